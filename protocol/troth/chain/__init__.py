@@ -1,1 +1,1 @@
-""""""
+"""The one place that talks to an Ethereum node and to key files; everything it passes on is a typed value."""

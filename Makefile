@@ -1,0 +1,68 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+STAMPS := .make
+BIN := .venv/bin
+# npm brings a Node recent enough for Hardhat, and anvil; both live in node_modules.
+export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help setup demo test lint types layers contracts contracts-analysis bindings python-tests wheel bench clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
+
+setup: $(STAMPS)/python $(STAMPS)/node $(STAMPS)/contracts ## install everything into .venv and node_modules
+
+$(STAMPS)/python: pyproject.toml constraints.txt
+	@mkdir -p $(STAMPS)
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Troth needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(STAMPS)/node: package.json package-lock.json
+	@mkdir -p $(STAMPS)
+	@command -v npm >/dev/null || { echo "npm was not found: install Node.js 20 or newer (it brings npm), then run this again" >&2; exit 1; }
+	npm install --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(STAMPS)/contracts: $(STAMPS)/node $(wildcard contracts/*.sol contracts/*/*.sol) hardhat.config.js
+	hardhat build --quiet
+	@touch $@
+
+demo: setup ## the main job, for real: chain, scheduler, ten nodes, two questions, an audit
+	$(BIN)/troth demo
+
+test: lint types layers contracts contracts-analysis bindings python-tests wheel ## everything CI runs
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	solhint --quiet --max-warnings 0 'contracts/**/*.sol'
+
+types: setup
+	$(BIN)/mypy protocol overlay node scheduler client audit
+
+layers: setup
+	$(BIN)/lint-imports
+
+contracts: setup
+	hardhat test solidity
+	$(BIN)/python scripts/gas_snapshot --check
+
+contracts-analysis: setup
+	$(BIN)/python scripts/static_analysis
+
+bindings: setup
+	$(BIN)/python scripts/generate_bindings --check
+
+python-tests: setup
+	$(BIN)/pytest
+
+wheel: setup
+	$(BIN)/python scripts/check_wheel
+
+bench: setup ## print every table of docs/benchmarks.md
+	for name in gas crypto pipeline verify; do $(BIN)/python scripts/bench $$name || exit 1; done
+
+clean: ## remove what the build made (not .venv, not node_modules)
+	rm -rf artifacts cache dist build $(STAMPS) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,47 @@
+"""Where the client keeps things: one folder, mode 0700, under the home folder of all Troth commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Paths below the home folder (`--home`, TROTH_HOME, by default ~/.troth)."""
+
+    root: Path
+
+    @property
+    def folder(self) -> Path:
+        """The client's own folder."""
+        return self.root / "client"
+
+    @property
+    def configuration(self) -> Path:
+        """client.toml"""
+        return self.folder / "client.toml"
+
+    @property
+    def keystore(self) -> Path:
+        """The wallet, an Ethereum keyfile of version 3."""
+        return self.folder / "wallet.json"
+
+    @property
+    def receipts(self) -> Path:
+        """The journal of orders and receipts (SQLite)."""
+        return self.folder / "receipts.sqlite3"
+
+    @property
+    def chain_view(self) -> Path:
+        """The follower's copy of the contract's events (SQLite)."""
+        return self.folder / "chain.sqlite3"
+
+    @property
+    def languages(self) -> Path:
+        """Tokenizers and chat templates that were checked."""
+        return self.folder / "languages"
+
+    def create(self) -> None:
+        """Make the client's folder, readable by its owner only."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

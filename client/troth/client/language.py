@@ -1,0 +1,136 @@
+"""A model's language side, its tokenizer, chat template and special tokens, checked against the chain and cached.
+
+The descriptor on chain names the architecture as "family/<keccak of the config>/<keccak of tokenizer.json and template>"
+(the text after the slashes is 0x-prefixed hex), so a scheduler cannot hand out a tokenizer that garbles prompts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+from troth.protocol.hashing import keccak256
+
+from .errors import ModelUnavailable
+from .template import Message, render
+
+LARGEST_FILES = 64 * 1024 * 1024
+_NAMES = ("bos_token", "eos_token", "pad_token")
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageFiles:
+    """The three texts as the scheduler sends them; each is hashed exactly as it is."""
+
+    tokenizer: str
+    chat_template: str
+    config: str
+
+    @classmethod
+    def from_json(cls, body: object) -> LanguageFiles:
+        """Read an answer to GET /v1/models/{class}/tokenizer. Raises ModelUnavailable when a part is missing."""
+        parts = body if isinstance(body, Mapping) else {}
+        texts = [parts.get(name) for name in ("tokenizer", "chat_template", "config")]
+        if not all(isinstance(text, str) for text in texts):
+            raise ModelUnavailable(
+                "The scheduler's tokenizer answer is incomplete", sorted(map(str, parts)), "Use another scheduler."
+            )
+        return cls(*map(str, texts))
+
+
+def check_files(files: LanguageFiles, architecture: str) -> None:
+    """Compare both hashes with the descriptor's architecture string; raise ModelUnavailable on any difference."""
+    config_hash = "0x" + keccak256(files.config.encode()).hex()
+    tokenizer_hash = "0x" + keccak256(files.tokenizer.encode() + files.chat_template.encode()).hex()
+    parts = architecture.split("/")
+    expected = parts[1:] if len(parts) == 3 else ["unreadable", "unreadable"]
+    for what, found, wanted in zip(
+        ("config", "tokenizer or chat template"), (config_hash, tokenizer_hash), expected, strict=True
+    ):
+        if found != wanted.lower():
+            raise ModelUnavailable(
+                f"The model's {what} is not the one registered on chain",
+                f"got {found}, the chain says {wanted}",
+                "Do not use this scheduler for this model; nothing was sent or paid.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """Turns conversations into prompt tokens and output tokens into text."""
+
+    tokenizer: Tokenizer
+    chat_template: str
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
+    end_tokens: tuple[int, ...] = ()
+    context: int = 0
+
+    @classmethod
+    def load(cls, files: LanguageFiles) -> Language:
+        """Parse checked files. Raises ModelUnavailable when one does not parse."""
+        try:
+            tokenizer = Tokenizer.from_str(files.tokenizer)
+            config = json.loads(files.config)
+            special = {name: tokenizer.id_to_token(_first(config.get(f"{name}_id"))) for name in _NAMES}
+            ends = _all(config.get("eos_token_id"))
+            context = int(config.get("max_position_embeddings", 0))
+        except Exception as error:  # the tokenizers package raises bare Exception
+            raise ModelUnavailable("The model's tokenizer does not load", error, "Use another model.") from error
+        known = {name: text for name, text in special.items() if text is not None}
+        return cls(tokenizer, files.chat_template, known, ends, context)
+
+    def prompt_tokens(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Tokens of a conversation in the model's own chat format."""
+        text = render(self.chat_template, messages, self.special_tokens)
+        return tuple(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
+        """Text of some tokens (the Decoder of `troth.client.detokenizer`)."""
+        return str(self.tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
+
+
+def _all(value: Any) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    return tuple(int(token) for token in value) if isinstance(value, list) else (int(value),)
+
+
+def _first(value: Any) -> int:
+    # The tokenizer answers None for an id that no vocabulary has.
+    return next(iter(_all(value)), 2**32 - 1)
+
+
+class LanguageCache:
+    """Checked files on disk, one folder per architecture hash, so that each is fetched once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, architecture: str) -> LanguageFiles | None:
+        """Files stored for an architecture, checked again, or None when they are absent or were altered."""
+        path = self._path(architecture)
+        if not path.is_file() or path.stat().st_size > LARGEST_FILES:
+            return None
+        try:
+            files = LanguageFiles.from_json(json.loads(path.read_text(encoding="utf-8")))
+            check_files(files, architecture)
+        except (ModelUnavailable, ValueError):
+            # A damaged cache entry is fetched again; what is fetched is checked again too.
+            return None
+        return files
+
+    def put(self, architecture: str, files: LanguageFiles) -> None:
+        """Store checked files, whole or not at all."""
+        path = self._path(architecture)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        body = {"tokenizer": files.tokenizer, "chat_template": files.chat_template, "config": files.config}
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(body, ensure_ascii=False), encoding="utf-8")
+        partial.replace(path)
+
+    def _path(self, architecture: str) -> Path:
+        return self._folder / f"{keccak256(architecture.encode()).hex()}.json"

@@ -1,0 +1,76 @@
+"""Chat templates as models ship them, rendered in a sandbox.
+
+A template is text that somebody registered, so it runs in Jinja's immutable sandbox, with only the names that templates
+of Hugging Face models use: `raise_exception`, `strftime_now`, `tojson`, loop controls and the `generation` tag.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from .errors import ModelUnavailable
+
+LARGEST_TEMPLATE = 256 * 1024
+
+Message = Mapping[str, str]
+"""{"role": "system" | "user" | "assistant", "content": text}"""
+
+
+class _GenerationTag(Extension):
+    """`{% generation %}` marks the assistant's text for training; when rendering, its body passes through."""
+
+    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _raise_exception(message: str) -> None:
+    raise TemplateError(message)
+
+
+def _strftime_now(layout: str) -> str:
+    return datetime.now().strftime(layout)  # noqa: DTZ005 - templates ask for the user's own date
+
+
+def _tojson(value: Any, indent: int | None = None) -> str:
+    # Not Jinja's own filter: that one escapes HTML, which no model was trained on.
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
+    )
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = _strftime_now
+    environment.filters["tojson"] = _tojson
+    return environment
+
+
+def render(template: str, messages: Sequence[Message], special_tokens: Mapping[str, str]) -> str:
+    """Render a conversation into the prompt text, ending where the assistant is to speak.
+
+    `special_tokens` holds bos_token, eos_token and pad_token where the model has them.
+    Raises ModelUnavailable when the template is too large or fails on this conversation.
+    """
+    if len(template) > LARGEST_TEMPLATE:
+        raise ModelUnavailable("The chat template is too large", f"{len(template)} characters", "Use another model.")
+    try:
+        compiled = _environment().from_string(template)
+        return compiled.render(messages=list(messages), add_generation_prompt=True, **special_tokens)
+    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise ModelUnavailable(
+            "The model's chat template does not accept this conversation",
+            f"{type(error).__name__}: {error}",
+            "Ask differently (some models allow no system message), or use another model.",
+        ) from error

@@ -1,0 +1,63 @@
+"""How an error reaches the user: three lines on standard error, or one JSON object with --json; no traceback."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import Any, NamedTuple
+
+DEFAULT_EXIT_CODE = 1
+
+
+class Rendered(NamedTuple):
+    """An error as it is shown: what happened, the offending value, what to do, and the exit code."""
+
+    kind: str
+    what: str
+    value: str
+    remedy: str
+    exit_code: int
+
+
+def describe(error: BaseException) -> Rendered:
+    """Read an error of any Troth package (they carry what, value and remedy), or wrap an unexpected one."""
+    kind = type(error).__name__
+    exit_code = getattr(error, "exit_code", DEFAULT_EXIT_CODE)
+    what, remedy = getattr(error, "what", None), getattr(error, "remedy", None)
+    if isinstance(what, str) and isinstance(remedy, str):
+        return Rendered(kind, what, _printable(getattr(error, "value", "")), remedy, exit_code)
+    return Rendered(
+        kind,
+        "The command stopped on an error that it does not know",
+        f"{kind}: {error}",
+        "Run it again as `troth --debug ...` to see where, and report it.",
+        exit_code,
+    )
+
+
+def _printable(value: Any) -> str:
+    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
+
+
+def show(error: BaseException, *, as_json: bool, debug: bool) -> int:
+    """Print an error to standard error and return the exit code."""
+    rendered = describe(error)
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
+    if as_json:
+        sys.stderr.write(json.dumps({"error": rendered._asdict()}, ensure_ascii=False) + "\n")
+    else:
+        _show_lines(rendered)
+    return rendered.exit_code
+
+
+def _show_lines(rendered: Rendered) -> None:
+    # Imported here: a command that succeeds does not pay for rich.
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, soft_wrap=True)
+    console.print(Text("error: ", style="bold red").append(rendered.what, style="not bold default"))
+    console.print(Text("value: ", style="bold").append(rendered.value, style="not bold"))
+    console.print(Text("to do: ", style="bold green").append(rendered.remedy, style="not bold default"))

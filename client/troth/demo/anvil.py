@@ -1,0 +1,68 @@
+"""The local EVM: an anvil process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from troth.demo.errors import MissingTool
+from troth.demo.processes import Child, ProcessGroup, wait_until
+
+CHAIN_ID = 31337
+
+
+def free_port() -> int:
+    """A TCP port on the loopback interface that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def find_anvil() -> str:
+    """Path of the anvil program: on the PATH, or in the node_modules of a checkout."""
+    local = Path.cwd() / "node_modules" / ".bin" / "anvil"
+    found = shutil.which("anvil") or (str(local) if local.exists() else None)
+    if found is None:
+        raise MissingTool("The local chain needs anvil", "not on the PATH", "Run `npm install` in a checkout of Troth, or `make demo`.")
+    return found
+
+
+def start_anvil(processes: ProcessGroup, block_seconds: float = 1.0, name: str = "anvil") -> tuple[Child, str]:
+    """Start a chain that mines every `block_seconds` (0: one block a transaction) and return it with its RPC address."""
+    port = free_port()
+    command = [find_anvil(), "--host", "127.0.0.1", "--port", str(port), "--chain-id", str(CHAIN_ID), "--quiet"]
+    if block_seconds:
+        command += ["--block-time", f"{block_seconds:g}"]
+    child = processes.start(name, command)
+    address = f"http://127.0.0.1:{port}"
+    wait_until(lambda: rpc_answers(address), "The local chain's first answer", 30, [child])
+    return child, address
+
+
+def rpc(address: str, method: str, *parameters: object) -> object:
+    """One JSON-RPC call to the local chain."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": list(parameters)}).encode()
+    request = urllib.request.Request(address, body, {"content-type": "application/json"})  # noqa: S310 - loopback only
+    with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310 - loopback only
+        answer = json.load(response)
+    if "error" in answer:
+        raise MissingTool(f"The local chain refused {method}", answer["error"], "Is it really anvil?")
+    return answer["result"]
+
+
+def rpc_answers(address: str) -> bool:
+    """Whether the chain answers yet."""
+    try:
+        return rpc(address, "eth_chainId") == hex(CHAIN_ID)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def fund(address: str, account: str, wei: int) -> None:
+    """Give an account of the local chain `wei`."""
+    rpc(address, "anvil_setBalance", account, hex(wei))

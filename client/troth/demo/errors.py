@@ -1,0 +1,25 @@
+"""Errors of the demo network."""
+
+from __future__ import annotations
+
+
+class DemoError(Exception):
+    """Something the demo needs did not happen: `what` happened, with which `value`, and the `remedy`."""
+
+    def __init__(self, what: str, value: object, remedy: str) -> None:
+        super().__init__(f"{what}: {value}. {remedy}")
+        self.what = what
+        self.value = value
+        self.remedy = remedy
+
+
+class ProcessDied(DemoError):
+    """A process of the network ended, or never became ready."""
+
+
+class MissingTool(DemoError):
+    """A program that the demo runs is not installed."""
+
+
+class ActFailed(DemoError):
+    """An act of the demo did not show what it must show."""

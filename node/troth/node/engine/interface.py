@@ -1,0 +1,69 @@
+"""What the service asks of an engine; the seam for other engines than torch.
+
+Rows are numpy matrices (positions, hidden size) in the execution class's words: float32, or uint16 that hold bfloat16
+bits. Tokens are int64 vectors. Positions of one session are appended in order; going back is allowed and forgets what
+came after.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from numpy.typing import NDArray
+
+from troth.protocol.types import Segment
+
+
+class SessionKey(NamedTuple):
+    """One attention cache: a task's segment at one attempt."""
+
+    task_id: bytes
+    segment: int
+    attempt: int
+
+
+class Engine(Protocol):
+    """Computes segments inside the slice [first, end) of one model, one job at a time."""
+
+    @property
+    def slice(self) -> Segment:
+        """The layers this engine holds."""
+
+    @property
+    def layers(self) -> int:
+        """Layers of the whole model; a segment that ends there is followed by the final norm."""
+
+    @property
+    def hidden_size(self) -> int:
+        """Columns of a row."""
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens."""
+
+    @property
+    def dtype(self) -> int:
+        """Words of a row: 0 float32, 1 bfloat16."""
+
+    async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> NDArray[Any]:
+        """States after the segment for positions start, start+1, … (post-norm at the last segment).
+
+        Args:
+            inputs: tokens where the segment starts at layer 0, otherwise the rows of the segment before.
+
+        Raises:
+            Busy: no memory left for another position.
+            OutOfOrder: a position before `start` was never computed.
+        """
+
+    async def reference(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
+        """The same states in one float32 prefill from position 0, whatever the dtype; no session is kept."""
+
+    async def logits(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """What the head makes of post-norm rows: float32, shape (positions, vocabulary)."""
+
+    async def release(self, task_id: bytes) -> None:
+        """Forget every session of a task."""
+
+    async def close(self) -> None:
+        """Stop the worker; queued jobs are dropped."""

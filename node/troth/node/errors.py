@@ -1,0 +1,76 @@
+"""Errors of the node.
+
+NodeError
+ ├─ ModelError      a model folder is missing, incomplete or not the registered one
+ ├─ ConfigError     node.toml cannot be used as it is
+ ├─ Refusal         a request is turned down; travels to the peer as a Failure with `code`
+ │   ├─ Busy            memory or sessions are used up; try another node or later
+ │   ├─ NotAssigned     the announcement does not give this node this work
+ │   ├─ BadInput        tensors, tokens or signatures that cannot be right
+ │   ├─ OutOfOrder      a message that does not follow from the ones before
+ │   └─ AlreadySigned   signing would contradict an earlier signature
+ └─ StorageError    a record could not be written or read back
+
+Every error says what happened, with which value, and what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class NodeError(Exception):
+    """Base of the node's errors: what happened, the offending value, what to do."""
+
+    def __init__(self, what: str, value: object = None, remedy: str = "") -> None:
+        self.what = what
+        self.value = value
+        self.remedy = remedy
+        shown = "" if value is None else f" (got {value!r:.200})"
+        super().__init__(f"{what}{shown}" + (f". {remedy}" if remedy else ""))
+
+
+class ModelError(NodeError):
+    """A model folder is missing, incomplete or different from the registered model."""
+
+
+class ConfigError(NodeError):
+    """The configuration cannot be used as it is."""
+
+
+class StorageError(NodeError):
+    """A record of what was signed or computed could not be kept or read back."""
+
+
+class Refusal(NodeError):
+    """A request from a peer that is turned down without changing anything."""
+
+    code = "refused"
+
+
+class Busy(Refusal):
+    """No memory or no session left; another node or a later moment may do."""
+
+    code = "busy"
+
+
+class NotAssigned(Refusal):
+    """The announcement does not prove that this node has this work."""
+
+    code = "not-assigned"
+
+
+class BadInput(Refusal):
+    """Tensors, tokens or signatures that cannot be right."""
+
+    code = "bad-input"
+
+
+class OutOfOrder(Refusal):
+    """A message that does not follow from those before it."""
+
+    code = "out-of-order"
+
+
+class AlreadySigned(Refusal):
+    """Signing this would contradict what this node signed before."""
+
+    code = "already-signed"

@@ -1,0 +1,1 @@
+"""Model folders: conversion, storage, and what a registered model id is computed from."""

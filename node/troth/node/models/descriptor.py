@@ -1,0 +1,78 @@
+"""The descriptor of a model folder, with a cache of the one slow part, the weights root.
+
+The cache lies beside the folder (`.NAME.roots.json`). An entry holds the SHA-256 of each weight file and its size and
+modification time: as long as size and time stand, the files are not read again; otherwise their hashes decide. The
+cache guards the operator against accidents, not against himself: it is his own stake.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from troth.node.models.folder import ModelFolder
+from troth.node.weights_root import weights_root
+from troth.protocol.types import ModelDescriptor
+
+DTYPE_NAMES = {"float32": 0, "bfloat16": 1}
+Progress = Callable[[int], None]
+
+
+def describe(folder: ModelFolder, dtype: int, progress: Progress = lambda size: None) -> ModelDescriptor:
+    """The descriptor that goes on chain; hashes all weights unless the cache knows these files."""
+    config = folder.config
+    return ModelDescriptor(
+        architecture=folder.architecture,
+        layers=int(config["num_hidden_layers"]),
+        hidden_size=int(config["hidden_size"]),
+        vocabulary=int(config["vocab_size"]),
+        dtype=dtype,
+        weights_root=cached_weights_root(folder, dtype, progress),
+    )
+
+
+def cached_weights_root(folder: ModelFolder, dtype: int, progress: Progress = lambda size: None) -> bytes:
+    """The weights root of the folder's files in a dtype, recomputed only when the files changed."""
+    cache_file = folder.path.parent / f".{folder.path.name}.roots.json"
+    cache = _read_cache(cache_file)
+    if cache.get("stamps") != _stamps(folder):
+        hashes = {path.name: _file_hash(path) for path in folder.weight_files}
+        known = cache.get("roots", {}) if cache.get("hashes") == hashes else {}
+        cache = {"version": 1, "stamps": _stamps(folder), "hashes": hashes, "roots": known}
+    found = cache["roots"].get(str(dtype))
+    if isinstance(found, str):
+        return bytes.fromhex(found)
+    from troth.node.models.weights import weight_rows
+
+    root = weights_root(weight_rows(folder, dtype), dtype, progress)
+    cache["roots"][str(dtype)] = root.hex()
+    _write_cache(cache_file, cache)
+    return root
+
+
+def _stamps(folder: ModelFolder) -> dict[str, list[int]]:
+    return {path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in folder.weight_files}
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_cache(path: Path) -> dict[str, Any]:
+    try:
+        cache = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        # A missing or damaged cache costs a few seconds of hashing and nothing else.
+        return {}
+    return cache if isinstance(cache, dict) and cache.get("version") == 1 else {}
+
+
+def _write_cache(path: Path, cache: dict[str, Any]) -> None:
+    staging = path.with_name(f"{path.name}.{os.getpid()}")
+    staging.write_text(json.dumps(cache), encoding="utf-8")
+    staging.replace(path)

@@ -1,0 +1,74 @@
+"""The weights root: one Merkle leaf per weight row, so that a single row can be opened on chain later.
+
+    leaf(tensor, row)  = keccak256(ROW_TAG    ‖ keccak256(name) ‖ uint32be(row) ‖ row bytes, little-endian)
+    root(tensor)       = keccak256(TENSOR_TAG ‖ keccak256(name) ‖ uint32be(rows) ‖ uint32be(columns) ‖ uint8 dtype ‖ tree)
+    weights root       = keccak256(WEIGHTS_TAG ‖ uint32be(tensors) ‖ tree over root(tensor), sorted by name)
+
+Trees pad their leaves with 32 zero bytes to the next power of two; node = keccak256(0x01 ‖ left ‖ right), as in the
+trace tree. A vector is one row. Source: design.md section 1, "model, model id".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.errors import ModelError
+from troth.protocol.hashing import keccak256
+
+ROW_TAG = keccak256(b"troth/weight-row/1")
+TENSOR_TAG = keccak256(b"troth/weight-tensor/1")
+WEIGHTS_TAG = keccak256(b"troth/weights/1")
+EMPTY = bytes(32)
+
+Progress = Callable[[int], None]
+
+
+def tree_root(leaves: Sequence[bytes]) -> bytes:
+    """Root of a binary tree over 32-byte leaves (at least one), padded with zero leaves to a power of two."""
+    level = list(leaves)
+    level.extend([EMPTY] * ((1 << (len(level) - 1).bit_length()) - len(level)))
+    while len(level) > 1:
+        level = [keccak256(b"\x01" + level[index] + level[index + 1]) for index in range(0, len(level), 2)]
+    return level[0]
+
+
+def tensor_root(name: str, rows: NDArray[Any], dtype: int) -> bytes:
+    """Root of one tensor given as a 2-d array whose little-endian bytes are the weights in their dtype.
+
+    Args: `rows` has shape (rows, columns); `dtype` is the descriptor's number (0 float32, 1 bfloat16).
+    """
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise ModelError(f"tensor {name} is not a non-empty matrix", rows.shape, "Reshape a vector to one row.")
+    row_count, columns = rows.shape
+    name_hash = keccak256(name.encode())
+    prefix = ROW_TAG + name_hash
+    stride = columns * rows.dtype.itemsize
+    flat = np.ascontiguousarray(rows).astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
+    leaves = [
+        keccak256(prefix + row.to_bytes(4, "big") + flat[row * stride : (row + 1) * stride]) for row in range(row_count)
+    ]
+    shape = row_count.to_bytes(4, "big") + columns.to_bytes(4, "big") + bytes([dtype])
+    return keccak256(TENSOR_TAG + name_hash + shape + tree_root(leaves))
+
+
+def weights_root(
+    tensors: Iterable[tuple[str, NDArray[Any]]], dtype: int, progress: Progress = lambda size: None
+) -> bytes:
+    """Root over all tensors of a model; the order they come in does not matter, a name may come once.
+
+    `progress` is called with the bytes of each finished tensor.
+    """
+    roots: dict[str, bytes] = {}
+    for name, rows in tensors:
+        if name in roots:
+            raise ModelError("a tensor name came twice", name, "Remove the duplicate from the safetensors files.")
+        roots[name] = tensor_root(name, rows, dtype)
+        progress(rows.nbytes)
+    if not roots:
+        raise ModelError("the model has no tensors", None, "Point to a folder with *.safetensors files.")
+    tree = tree_root([roots[name] for name in sorted(roots)])
+    return keccak256(WEIGHTS_TAG + len(roots).to_bytes(4, "big") + tree)

@@ -1,0 +1,131 @@
+"""What can go wrong between two parties, each with what happened, the offending value and what to do.
+
+OverlayError
+ ├─ IdentityUnusable        TLS key or certificate on disk cannot be used
+ ├─ WrongTlsKey             the peer shows another TLS key than the registered one
+ ├─ EnvelopeRefused         a message that is not believed
+ │   ├─ MalformedEnvelope
+ │   ├─ WrongSigner
+ │   ├─ ClockSkew
+ │   ├─ Replayed
+ │   └─ NotAuthorised
+ ├─ FrameTooLarge
+ ├─ Overloaded              too many requests in flight, try again
+ ├─ ChannelUnavailable      no connection, or it broke before the answer
+ │   └─ ChannelTimeout
+ └─ RemoteFailure           the peer answered, and the answer is a refusal
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class OverlayError(Exception):
+    """Base of this package's errors.
+
+    Args:
+        what: what happened, a sentence.
+        value: the offending value, shortened by the raiser where it is long.
+        remedy: what the reader should do now.
+    """
+
+    code: ClassVar[str] = "overlay"
+
+    def __init__(self, what: str, value: object = None, remedy: str = "") -> None:
+        self.what = what
+        self.value = value
+        self.remedy = remedy
+        shown = "" if value is None else f": {value}"
+        super().__init__(f"{what}{shown}" + (f". {remedy}" if remedy else ""))
+
+
+class IdentityUnusable(OverlayError):
+    """The TLS key or certificate file is missing, unreadable, or readable by others."""
+
+    code = "identity_unusable"
+
+
+class WrongTlsKey(OverlayError):
+    """The peer's TLS public key does not hash to the value registered on chain."""
+
+    code = "wrong_tls_key"
+
+
+class EnvelopeRefused(OverlayError):
+    """A message whose envelope is not believed; nothing of its content was looked at."""
+
+    code = "envelope_refused"
+
+
+class MalformedEnvelope(EnvelopeRefused):
+    """The bytes are no envelope of this version."""
+
+    code = "malformed_envelope"
+
+
+class WrongSigner(EnvelopeRefused):
+    """The signature does not come from the party that the connection belongs to."""
+
+    code = "wrong_signer"
+
+
+class ClockSkew(EnvelopeRefused):
+    """The timestamp lies outside the allowed window; `seconds` is theirs minus ours."""
+
+    code = "clock_skew"
+
+    def __init__(self, seconds: int, allowed: int) -> None:
+        direction = "ahead of" if seconds > 0 else "behind"
+        super().__init__(
+            f"The sender's clock is {abs(seconds)} s {direction} this machine's clock, {allowed} s are allowed",
+            remedy="Synchronise both clocks (for example with chrony or systemd-timesyncd) and try again.",
+        )
+        self.seconds = seconds
+
+
+class Replayed(EnvelopeRefused):
+    """This message was seen before, or is too old to tell."""
+
+    code = "replayed"
+
+
+class NotAuthorised(EnvelopeRefused):
+    """The sender proved who it is, and is not allowed in."""
+
+    code = "not_authorised"
+
+
+class FrameTooLarge(OverlayError):
+    """A message over the size that the peer accepts."""
+
+    code = "frame_too_large"
+
+
+class Overloaded(OverlayError):
+    """Too many requests are in flight; the request was not started and may be sent again."""
+
+    code = "overloaded"
+
+
+class ChannelUnavailable(OverlayError):
+    """There is no connection to the peer, or it broke before the answer came."""
+
+    code = "channel_unavailable"
+
+
+class ChannelTimeout(ChannelUnavailable):
+    """The peer did not answer in time."""
+
+    code = "channel_timeout"
+
+
+class RemoteFailure(OverlayError):
+    """The peer refused: its own code, message and remedy."""
+
+    code = "remote_failure"
+
+    def __init__(self, peer: str, remote_code: str, message: str, remedy: str) -> None:
+        super().__init__(f"{peer} answered {remote_code}: {message}", remedy=remedy)
+        self.remote_code = remote_code
+        self.message = message

@@ -1,0 +1,39 @@
+"""HTTPS with the same pin as the channel, for plain JSON and streams (a client's calls to its scheduler)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+
+from troth.overlay.errors import ChannelTimeout, ChannelUnavailable
+from troth.overlay.tls import as_wrong_tls_key, pinned_context
+
+
+def pinned_client(endpoint: str, tls_key_hash: bytes, timeout: float = 30.0) -> httpx.AsyncClient:
+    """An asynchronous client that talks to `endpoint` and nobody else; wrap calls in `naming_errors`."""
+    return httpx.AsyncClient(
+        base_url=endpoint, verify=pinned_context(tls_key_hash), timeout=timeout, trust_env=False, follow_redirects=False
+    )
+
+
+def pinned_sync_client(endpoint: str, tls_key_hash: bytes, timeout: float = 30.0) -> httpx.Client:
+    """The same for code that is not asynchronous."""
+    return httpx.Client(
+        base_url=endpoint, verify=pinned_context(tls_key_hash), timeout=timeout, trust_env=False, follow_redirects=False
+    )
+
+
+@contextmanager
+def naming_errors(endpoint: str) -> Iterator[None]:
+    """Turn httpx's transport errors into WrongTlsKey, ChannelTimeout or ChannelUnavailable."""
+    try:
+        yield
+    except httpx.TimeoutException as error:
+        raise ChannelTimeout(f"{endpoint} did not answer in time", error) from error
+    except httpx.TransportError as error:
+        wrong_key = as_wrong_tls_key(error, endpoint)
+        if wrong_key is not None:
+            raise wrong_key from error
+        raise ChannelUnavailable(f"{endpoint} cannot be reached", error) from error

@@ -1,0 +1,129 @@
+"""Errors of the chain adapter and of the keystore. Each says what happened, the offending value and what to do.
+
+ChainError
+├── ChainUnavailable         the node does not answer, or not in JSON-RPC
+├── RpcRefused               the node answered with a JSON-RPC error that is no revert
+├── WrongChain               the node serves another chain, or there is no contract at the address
+├── ChainRejected            the contract reverts, with the decoded custom error
+├── TransactionTimeout       sent, but not seen in a block in time
+└── FollowTimeout            a condition on the folded state did not come true in time
+KeystoreError
+├── KeystoreMissing          no such file
+├── KeystoreExists           would overwrite a key
+├── KeystoreExposed          other users of the machine can read the file
+├── KeystoreMalformed        no Ethereum keyfile version 3, or of another purpose
+├── WrongPassword
+├── PasswordMissing          no terminal, file or environment variable gave one
+└── RawKeyRefused            a private key stands where a path to a keystore belongs
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from troth.protocol.contract_errors import ContractError
+
+
+def without_credentials(url: str) -> str:
+    """Scheme, host and port of ``url``: user, password, path and query may carry a provider's secret."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "an unreadable URL"
+    return f"{parts.scheme or 'no scheme'}://{parts.hostname or 'no host'}{port}"
+
+
+class ChainError(Exception):
+    """Base of every error of the adapter: ``what`` happened, the offending ``value``, and the ``remedy``."""
+
+    def __init__(self, what: str, value: object, remedy: str) -> None:
+        super().__init__(f"{what} ({value}). {remedy}")
+        self.what = what
+        self.value = value
+        self.remedy = remedy
+
+
+class ChainUnavailable(ChainError):
+    """No usable answer from the node; ``value`` is its URL without credentials."""
+
+
+class RpcRefused(ChainError):
+    """A JSON-RPC error object; ``code``, ``message`` and ``data`` are the node's."""
+
+    def __init__(self, method: str, code: int, message: str, data: object) -> None:
+        super().__init__(
+            f"The chain node refused {method}: {message}", code, "Check the node's own limits and its log, then repeat."
+        )
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class WrongChain(ChainError):
+    """The node is on another chain than expected, or no contract lives at the address."""
+
+
+class ChainRejected(ChainError):
+    """The contract refuses a call; ``name`` and ``arguments`` are those of its decoded error."""
+
+    def __init__(self, function: str, error: ContractError) -> None:
+        super().__init__(f"The contract refuses {function}", error, error.remedy)
+        self.function = function
+        self.error = error
+        self.name = error.name
+        self.arguments = error.arguments
+
+
+class TransactionTimeout(ChainError):
+    """Sent, but no receipt in time; ``value`` is the transaction hash, so that the caller can go on waiting."""
+
+    def __init__(self, transaction: bytes, seconds: float) -> None:
+        super().__init__(
+            f"The transaction was not mined within {seconds:g} s",
+            "0x" + transaction.hex(),
+            "Wait for its receipt again; if the base fee has risen, it goes through once the fee falls.",
+        )
+        self.transaction = transaction
+
+
+class FollowTimeout(ChainError):
+    """``EventFollower.wait_until`` gave up; ``value`` is the last block that was followed."""
+
+
+class KeystoreError(Exception):
+    """Base of every keystore error: ``what`` happened, the offending ``value`` (never a secret), the ``remedy``."""
+
+    def __init__(self, what: str, value: object, remedy: str) -> None:
+        super().__init__(f"{what} ({value}). {remedy}")
+        self.what = what
+        self.value = value
+        self.remedy = remedy
+
+
+class KeystoreMissing(KeystoreError):
+    """There is no file at the path."""
+
+
+class KeystoreExists(KeystoreError):
+    """A file is there already; a key is never overwritten."""
+
+
+class KeystoreExposed(KeystoreError):
+    """Group or others may read the file."""
+
+
+class KeystoreMalformed(KeystoreError):
+    """The file is no Ethereum keyfile version 3, or it holds a key for another purpose."""
+
+
+class WrongPassword(KeystoreError):
+    """The password does not open the keyfile."""
+
+
+class PasswordMissing(KeystoreError):
+    """No source gave a password."""
+
+
+class RawKeyRefused(KeystoreError):
+    """A raw private key was given where a keystore path belongs; ``value`` never shows it."""

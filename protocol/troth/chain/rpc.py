@@ -1,0 +1,93 @@
+"""JSON-RPC over web3's HTTP provider, with typed errors and a bounded retry.
+
+Only the provider is used: its answers stay plain JSON, which ``decoding`` turns into our own types, so that neither
+web3's middleware nor its attribute dictionaries cost time on ten thousand logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import aiohttp
+from web3 import AsyncHTTPProvider
+
+from troth.chain.errors import ChainUnavailable, RpcRefused, without_credentials
+
+FIRST_PAUSE = 0.2
+"""Seconds before the first repetition; each further pause is twice as long."""
+
+LONGEST_PAUSE = 2.0
+ATTEMPTS = 4
+"""Tries of an idempotent request before ChainUnavailable: with the pauses above, 1.4 s and the timeouts."""
+
+_BUSY_CODE = -32005
+
+_log = logging.getLogger(__name__)
+
+
+def pause(attempt: int) -> float:
+    """Seconds to wait after failed attempt number ``attempt`` (from 0)."""
+    return float(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE))
+
+
+class Rpc:
+    """One node. Every method of JSON-RPC that is repeated here may be: reads, and sending one same signed transaction."""
+
+    def __init__(self, url: str, *, timeout: float, attempts: int = ATTEMPTS) -> None:
+        self.place = without_credentials(url)
+        if not url.startswith(("http://", "https://")):
+            raise ChainUnavailable("The RPC address must be http or https", self.place, "Set --rpc to the node's HTTP URL.")
+        self._attempts = attempts
+        self._provider = AsyncHTTPProvider(
+            url,
+            request_kwargs={"timeout": aiohttp.ClientTimeout(total=timeout)},
+            exception_retry_configuration=None,
+        )
+
+    async def request(self, method: str, *parameters: object) -> Any:
+        """The ``result`` of a call; RpcRefused for an error object, ChainUnavailable when no attempt got an answer."""
+        for attempt in range(self._attempts - 1):
+            try:
+                return await self._once(method, parameters)
+            except ChainUnavailable as error:
+                _log.debug("%s, attempt %d: %s", method, attempt + 1, error.what)
+            except RpcRefused as error:
+                if error.code != _BUSY_CODE:
+                    raise
+            await asyncio.sleep(pause(attempt))
+        return await self._once(method, parameters)
+
+    async def _once(self, method: str, parameters: tuple[object, ...]) -> Any:
+        try:
+            answer = await self._provider.make_request(method, list(parameters))
+        except TimeoutError as error:
+            raise self._unavailable(f"The chain node did not answer {method} in time") from error
+        except aiohttp.ClientResponseError as error:
+            raise self._unavailable(f"The chain node answered {method} with HTTP status {error.status}") from error
+        except aiohttp.ClientError as error:
+            raise self._unavailable(f"The chain node cannot be reached: {type(error).__name__}") from error
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise self._unavailable(f"The answer to {method} is no JSON") from error
+        if not isinstance(answer, dict) or ("error" not in answer and "result" not in answer):
+            raise self._unavailable(f"The answer to {method} is no JSON-RPC")
+        if answer.get("error") is not None:
+            raise _refusal(method, answer["error"])
+        return answer["result"]
+
+    def _unavailable(self, what: str) -> ChainUnavailable:
+        return ChainUnavailable(what, self.place, "Check that the node runs and that --rpc names it; then repeat.")
+
+    async def close(self) -> None:
+        """Close the HTTP connections."""
+        await self._provider.disconnect()
+
+
+def _refusal(method: str, error: Any) -> RpcRefused:
+    if not isinstance(error, dict):
+        return RpcRefused(method, 0, str(error)[:200], None)
+    code = error.get("code")
+    message = str(error.get("message", "no message"))[:500]
+    return RpcRefused(method, code if isinstance(code, int) else 0, message, error.get("data"))

@@ -1,0 +1,52 @@
+"""Errors of the protocol package.
+
+    ProtocolError
+    ├── InvalidField          a value that no message, hash or struct can carry
+    ├── InvalidProof          a VRF proof, key or hint that does not verify
+    ├── InvalidTrace          an array that is no trace
+    ├── InvalidOpening        an opened tile that does not belong to a trace root
+    └── InvalidSettlement     findings that no decision can be taken from
+
+Each error says what happened, the offending value, and what to do about it.
+"""
+
+from __future__ import annotations
+
+SHOWN_CHARACTERS = 120
+"""How much of an offending value an error message repeats: enough to recognise it, too little to flood a log."""
+
+
+class ProtocolError(ValueError):
+    """What happened, the offending value and the remedy; base of every error of this package."""
+
+    def __init__(self, what: str, value: object, remedy: str) -> None:
+        self.what = what
+        self.value = value
+        self.remedy = remedy
+        super().__init__(what, value, remedy)
+
+    def __str__(self) -> str:
+        shown = self.value.hex() if isinstance(self.value, bytes) else repr(self.value)
+        if len(shown) > SHOWN_CHARACTERS:
+            shown = shown[:SHOWN_CHARACTERS] + "…"
+        return f"{self.what}: {shown}. {self.remedy}"
+
+
+class InvalidField(ProtocolError):
+    """A field holds a value that its type cannot carry."""
+
+
+class InvalidProof(ProtocolError):
+    """A VRF key, proof or hint that does not verify (RFC 9381, section 5.3)."""
+
+
+class InvalidTrace(ProtocolError):
+    """An array that cannot be committed to: wrong shape, number format, order in memory, or a number that is not finite."""
+
+
+class InvalidOpening(ProtocolError):
+    """An opened tile or its proof does not lead to the trace root."""
+
+
+class InvalidSettlement(ProtocolError):
+    """Findings or stakes from which the rules of settlement cannot decide."""

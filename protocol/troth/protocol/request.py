@@ -1,0 +1,141 @@
+"""The request a client orders: its one canonical encoding, and the salted hashes that stand for it on chain.
+
+Canonical bytes (all integers big-endian)::
+
+    version 1 byte ‖ class id 32 ‖ max_tokens 4 ‖ temperature 4 ‖ top_p 4
+    ‖ count 4 ‖ end tokens 4 each ‖ count 4 ‖ prompt tokens 4 each
+
+Every field has one width and every list its count, so two requests never share an encoding.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from troth.protocol.errors import InvalidRequest
+from troth.protocol.hashing import keccak256
+from troth.protocol.types import Hash32
+
+VERSION = 1
+"""First byte of canonical bytes; another value is another encoding, and old nodes refuse it instead of misreading."""
+PROMPT_LIMIT = 131_072
+"""Prompt tokens; bounds what a node buffers before it has seen a fee."""
+TOKENS_LIMIT = 65_536
+"""Output tokens of one request; bounds a trace and so the work that one signed order can ask for."""
+END_TOKENS_LIMIT = 64
+"""End tokens; a real vocabulary has a handful."""
+TEMPERATURE_LIMIT = 2_000_000
+"""Millionths; above 2 text is noise and the margin test loses its power."""
+TOP_P_LIMIT = 1_000_000
+"""Millionths; 1.0 switches the nucleus off."""
+
+_HEAD = struct.Struct(">B32sIII")
+_COUNT = struct.Struct(">I")
+_LONGEST = _HEAD.size + 2 * _COUNT.size + 4 * (PROMPT_LIMIT + END_TOKENS_LIMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Prompt and sampling; ``temperature`` and ``top_p`` in millionths. Raises InvalidRequest outside the limits."""
+
+    execution_class: Hash32
+    prompt_tokens: tuple[int, ...]
+    max_tokens: int
+    temperature_millionths: int
+    top_p_millionths: int
+    end_tokens: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.execution_class) != 32:
+            raise InvalidRequest("A class id has 32 bytes", len(self.execution_class), "Pass the registered class id.")
+        _require("prompt tokens", len(self.prompt_tokens), 1, PROMPT_LIMIT)
+        _require("max_tokens", self.max_tokens, 1, TOKENS_LIMIT)
+        _require("temperature_millionths", self.temperature_millionths, 0, TEMPERATURE_LIMIT)
+        _require("top_p_millionths", self.top_p_millionths, 1, TOP_P_LIMIT)
+        _require("end tokens", len(self.end_tokens), 0, END_TOKENS_LIMIT)
+        _require_tokens("prompt_tokens", self.prompt_tokens)
+        _require_tokens("end_tokens", self.end_tokens)
+        if any(left >= right for left, right in zip(self.end_tokens, self.end_tokens[1:], strict=False)):
+            raise InvalidRequest("End tokens must rise strictly", self.end_tokens, "Sort them and drop duplicates.")
+
+    @property
+    def position_limit(self) -> int:
+        """Rows of the longest trace this request can have: P + T - 1 (the last token has no state)."""
+        return len(self.prompt_tokens) + self.max_tokens - 1
+
+
+def _require(name: str, value: int, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidRequest(f"{name} must be an integer from {low} to {high}", value, "Change the request.")
+
+
+def _require_tokens(name: str, tokens: tuple[int, ...]) -> None:
+    if not isinstance(tokens, tuple) or any(type(token) is not int for token in tokens):
+        raise InvalidRequest(f"{name} must be a tuple of integers", type(tokens).__name__, "Pass token ids.")
+    if tokens and not (min(tokens) >= 0 and max(tokens) < 1 << 32):
+        raise InvalidRequest(f"{name} must lie in 0 to 2**32 - 1", (min(tokens), max(tokens)), "Pass token ids.")
+
+
+def tokens_to_words(tokens: Sequence[int]) -> bytes:
+    """Tokens as big-endian uint32 words; raises InvalidRequest for a token outside uint32."""
+    if any(not 0 <= token < 1 << 32 for token in tokens):
+        raise InvalidRequest("A token id lies in 0 to 2**32 - 1", (min(tokens), max(tokens)), "Pass token ids.")
+    return np.asarray(tokens, dtype=">u4").tobytes()
+
+
+def canonical_bytes(request: Request) -> bytes:
+    """The one encoding of ``request``; layout in the module's docstring."""
+    head = _HEAD.pack(
+        VERSION,
+        request.execution_class,
+        request.max_tokens,
+        request.temperature_millionths,
+        request.top_p_millionths,
+    )
+    ends, prompt = tokens_to_words(request.end_tokens), tokens_to_words(request.prompt_tokens)
+    return head + _COUNT.pack(len(request.end_tokens)) + ends + _COUNT.pack(len(request.prompt_tokens)) + prompt
+
+
+def from_canonical_bytes(data: bytes) -> Request:
+    """Inverse of ``canonical_bytes``; raises InvalidRequest unless ``data`` is exactly one canonical request."""
+    remedy = "Send what troth.protocol.request.canonical_bytes returns."
+    if not _HEAD.size + 2 * _COUNT.size <= len(data) <= _LONGEST:
+        raise InvalidRequest("Canonical bytes are too short or too long", len(data), remedy)
+    version, execution_class, max_tokens, temperature, top_p = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise InvalidRequest(f"Only request version {VERSION} is known", version, "Upgrade the older side.")
+    ends, offset = _read_tokens(data, _HEAD.size, END_TOKENS_LIMIT)
+    prompt, offset = _read_tokens(data, offset, PROMPT_LIMIT)
+    if offset != len(data):
+        raise InvalidRequest("Bytes follow the last prompt token", len(data) - offset, remedy)
+    return Request(Hash32(execution_class), prompt, max_tokens, temperature, top_p, ends)
+
+
+def _read_tokens(data: bytes, offset: int, limit: int) -> tuple[tuple[int, ...], int]:
+    if len(data) < offset + _COUNT.size:
+        raise InvalidRequest("Canonical bytes end before a token count", len(data), "Send the whole encoding.")
+    (count,) = _COUNT.unpack_from(data, offset)
+    start = offset + _COUNT.size
+    if count > limit or start + 4 * count > len(data):
+        raise InvalidRequest("A token count exceeds its limit or the bytes sent", count, "Send the whole encoding.")
+    words = np.frombuffer(data, dtype=">u4", count=count, offset=start)
+    return tuple(words.tolist()), start + 4 * count
+
+
+def request_hash(request: Request, salt: Hash32) -> Hash32:
+    """keccak256(salt ‖ canonical bytes); the salt keeps a short prompt from being guessed on chain."""
+    return Hash32(keccak256(_salt(salt) + canonical_bytes(request)))
+
+
+def output_hash(salt: Hash32, tokens: Sequence[int]) -> Hash32:
+    """keccak256(salt ‖ generated tokens as big-endian uint32), prompt excluded and end token included."""
+    return Hash32(keccak256(_salt(salt) + tokens_to_words(tokens)))
+
+
+def _salt(salt: Hash32) -> bytes:
+    if len(salt) != 32:
+        raise InvalidRequest("A salt has 32 bytes", len(salt), "Draw it with secrets.token_bytes(32).")
+    return salt

@@ -1,0 +1,228 @@
+"""The words of the protocol as frozen types.
+
+A field's annotation carries its Solidity type, so that ``typed_data`` and ``identifiers`` derive encodings from the
+dataclass itself and the two cannot drift apart. Field names are the snake_case of the contract's camelCase.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, NewType
+
+from troth.protocol.errors import InvalidField
+from troth.protocol.hashing import keccak256
+
+Hash32 = NewType("Hash32", bytes)
+"""Exactly 32 bytes: a digest, an identifier, a salt or a seed (``bytes32``)."""
+
+Address = NewType("Address", str)
+"""An account as 42 characters with the EIP-55 checksum; encoders turn it into 20 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solidity:
+    """Annotation that names the Solidity type of a field."""
+
+    name: str
+
+
+Uint8 = Annotated[int, Solidity("uint8")]
+Uint16 = Annotated[int, Solidity("uint16")]
+Uint32 = Annotated[int, Solidity("uint32")]
+Uint64 = Annotated[int, Solidity("uint64")]
+Uint96 = Annotated[int, Solidity("uint96")]
+
+ZERO_HASH = Hash32(bytes(32))
+
+
+@lru_cache(maxsize=4096)
+def _checksummed(raw: bytes) -> Address:
+    digits = raw.hex()
+    nibbles = keccak256(digits.encode("ascii")).hex()
+    letters = (digit.upper() if int(nibble, 16) >= 8 else digit for digit, nibble in zip(digits, nibbles, strict=False))
+    return Address("0x" + "".join(letters))
+
+
+def address_from_bytes(raw: bytes) -> Address:
+    """The EIP-55 form of 20 address bytes; raises InvalidField on another length."""
+    if len(raw) != 20:
+        raise InvalidField("An address has 20 bytes", len(raw), "Pass the 20 bytes of the account.")
+    return _checksummed(bytes(raw))
+
+
+@lru_cache(maxsize=4096)
+def address_to_bytes(address: str) -> bytes:
+    """The 20 bytes of an EIP-55 address; raises InvalidField if length, digits or checksum are wrong."""
+    remedy = "Use the 0x-prefixed address with its EIP-55 checksum."
+    if not isinstance(address, str) or len(address) != 42 or not address.startswith("0x"):
+        raise InvalidField("An address is 0x and 40 hexadecimal digits", address, remedy)
+    try:
+        raw = bytes.fromhex(address[2:])
+    except ValueError as error:
+        raise InvalidField("An address is 0x and 40 hexadecimal digits", address, remedy) from error
+    if len(raw) != 20 or _checksummed(raw) != address:
+        raise InvalidField("The address fails its EIP-55 checksum", address, remedy)
+    return raw
+
+
+def to_address(text: str) -> Address:
+    """Address from user input: all-lower or all-upper digits are checksummed, mixed case must already be right."""
+    if isinstance(text, str) and len(text) == 42 and text[2:] in {text[2:].lower(), text[2:].upper()}:
+        try:
+            return address_from_bytes(bytes.fromhex(text[2:]))
+        except ValueError as error:
+            raise InvalidField("An address is 0x and 40 hexadecimal digits", text, "Correct the digits.") from error
+    return address_from_bytes(address_to_bytes(text))
+
+
+def to_hash32(value: bytes) -> Hash32:
+    """``value`` as Hash32; raises InvalidField unless it has exactly 32 bytes."""
+    if not isinstance(value, bytes) or len(value) != 32:
+        raise InvalidField("A hash has exactly 32 bytes", value, "Pass the full keccak256 digest.")
+    return Hash32(value)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Segment:
+    """The layers ``[first, end)`` that one inferencer computes for one request."""
+
+    first: Uint8
+    end: Uint8
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first < self.end <= 255:
+            raise InvalidField("A segment is [first, end) with 0 <= first < end <= 255", self, "Check the layer split.")
+
+
+def segments_from_ends(ends: tuple[int, ...], layers: int) -> tuple[Segment, ...]:
+    """Segments of a layer split; ``ends`` must rise strictly and finish at ``layers``, as Troth.open demands."""
+    firsts = (0, *ends[:-1])
+    if not ends or ends[-1] != layers or any(first >= end for first, end in zip(firsts, ends, strict=True)):
+        raise InvalidField(
+            "Segment ends must rise strictly and finish at the model's layer count", (ends, layers), "Check the split."
+        )
+    return tuple(Segment(first, end) for first, end in zip(firsts, ends, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDescriptor:
+    """A transformer at fixed weights; ``dtype`` 0 is float32 and 1 is bfloat16."""
+
+    architecture: str
+    layers: Uint16
+    hidden_size: Uint32
+    vocabulary: Uint32
+    dtype: Uint8
+    weights_root: Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionClass:
+    """How a model is run and compared.
+
+    ``theta`` is in basis points, ``unit`` and ``minimum_stake`` in wei, ``state_cut`` and ``margin_cut`` in
+    millionths; ``verifiers`` is the odd k and ``candidates`` the c of an assignment.
+    """
+
+    model: Hash32
+    name: str
+    dtype: Uint8
+    exact: bool
+    mantissa_bits: Uint8
+    steps: Uint16
+    theta: Uint16
+    tiles: Uint8
+    candidates: Uint8
+    verifiers: Uint8
+    unit: Uint96
+    minimum_stake: Uint96
+    state_cut: Uint32
+    margin_cut: Uint32
+    calibration: Hash32
+
+    @property
+    def quorum(self) -> int:
+        """Verifiers that decide a segment: (k + 1) / 2."""
+        return (self.verifiers + 1) // 2
+
+    @property
+    def parties(self) -> int:
+        """Parties drawn per segment: c candidates, then k verifiers."""
+        return self.candidates + self.verifiers
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a client signs: ``max_fee`` in wei, ``deadline`` in Unix seconds, ``reference_block`` fixes the groups."""
+
+    execution_class: Hash32
+    request_hash: Hash32
+    scheduler: Address
+    max_fee: Uint96
+    deadline: Uint64
+    reference_block: Uint64
+    nonce: Uint64
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One boundary state of one position, chained to the row before it by ``previous`` (its struct hash, or zero)."""
+
+    task_id: Hash32
+    segment: Uint8
+    attempt: Uint8
+    position: Uint32
+    row_hash: Hash32
+    previous: Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRoot:
+    """An inferencer's root over its whole trace; ``output_hash`` is zero except at the last segment."""
+
+    task_id: Hash32
+    segment: Uint8
+    attempt: Uint8
+    positions: Uint32
+    root: Hash32
+    output_hash: Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictCommitment:
+    """A verifier's salted commitment to root and verdict; see ``identifiers.verdict_commitment``."""
+
+    task_id: Hash32
+    segment: Uint8
+    attempt: Uint8
+    commitment: Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class TraceCommitment:
+    """A verifier's salted commitment to its root, signed before it is sent the inferencer's rows."""
+
+    task_id: Hash32
+    segment: Uint8
+    attempt: Uint8
+    commitment: Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """An operator's agreement to be registered by ``owner``."""
+
+    owner: Address
+    operator: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Authenticates one channel frame; ``timestamp`` in Unix seconds."""
+
+    content_hash: Hash32
+    sender: Address
+    recipient: Address
+    nonce: Hash32
+    timestamp: Uint64

@@ -1,0 +1,273 @@
+"""Frames of the channel between scheduler and nodes: a JSON header, then raw tensor bytes.
+
+``4-byte big-endian header length ‖ header ‖ payload``. The header is one message of the tagged union below, in the one
+encoding that ``encode_frame`` produces: a header that decodes but would encode differently (duplicate keys, spaces,
+another key order) is refused, so what was signed is what was read. Bytes travel as base64, wei as decimal text.
+Every refusal is a WireError.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+from troth.protocol.errors import WireError
+
+HEADER_LIMIT = 65_536
+"""Bytes of a header; an announcement of 255 segments fits, and nothing larger is parsed."""
+PAYLOAD_LIMIT = 64 * 1024 * 1024
+"""Bytes of a payload unless the caller sets less; larger traces travel in several messages."""
+ROWS_LIMIT = 65_536
+"""Rows or tokens in one message."""
+SEGMENTS_LIMIT = 255
+"""Segments of one task; a layer index is a uint8."""
+
+Uint8 = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
+Uint32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
+Uint64 = Annotated[int, msgspec.Meta(ge=0, le=0x7FFF_FFFF_FFFF_FFFF)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=ROWS_LIMIT)]
+Wei = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,28})$")]
+Bytes32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+SignatureBytes = Annotated[bytes, msgspec.Meta(min_length=65, max_length=65)]
+ProofBytes = Annotated[bytes, msgspec.Meta(min_length=81, max_length=81)]
+AddressText = Annotated[str, msgspec.Meta(pattern=r"^0x[0-9a-fA-F]{40}$")]
+Text = Annotated[str, msgspec.Meta(max_length=2_000)]
+
+
+class _Message(msgspec.Struct, frozen=True, tag_field="type", tag=True, forbid_unknown_fields=True):
+    """A header: the class name is its ``type``; an unknown field is refused."""
+
+
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A piece of a header."""
+
+
+class RowSignature(_Part):
+    """Chain position and signature of the last row of a message; it covers all rows before it.
+
+    ``previous`` is the link of the row before this one (zero at position 0).
+    """
+
+    position: Uint32
+    row_hash: Bytes32
+    previous: Bytes32
+    signature: SignatureBytes
+
+
+class OrderPart(_Part):
+    """Fields of ``types.Order``."""
+
+    execution_class: Bytes32
+    request_hash: Bytes32
+    scheduler: AddressText
+    max_fee: Wei
+    deadline: Uint64
+    reference_block: Uint64
+    nonce: Uint64
+
+
+class AnnouncementPart(_Part):
+    """What a node checks before it serves; see ``assignment.Announcement`` for the meaning.
+
+    ``salt`` is present exactly when the payload starts with the canonical request (first and last segment).
+    """
+
+    order: OrderPart
+    signature: SignatureBytes
+    ends: Annotated[tuple[Uint8, ...], msgspec.Meta(min_length=1, max_length=SEGMENTS_LIMIT)]
+    betas: Annotated[tuple[Bytes32, ...], msgspec.Meta(min_length=1, max_length=SEGMENTS_LIMIT)]
+    proofs: Annotated[tuple[ProofBytes, ...], msgspec.Meta(min_length=1, max_length=SEGMENTS_LIMIT)]
+    salt: Bytes32 | None
+
+
+class Forward(_Message):
+    """Compute ``count`` positions from ``start``; the same message for inference and for verification.
+
+    Payload: ``request_size`` bytes of canonical request (0 unless the announcement carries a salt), then ``count``
+    tokens or rows. ``upstream`` signs the last row sent, absent for tokens. ``emit`` asks the last segment for the
+    next token. Answer: Rows.
+    """
+
+    task_id: Bytes32
+    segment: Uint8
+    attempt: Uint8
+    start: Uint32
+    count: Count
+    kind: Literal["tokens", "rows"]
+    emit: bool
+    upstream: RowSignature | None = None
+    announcement: AnnouncementPart | None = None
+    request_size: Annotated[int, msgspec.Meta(ge=0, le=1_048_576)] = 0
+
+
+class Commit(_Message):
+    """The trace is complete at ``positions`` rows: commit to it.
+
+    Payload at the last segment: the generated tokens (``tokens`` of them), since a verifier's prefill never chose
+    them. An inferencer answers Committed, a verifier TraceCommitted.
+    """
+
+    task_id: Bytes32
+    segment: Uint8
+    attempt: Uint8
+    positions: Uint32
+    tokens: Annotated[int, msgspec.Meta(ge=0, le=ROWS_LIMIT)] = 0
+
+
+class Compare(_Message):
+    """To a verifier that has signed its TraceCommitment: rows ``start`` to ``start + count - 1`` of the inferencer.
+
+    Payload: the rows. The message that completes ``positions`` carries ``row`` (the end of the inferencer's chain),
+    ``root`` and ``root_signature`` (its TraceRoot) and is answered by Compared; each earlier one by Received.
+    """
+
+    task_id: Bytes32
+    segment: Uint8
+    attempt: Uint8
+    inferencer: AddressText
+    positions: Uint32
+    start: Uint32
+    count: Count
+    row: RowSignature | None = None
+    root: Bytes32 | None = None
+    output_hash: Bytes32 | None = None
+    root_signature: SignatureBytes | None = None
+
+
+class Open(_Message):
+    """The commitments are on chain: open.
+
+    ``proof`` is the scheduler's VRF proof over ``assignment.sample_alpha``; a node recomputes alpha from its own view
+    of the chain. Absent in an exact class, and where the seed is already on chain. Answer: Opened.
+    """
+
+    task_id: Bytes32
+    segment: Uint8
+    attempt: Uint8
+    proof: ProofBytes | None = None
+
+
+class Release(_Message):
+    """The task is over: free its cache. Answer: Released."""
+
+    task_id: Bytes32
+
+
+class Rows(_Message):
+    """Payload: ``count`` rows from ``start``. ``row`` signs the last one; ``token`` where Forward asked to emit.
+
+    ``finished`` says that ``token`` is the last: an end token, or the length limit.
+    """
+
+    start: Uint32
+    count: Count
+    row: RowSignature
+    token: Uint32 | None = None
+    finished: Literal["stop", "length"] | None = None
+
+
+class Committed(_Message):
+    """An inferencer's signed TraceRoot."""
+
+    root: Bytes32
+    output_hash: Bytes32
+    signature: SignatureBytes
+
+
+class TraceCommitted(_Message):
+    """A verifier's signed TraceCommitment."""
+
+    commitment: Bytes32
+    signature: SignatureBytes
+
+
+class Received(_Message):
+    """Part of the inferencer's rows is stored; ``positions`` of them so far."""
+
+    positions: Uint32
+
+
+class Compared(_Message):
+    """A verifier's signed VerdictCommitment; the verdict itself stays hidden until it opens."""
+
+    commitment: Bytes32
+    signature: SignatureBytes
+
+
+class Opened(_Message):
+    """Payload: ``tiles`` * 512 bytes, then ``siblings`` * 32 bytes, in the order of the contract's Opening.
+
+    ``salt`` is zero for the inferencer, whose root was posted in the clear, and its ``verdict`` is true.
+    """
+
+    root: Bytes32
+    verdict: bool
+    salt: Bytes32
+    tiles: Annotated[int, msgspec.Meta(ge=0, le=255)]
+    siblings: Annotated[int, msgspec.Meta(ge=0, le=255 * 40)]
+
+
+class Released(_Message):
+    """The node holds nothing of the task any more."""
+
+
+class Failure(_Message):
+    """A refusal: ``code`` for programs, ``message`` and ``remedy`` for people. Never carries prompt text."""
+
+    code: Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+    message: Text
+    remedy: Text
+
+
+NodeRequest = Forward | Commit | Compare | Open | Release
+NodeReply = Rows | Committed | TraceCommitted | Received | Compared | Opened | Released | Failure
+Message = NodeRequest | NodeReply
+
+_LENGTH = struct.Struct(">I")
+_ENCODER = msgspec.json.Encoder()
+_DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A decoded frame; ``payload`` is a view into the received bytes, not a copy."""
+
+    header: Message
+    payload: memoryview
+
+
+def encode_frame(header: Message, payload: bytes | memoryview = b"") -> bytes:
+    """Bytes of a frame; raises WireError where the header exceeds its limit."""
+    encoded = _ENCODER.encode(header)
+    if len(encoded) > HEADER_LIMIT:
+        raise WireError(f"A header has at most {HEADER_LIMIT} bytes", len(encoded), "Send fewer segments per task.")
+    return b"".join((_LENGTH.pack(len(encoded)), encoded, payload))
+
+
+def decode_frame(data: bytes | bytearray | memoryview, payload_limit: int = PAYLOAD_LIMIT) -> Frame:
+    """The frame in ``data``, checked before anything is allocated; raises WireError and nothing else."""
+    view = memoryview(data).cast("B") if len(data) else memoryview(b"")
+    if len(view) < _LENGTH.size:
+        raise WireError("A frame starts with 4 length bytes", len(view), "Send a whole frame.")
+    (size,) = _LENGTH.unpack_from(view)
+    start = _LENGTH.size
+    if not 0 < size <= HEADER_LIMIT or start + size > len(view):
+        raise WireError(
+            f"A header has 1 to {HEADER_LIMIT} bytes, all inside the frame", size, "Send a whole frame of this protocol."
+        )
+    if len(view) - start - size > payload_limit:
+        raise WireError(f"A payload has at most {payload_limit} bytes", len(view) - start - size, "Send fewer rows.")
+    return Frame(_decode_header(bytes(view[start : start + size])), view[start + size :])
+
+
+def _decode_header(encoded: bytes) -> Message:
+    remedy = "Encode headers with troth.protocol.wire, in the same version."
+    try:
+        header = _DECODER.decode(encoded)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError("The header is no message of this protocol", str(error)[:300], remedy) from error
+    if _ENCODER.encode(header) != encoded:
+        raise WireError("The header is not in canonical form", type(header).__name__, remedy)
+    return header
