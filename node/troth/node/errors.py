@@ -55,22 +55,22 @@ class Busy(Refusal):
 class NotAssigned(Refusal):
     """The announcement does not prove that this node has this work."""
 
-    code = "not-assigned"
+    code = "not_assigned"
 
 
 class BadInput(Refusal):
     """Tensors, tokens or signatures that cannot be right."""
 
-    code = "bad-input"
+    code = "bad_input"
 
 
 class OutOfOrder(Refusal):
     """A message that does not follow from those before it."""
 
-    code = "out-of-order"
+    code = "out_of_order"
 
 
 class AlreadySigned(Refusal):
     """Signing this would contradict what this node signed before."""
 
-    code = "already-signed"
+    code = "already_signed"

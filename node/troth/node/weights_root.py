@@ -1,8 +1,8 @@
 """The weights root: one Merkle leaf per weight row, so that a single row can be opened on chain later.
 
-    leaf(tensor, row)  = keccak256(ROW_TAG    ‖ keccak256(name) ‖ uint32be(row) ‖ row bytes, little-endian)
-    root(tensor)       = keccak256(TENSOR_TAG ‖ keccak256(name) ‖ uint32be(rows) ‖ uint32be(columns) ‖ uint8 dtype ‖ tree)
-    weights root       = keccak256(WEIGHTS_TAG ‖ uint32be(tensors) ‖ tree over root(tensor), sorted by name)
+    leaf(tensor, row) = keccak256(ROW_TAG    ‖ keccak256(name) ‖ uint32be(row) ‖ row bytes, little-endian)
+    root(tensor)      = keccak256(TENSOR_TAG ‖ keccak256(name) ‖ uint32be(rows) ‖ uint32be(columns) ‖ dtype ‖ tree)
+    weights root      = keccak256(WEIGHTS_TAG ‖ uint32be(tensors) ‖ tree over root(tensor), sorted by name)
 
 Trees pad their leaves with 32 zero bytes to the next power of two; node = keccak256(0x01 ‖ left ‖ right), as in the
 trace tree. A vector is one row. Source: design.md section 1, "model, model id".
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from troth.node.errors import ModelError
 from troth.protocol.hashing import keccak256
+from troth.protocol.types import Hash32
 
 ROW_TAG = keccak256(b"troth/weight-row/1")
 TENSOR_TAG = keccak256(b"troth/weight-tensor/1")
@@ -57,7 +58,7 @@ def tensor_root(name: str, rows: NDArray[Any], dtype: int) -> bytes:
 
 def weights_root(
     tensors: Iterable[tuple[str, NDArray[Any]]], dtype: int, progress: Progress = lambda size: None
-) -> bytes:
+) -> Hash32:
     """Root over all tensors of a model; the order they come in does not matter, a name may come once.
 
     `progress` is called with the bytes of each finished tensor.
@@ -71,4 +72,4 @@ def weights_root(
     if not roots:
         raise ModelError("the model has no tensors", None, "Point to a folder with *.safetensors files.")
     tree = tree_root([roots[name] for name in sorted(roots)])
-    return keccak256(WEIGHTS_TAG + len(roots).to_bytes(4, "big") + tree)
+    return Hash32(keccak256(WEIGHTS_TAG + len(roots).to_bytes(4, "big") + tree))

@@ -1,7 +1,7 @@
 """The calling side of the channel: one pinned websocket to one peer, many requests in flight on it.
 
-A request that was under way when the connection broke fails; it is not sent twice, for the peer may have acted on it. The next
-request connects again, unless the last attempt failed too recently: then it fails at once and says when.
+A request that was under way when the connection broke fails; it is not sent twice, for the peer may have acted on
+it. The next request connects again, unless the last attempt failed too recently: then it fails at once and says when.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from troth.overlay.channel_server import HELLO_HEADER, PATH
-from troth.overlay.envelope import OVERHEAD, Clock, Kind, Receiver, check, seal, take_apart
+from troth.overlay.envelope import OVERHEAD, Clock, Kind, check, seal, take_apart
 from troth.overlay.errors import (
     ChannelTimeout,
     ChannelUnavailable,
@@ -61,6 +61,7 @@ class Channel:
         tls_key_hash: bytes,
         operator: Operator,
         recipient: Address,
+        *,
         patience: Patience | None = None,
         clock: Clock = time.time,
     ) -> None:
@@ -88,10 +89,11 @@ class Channel:
         tls_key_hash: bytes,
         operator: Operator,
         recipient: Address,
+        *,
         patience: Patience | None = None,
     ) -> Channel:
         """An open channel; raises WrongTlsKey, RemoteFailure (turned away) or ChannelUnavailable."""
-        channel = cls(endpoint, tls_key_hash, operator, recipient, patience)
+        channel = cls(endpoint, tls_key_hash, operator, recipient, patience=patience)
         await channel.open()
         return channel
 
@@ -162,7 +164,7 @@ class Channel:
             await reader
 
     def _seal(self, kind: Kind, nonce: bytes, content: bytes) -> bytes:
-        return seal(self._operator, self.recipient, kind, nonce, content, int(self._clock()))
+        return seal(self._operator, self.recipient, kind, nonce, content, now=int(self._clock()))
 
     async def _dial(self) -> ClientConnection:
         hello = f"{self._operator.address} {self._seal(Kind.HELLO, self._nonces.next(), b'').hex()}"

@@ -28,7 +28,17 @@ from troth.overlay.failures import INTERNAL, encode_failure, failure_of
 from troth.overlay.operator import Operator
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, to_address
-from troth.protocol.wire import Commit, Compare, Failure, Forward, NodeReply, NodeRequest, Open, Release, decode_frame, encode_frame
+from troth.protocol.wire import (
+    Commit,
+    Compare,
+    Forward,
+    NodeReply,
+    NodeRequest,
+    Open,
+    Release,
+    decode_frame,
+    encode_frame,
+)
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +81,7 @@ class ChannelServer:
         operator: Operator,
         handler: Handler,
         authorise: Authorise,
+        *,
         limits: Limits | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -148,7 +159,7 @@ class ChannelServer:
         return encode_frame(failure)
 
     def _reply(self, sender: Address, sealed: Sealed, content: bytes) -> bytes:
-        return seal(self._operator, sender, Kind.REPLY, sealed.nonce, content, self._receiver.now())
+        return seal(self._operator, sender, Kind.REPLY, sealed.nonce, content, now=self._receiver.now())
 
     def receive(self, frame: bytes, sender: Address) -> Sealed:
         """The checked request in a frame; raises EnvelopeRefused."""

@@ -40,6 +40,9 @@ class Kind(IntEnum):
     REPLY = 2
 
 
+_KINDS = frozenset(int(kind) for kind in Kind)
+
+
 @dataclass(frozen=True, slots=True)
 class Sealed:
     """An envelope taken off the wire. `content` is believed only after `check`."""
@@ -51,16 +54,16 @@ class Sealed:
     content: bytes
 
 
-def seal(operator: Operator, recipient: Address, kind: Kind, nonce: bytes, content: bytes, now: int) -> bytes:
+def seal(operator: Operator, recipient: Address, kind: Kind, nonce: bytes, content: bytes, *, now: int) -> bytes:
     """The bytes of a signed envelope."""
-    message = _message(kind, content, operator.address, recipient, nonce, now)
+    message = _message(kind, content, operator.address, recipient, nonce=nonce, timestamp=now)
     signature = operator.sign(message)
     return b"".join((bytes((kind,)), nonce, now.to_bytes(8, "big"), signature, content))
 
 
 def take_apart(frame: bytes) -> Sealed:
     """Split a frame into its fields; raises MalformedEnvelope."""
-    if len(frame) < OVERHEAD or frame[0] not in Kind:
+    if len(frame) < OVERHEAD or frame[0] not in _KINDS:
         raise MalformedEnvelope("These bytes are no envelope", frame[:8].hex(), "Both ends must run the same version.")
     return Sealed(
         Kind(frame[0]),
@@ -76,7 +79,9 @@ def check(sealed: Sealed, sender: Address, recipient: Operator, now: int) -> Non
     difference = sealed.timestamp - now
     if abs(difference) > ALLOWED_SKEW:
         raise ClockSkew(difference, ALLOWED_SKEW)
-    message = _message(sealed.kind, sealed.content, sender, recipient.address, sealed.nonce, sealed.timestamp)
+    message = _message(
+        sealed.kind, sealed.content, sender, recipient.address, nonce=sealed.nonce, timestamp=sealed.timestamp
+    )
     try:
         signer = typed_data.recover(message, recipient.domain, sealed.signature)
     except ProtocolError as error:
@@ -111,7 +116,7 @@ class Receiver:
 
 
 def _message(
-    kind: Kind, content: bytes, sender: Address, recipient: Address, nonce: bytes, timestamp: int
+    kind: Kind, content: bytes, sender: Address, recipient: Address, *, nonce: bytes, timestamp: int
 ) -> Envelope:
     return Envelope(
         content_hash=Hash32(keccak256(bytes((kind,)) + content)),
@@ -120,4 +125,3 @@ def _message(
         nonce=Hash32(nonce),
         timestamp=timestamp,
     )
-

@@ -17,12 +17,14 @@ INTERNAL = "internal"
 def failure_of(error: BaseException) -> Failure:
     """The refusal that a peer gets for an exception.
 
-    Errors of Troth's packages carry `what` and `remedy` and speak for themselves; of any other the peer learns only that it
-    happened, since its text was not written for strangers.
+    Errors of Troth's packages carry `what` and `remedy` and speak for themselves; of any other the peer learns only
+    that it happened, since its text was not written for strangers.
     """
     what, remedy = getattr(error, "what", None), getattr(error, "remedy", None)
     if not isinstance(what, str) or not isinstance(remedy, str):
-        return Failure(INTERNAL, "The request failed inside the node", "Try another node; the log of this one has the cause.")
+        return Failure(
+            INTERNAL, "The request failed inside the node", "Try another node; this one has logged the cause."
+        )
     value = getattr(error, "value", None)
     message = what if value is None else f"{what}: {value}"
     return Failure(_code(error), message[:_MESSAGE_LIMIT], remedy[:_MESSAGE_LIMIT])

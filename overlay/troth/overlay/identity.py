@@ -1,8 +1,8 @@
 """The TLS identity of an endpoint: a P-256 key and a self-signed certificate that nobody needs to vouch for.
 
 Peers do not ask a certificate authority. They compare the SHA-256 of the certificate's SubjectPublicKeyInfo
-(RFC 5280 section 4.1.2.7, pinned as RFC 7469 section 2.4 does) with the value registered on chain, so the certificate's name and
-dates carry no meaning and one key keeps its pin when the certificate is renewed.
+(RFC 5280 section 4.1.2.7, pinned as in RFC 7469 section 2.4) with the value registered on chain. So the certificate's
+name and dates carry no meaning, and a key keeps its pin when the certificate is renewed.
 """
 
 from __future__ import annotations
@@ -57,9 +57,7 @@ def create_identity(folder: Path) -> TlsIdentity:
     key = ec.generate_private_key(ec.SECP256R1())
     _write_private(
         key_path,
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ),
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
     )
     certificate_path.write_bytes(_self_signed(key).public_bytes(serialization.Encoding.PEM))
     return load_identity(folder)

@@ -25,6 +25,6 @@ class Operator:
     def __post_init__(self) -> None:
         object.__setattr__(self, "address", typed_data.address_of(self.secret))
 
-    def sign(self, message: typed_data.Message) -> bytes:
+    def sign(self, message: object) -> bytes:
         """65-byte signature over the EIP-712 digest of a message."""
         return typed_data.sign(message, self.domain, self.secret)

@@ -59,9 +59,7 @@ class ReplayWindow:
         if session is None:
             self._forget_old(sessions, now)
             if len(sessions) >= self._sessions_per_sender:
-                raise Replayed(
-                    f"{sender} has {len(sessions)} open sessions", remedy=f"Wait {self._seconds} s, keep connections open."
-                )
+                raise Replayed(f"{sender} has {len(sessions)} open sessions", remedy=f"Wait {self._seconds} s.")
             sessions[prefix] = _Session(counter, 1, timestamp)
             return
         _advance(session, counter, sender)

@@ -39,6 +39,7 @@ class TlsServer:
         identity: TlsIdentity | None,
         host: str,
         port: int,
+        *,
         drain: Drain | None = None,
         drain_seconds: float = 30.0,
         limits: Limits | None = None,

@@ -50,7 +50,7 @@ def as_wrong_tls_key(error: BaseException, endpoint: str) -> WrongTlsKey | None:
         if isinstance(seen, PinMismatch):
             return WrongTlsKey(
                 f"{endpoint} shows the TLS key {seen.found.hex()}, registered is {seen.expected.hex()}",
-                remedy="Do not send anything: the endpoint moved without updating its registration, or is impersonated.",
+                remedy="Send nothing: the endpoint moved without updating its registration, or is impersonated.",
             )
         seen = seen.__cause__ or seen.__context__
     return None

@@ -34,12 +34,14 @@ def pause(attempt: int) -> float:
 
 
 class Rpc:
-    """One node. Every method of JSON-RPC that is repeated here may be: reads, and sending one same signed transaction."""
+    """One node; whatever is asked of it may be repeated: reads, and sending one same signed transaction."""
 
     def __init__(self, url: str, *, timeout: float, attempts: int = ATTEMPTS) -> None:
         self.place = without_credentials(url)
         if not url.startswith(("http://", "https://")):
-            raise ChainUnavailable("The RPC address must be http or https", self.place, "Set --rpc to the node's HTTP URL.")
+            raise ChainUnavailable(
+                "The RPC address must be http or https", self.place, "Correct --rpc."
+            )
         self._attempts = attempts
         self._provider = AsyncHTTPProvider(
             url,

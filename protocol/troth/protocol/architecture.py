@@ -16,14 +16,12 @@ from troth.protocol.hashing import keccak256
 
 # Written by the software that saved the folder, without effect on the function the model computes; the dtype has its
 # own field in the descriptor. Leaving one in would give the same weights a new id after every library release.
-INCIDENTAL_KEYS = frozenset(
-    {"_name_or_path", "_commit_hash", "dtype", "quantization_config", "torch_dtype", "transformers_version"}
-)
+INCIDENTAL_KEYS = frozenset({"dtype", "quantization_config", "torch_dtype", "transformers_version"})
 
 
 def canonical_config(config: Mapping[str, Any]) -> bytes:
-    """The configuration as UTF-8 JSON: sorted keys, no spaces, incidental keys left out."""
-    kept = {key: value for key, value in config.items() if key not in INCIDENTAL_KEYS}
+    """The configuration as UTF-8 JSON: sorted keys, no spaces, incidental keys and those that start with _ left out."""
+    kept = {key: value for key, value in config.items() if key not in INCIDENTAL_KEYS and not key.startswith("_")}
     return json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 

@@ -6,6 +6,7 @@ from dataclasses import astuple, fields
 from typing import Any, get_type_hints
 
 from eth_abi.abi import encode as abi_encode
+
 from troth.protocol import typed_data
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
@@ -29,9 +30,11 @@ def _abi_struct(value: Any) -> bytes:
     hints = get_type_hints(type(value), include_extras=True)
     members = ",".join(typed_data.solidity_type(hints[field.name]) for field in fields(value))
     try:
-        return abi_encode([f"({members})"], [astuple(value)])
+        encoded: bytes = abi_encode([f"({members})"], [astuple(value)])
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidField(f"{type(value).__name__} does not fit its Solidity types", str(error), "Check it.") from error
+        what = f"{type(value).__name__} does not fit its Solidity types"
+        raise InvalidField(what, str(error), "Check the field that the message names.") from error
+    return encoded
 
 
 def model_id(descriptor: ModelDescriptor) -> Hash32:
@@ -61,13 +64,15 @@ def fee(execution_class: ExecutionClass, segments: int) -> int:
     return execution_class.unit * REWARD_UNITS * ((1 + execution_class.verifiers) * segments + 1)
 
 
-def verdict_commitment(task: Hash32, segment: int, verifier: Address, root: Hash32, verdict: bool, salt: Hash32) -> Hash32:
+def verdict_commitment(
+    task: Hash32, segment: int, verifier: Address, *, root: Hash32, verdict: bool, salt: Hash32
+) -> Hash32:
     """What a verifier posts: hides root and verdict until it reveals them with the salt."""
     words = (_word(task), _index(segment), _account(verifier), _word(root), int(verdict).to_bytes(32), _word(salt))
     return Hash32(keccak256(b"".join(words)))
 
 
-def trace_commitment(task: Hash32, segment: int, verifier: Address, root: Hash32, salt: Hash32) -> Hash32:
+def trace_commitment(task: Hash32, segment: int, verifier: Address, *, root: Hash32, salt: Hash32) -> Hash32:
     """What a verifier signs before it is sent the inferencer's rows."""
     words = (_word(task), _index(segment), _account(verifier), _word(root), _word(salt))
     return Hash32(keccak256(b"".join(words)))

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
 from troth.protocol.errors import InvalidRequest
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32

@@ -132,5 +132,117 @@ class TileLayout:
         framed = np.zeros((self.count, 5 + TILE_BYTES), dtype=np.uint8)
         framed[:, 1:5] = np.arange(self.count, dtype=">u4").view(np.uint8).reshape(-1, 4)
         framed[:, 5:] = tiles
-        leaves = [keccak256(leaf) for leaf in memoryview(framed.tobytes()).cast("B", framed.shape)] if False else []
+        message = framed.tobytes()
+        length = 5 + TILE_BYTES
+        leaves = [keccak256(message[start : start + length]) for start in range(0, len(message), length)]
         return CommittedTrace(self, tiles.tobytes(), _levels(leaves))
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedTrace:
+    """A trace's tiles and its tree. ``levels`` leave out nodes that cover padding only; the last level is the root."""
+
+    layout: TileLayout
+    tiles: bytes
+    levels: tuple[tuple[bytes, ...], ...]
+
+    @property
+    def root(self) -> bytes:
+        """The trace root, 32 bytes: what parties sign and commit to."""
+        return trace_root(self.layout.rows, self.layout.columns, self.layout.dtype, self.levels[-1][0])
+
+    def tile(self, index: int) -> bytes:
+        """The 512 bytes of one tile; raises InvalidOpening if there is no such tile."""
+        _check_index(index, self.layout.count)
+        return self.tiles[index * TILE_BYTES : (index + 1) * TILE_BYTES]
+
+    def open(self, indices: Sequence[int]) -> TileOpening:
+        """The tiles at ``indices`` with their proofs, in that order; raises InvalidOpening if there is no such tile."""
+        tiles = b"".join(self.tile(index) for index in indices)
+        return TileOpening(tiles, tuple(sibling for index in indices for sibling in self._siblings(index)))
+
+    def _siblings(self, index: int) -> list[bytes]:
+        siblings = []
+        for height, level in enumerate(self.levels[:-1]):
+            neighbour = (index >> height) ^ 1
+            siblings.append(level[neighbour] if neighbour < len(level) else _padding(height))
+        return siblings
+
+
+def trace_root(rows: int, columns: int, dtype: Dtype, tree_root: bytes) -> bytes:
+    """keccak256(0x02 ‖ uint32be(rows) ‖ uint32be(columns) ‖ uint8 dtype ‖ tree root)."""
+    shape = rows.to_bytes(4, "big") + columns.to_bytes(4, "big") + int(dtype).to_bytes(1, "big")
+    return keccak256(ROOT_TAG + shape + tree_root)
+
+
+def opening_root(rows: int, columns: int, dtype: Dtype, indices: Sequence[int], opening: TileOpening) -> bytes:
+    """The trace root that an opening of the tiles at ``indices`` proves.
+
+    Raises InvalidOpening if a length is wrong, an index is outside the trace, or two tiles lead to different roots.
+    """
+    count = tile_count(rows, columns, dtype)
+    depth = depth_of(count)
+    if not indices or len(opening.tiles) != TILE_BYTES * len(indices):
+        remedy = f"Open {len(indices)} tiles of {TILE_BYTES} bytes (at least one)."
+        raise InvalidOpening("The opening has another number of tile bytes", len(opening.tiles), remedy)
+    if len(opening.siblings) != depth * len(indices) or any(len(sibling) != 32 for sibling in opening.siblings):
+        remedy = f"Send {depth} siblings of 32 bytes for each of {len(indices)} tiles."
+        raise InvalidOpening("The opening has another number of siblings", len(opening.siblings), remedy)
+    roots = set()
+    for place, index in enumerate(indices):
+        _check_index(index, count)
+        tile = opening.tiles[place * TILE_BYTES : (place + 1) * TILE_BYTES]
+        roots.add(_climb(index, tile, opening.siblings[place * depth : (place + 1) * depth]))
+    if len(roots) != 1:
+        raise InvalidOpening("The tiles lead to different roots", len(roots), "Open all tiles from one commitment.")
+    return trace_root(rows, columns, dtype, roots.pop())
+
+
+def verify_opening(
+    root: bytes, rows: int, columns: int, dtype: Dtype, index: int, tile: bytes, siblings: Sequence[bytes]
+) -> None:
+    """Checks that ``tile`` is tile ``index`` of the trace with this root and shape; else raises InvalidOpening."""
+    proven = opening_root(rows, columns, dtype, (index,), TileOpening(tile, tuple(siblings)))
+    if proven != root:
+        raise InvalidOpening("The opening leads to another trace root", proven, "Open what was committed.")
+
+
+def _climb(index: int, tile: bytes, siblings: Sequence[bytes]) -> bytes:
+    digest = keccak256(LEAF_TAG + index.to_bytes(4, "big") + tile)
+    for height, sibling in enumerate(siblings):
+        pair = sibling + digest if (index >> height) & 1 else digest + sibling
+        digest = keccak256(NODE_TAG + pair)
+    return digest
+
+
+def _check_index(index: int, count: int) -> None:
+    if not 0 <= index < count:
+        raise InvalidOpening("The trace has no such tile", index, f"Tiles are numbered 0..{count - 1}.")
+
+
+def _levels(leaves: list[bytes]) -> tuple[tuple[bytes, ...], ...]:
+    levels = [tuple(leaves)]
+    for height in range(depth_of(len(leaves))):
+        nodes = list(levels[-1])
+        if len(nodes) % 2:
+            nodes.append(_padding(height))
+        pairs = zip(nodes[::2], nodes[1::2], strict=True)
+        levels.append(tuple(keccak256(NODE_TAG + left + right) for left, right in pairs))
+    return tuple(levels)
+
+
+@lru_cache(maxsize=64)
+def _padding(height: int) -> bytes:
+    """Root of a sub-tree of ``height`` levels over padding leaves only."""
+    return PADDING_LEAF if height == 0 else keccak256(NODE_TAG + _padding(height - 1) * 2)
+
+
+def _order(key: bytes, size: int) -> NDArray[np.intp]:
+    """Stable argsort of the raw output of Philox-4x64 under a 16-byte key (two little-endian words), counter zero."""
+    words = np.frombuffer(key, dtype="<u8").astype(np.uint64)
+    drawn = np.random.Philox(key=words).random_raw(size)
+    return np.asarray(np.argsort(drawn, kind="stable"), dtype=np.intp)
+
+
+def _padded(order: NDArray[np.intp], multiple: int) -> NDArray[np.intp]:
+    return np.resize(order, -(-len(order) // multiple) * multiple)

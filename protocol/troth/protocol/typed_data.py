@@ -8,11 +8,12 @@ the curve order, the only form that the contract's ECDSA library accepts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass
 from functools import lru_cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from coincurve import PrivateKey, PublicKey
+
 from troth.protocol.errors import InvalidField, InvalidSignature
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Address, Hash32, Solidity, address_from_bytes, address_to_bytes
@@ -84,40 +85,57 @@ def _encode_string(value: Any) -> bytes:
     return keccak256(value.encode("utf-8"))
 
 
+_ENCODERS: dict[str, _FieldEncoder] = {
+    "bytes32": _encode_bytes32,
+    "bool": _encode_bool,
+    "address": _encode_address,
+    "string": _encode_string,
+}
+
+
 def _field_encoder(name: str) -> _FieldEncoder:
     if name.startswith("uint"):
         return _encode_uint(int(name[4:]))
-    return {"bytes32": _encode_bytes32, "bool": _encode_bool, "address": _encode_address, "string": _encode_string}[name]
+    return _ENCODERS[name]
 
 
-@lru_cache(maxsize=64)
-def type_string(message_type: type) -> str:
-    """``encodeType`` of EIP-712 for a dataclass, e.g. ``Consent(address owner,address operator)``."""
+def _fields(message_type: type) -> tuple[Field[Any], ...]:
     if not is_dataclass(message_type):
         raise TypeError(f"{message_type!r} is no dataclass of troth.protocol.types")
+    return fields(message_type)
+
+
+def type_string(message_type: type) -> str:
+    """``encodeType`` of EIP-712 for a dataclass, e.g. ``Consent(address owner,address operator)``."""
     hints = get_type_hints(message_type, include_extras=True)
-    members = ",".join(f"{solidity_type(hints[field.name])} {camel_case(field.name)}" for field in fields(message_type))
-    return f"{message_type.__name__}({members})"
+    members = [f"{solidity_type(hints[field.name])} {camel_case(field.name)}" for field in _fields(message_type)]
+    return f"{message_type.__name__}({','.join(members)})"
 
 
-@lru_cache(maxsize=64)
 def type_hash(message_type: type) -> bytes:
     """keccak256 of the type string."""
     return keccak256(type_string(message_type).encode("ascii"))
 
 
-@lru_cache(maxsize=64)
-def _encoders(message_type: type) -> tuple[bytes, tuple[tuple[str, _FieldEncoder], ...]]:
-    hints = get_type_hints(message_type, include_extras=True)
-    plan = tuple((field.name, _field_encoder(solidity_type(hints[field.name]))) for field in fields(message_type))
-    return type_hash(message_type), plan
+_Plan = tuple[bytes, tuple[tuple[str, _FieldEncoder], ...]]
+_PLANS: dict[type, _Plan] = {}
+
+
+def _plan(message_type: type) -> _Plan:
+    """Type hash and field encoders, derived once per dataclass: hashing a row must cost microseconds."""
+    plan = _PLANS.get(message_type)
+    if plan is None:
+        hints = get_type_hints(message_type, include_extras=True)
+        encoders = [(field.name, _field_encoder(solidity_type(hints[field.name]))) for field in _fields(message_type)]
+        plan = _PLANS[message_type] = (type_hash(message_type), tuple(encoders))
+    return plan
 
 
 def struct_hash(message: Any) -> Hash32:
     """``hashStruct`` of EIP-712; raises InvalidField where a value does not fit its Solidity type."""
-    prefix, plan = _encoders(type(message))
+    prefix, encoders = _plan(type(message))
     parts = [prefix]
-    for name, encode in plan:
+    for name, encode in encoders:
         parts.append(encode(getattr(message, name)))
     return Hash32(keccak256(b"".join(parts)))
 
@@ -142,7 +160,8 @@ def digest(message: Any, domain: Domain) -> Hash32:
 @lru_cache(maxsize=16)
 def _private_key(secret: bytes) -> PrivateKey:
     if len(secret) != 32 or not 0 < int.from_bytes(secret, "big") < CURVE_ORDER:
-        raise InvalidField("A secp256k1 secret is 32 bytes below the curve order", f"{len(secret)} bytes", "Use a keystore.")
+        what = "A secp256k1 secret is 32 bytes, above zero and below the curve order"
+        raise InvalidField(what, f"{len(secret)} bytes", "Take the key from a keystore.")
     return PrivateKey(secret)
 
 
@@ -181,8 +200,8 @@ def recover_digest(message_digest: bytes, signature: bytes) -> Address:
     try:
         recoverable = bytes(signature[:64]) + bytes((signature[64] - 27,))
         key = PublicKey.from_signature_and_message(recoverable, message_digest, hasher=None)
-    except Exception as error:
-        raise InvalidSignature("No public key fits the signature", signature.hex(), remedy) from error
+    except ValueError as error:
+        raise InvalidSignature("No public key fits the signature", signature, remedy) from error
     return _address(key)
 
 
@@ -190,6 +209,5 @@ def require_signer(message: Any, domain: Domain, signature: bytes, expected: Add
     """Raise InvalidSignature unless ``expected`` signed ``message``."""
     signer = recover(message, domain, signature)
     if signer != expected:
-        raise InvalidSignature(
-            f"{type(message).__name__} was signed by {signer}, not by {expected}", signature.hex(), "Ask the named party."
-        )
+        what = f"{type(message).__name__} was signed by {signer}, not by {expected}"
+        raise InvalidSignature(what, signature, "Ask the named party for its signature.")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
+
 from troth.protocol.errors import WireError
 
 HEADER_LIMIT = 65_536
@@ -44,7 +45,7 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A piece of a header."""
 
 
-class RowSignature(_Part):
+class RowSignature(_Part, frozen=True):
     """Chain position and signature of the last row of a message; it covers all rows before it.
 
     ``previous`` is the link of the row before this one (zero at position 0).
@@ -56,7 +57,7 @@ class RowSignature(_Part):
     signature: SignatureBytes
 
 
-class OrderPart(_Part):
+class OrderPart(_Part, frozen=True):
     """Fields of ``types.Order``."""
 
     execution_class: Bytes32
@@ -68,7 +69,7 @@ class OrderPart(_Part):
     nonce: Uint64
 
 
-class AnnouncementPart(_Part):
+class AnnouncementPart(_Part, frozen=True):
     """What a node checks before it serves; see ``assignment.Announcement`` for the meaning.
 
     ``salt`` is present exactly when the payload starts with the canonical request (first and last segment).
@@ -82,12 +83,13 @@ class AnnouncementPart(_Part):
     salt: Bytes32 | None
 
 
-class Forward(_Message):
+class Forward(_Message, frozen=True):
     """Compute ``count`` positions from ``start``; the same message for inference and for verification.
 
     Payload: ``request_size`` bytes of canonical request (0 unless the announcement carries a salt), then ``count``
     tokens or rows. ``upstream`` signs the last row sent, absent for tokens. ``emit`` asks the last segment for the
-    next token. Answer: Rows.
+    next token. ``countersignature`` is the scheduler's own signature over the same Row as ``upstream``: two of them for
+    one position convict the scheduler. Answer: Rows.
     """
 
     task_id: Bytes32
@@ -98,11 +100,12 @@ class Forward(_Message):
     kind: Literal["tokens", "rows"]
     emit: bool
     upstream: RowSignature | None = None
+    countersignature: SignatureBytes | None = None
     announcement: AnnouncementPart | None = None
     request_size: Annotated[int, msgspec.Meta(ge=0, le=1_048_576)] = 0
 
 
-class Commit(_Message):
+class Commit(_Message, frozen=True):
     """The trace is complete at ``positions`` rows: commit to it.
 
     Payload at the last segment: the generated tokens (``tokens`` of them), since a verifier's prefill never chose
@@ -116,7 +119,7 @@ class Commit(_Message):
     tokens: Annotated[int, msgspec.Meta(ge=0, le=ROWS_LIMIT)] = 0
 
 
-class Compare(_Message):
+class Compare(_Message, frozen=True):
     """To a verifier that has signed its TraceCommitment: rows ``start`` to ``start + count - 1`` of the inferencer.
 
     Payload: the rows. The message that completes ``positions`` carries ``row`` (the end of the inferencer's chain),
@@ -136,7 +139,7 @@ class Compare(_Message):
     root_signature: SignatureBytes | None = None
 
 
-class Open(_Message):
+class Open(_Message, frozen=True):
     """The commitments are on chain: open.
 
     ``proof`` is the scheduler's VRF proof over ``assignment.sample_alpha``; a node recomputes alpha from its own view
@@ -149,16 +152,17 @@ class Open(_Message):
     proof: ProofBytes | None = None
 
 
-class Release(_Message):
+class Release(_Message, frozen=True):
     """The task is over: free its cache. Answer: Released."""
 
     task_id: Bytes32
 
 
-class Rows(_Message):
+class Rows(_Message, frozen=True):
     """Payload: ``count`` rows from ``start``. ``row`` signs the last one; ``token`` where Forward asked to emit.
 
-    ``finished`` says that ``token`` is the last: an end token, or the length limit.
+    ``finished`` says that ``token`` is the last: an end token, or the length limit. ``model_microseconds`` is the time
+    the model took, as the node says, for the receipt's breakdown only.
     """
 
     start: Uint32
@@ -166,9 +170,10 @@ class Rows(_Message):
     row: RowSignature
     token: Uint32 | None = None
     finished: Literal["stop", "length"] | None = None
+    model_microseconds: Uint32 = 0
 
 
-class Committed(_Message):
+class Committed(_Message, frozen=True):
     """An inferencer's signed TraceRoot."""
 
     root: Bytes32
@@ -176,27 +181,27 @@ class Committed(_Message):
     signature: SignatureBytes
 
 
-class TraceCommitted(_Message):
+class TraceCommitted(_Message, frozen=True):
     """A verifier's signed TraceCommitment."""
 
     commitment: Bytes32
     signature: SignatureBytes
 
 
-class Received(_Message):
+class Received(_Message, frozen=True):
     """Part of the inferencer's rows is stored; ``positions`` of them so far."""
 
     positions: Uint32
 
 
-class Compared(_Message):
+class Compared(_Message, frozen=True):
     """A verifier's signed VerdictCommitment; the verdict itself stays hidden until it opens."""
 
     commitment: Bytes32
     signature: SignatureBytes
 
 
-class Opened(_Message):
+class Opened(_Message, frozen=True):
     """Payload: ``tiles`` * 512 bytes, then ``siblings`` * 32 bytes, in the order of the contract's Opening.
 
     ``salt`` is zero for the inferencer, whose root was posted in the clear, and its ``verdict`` is true.
@@ -209,11 +214,11 @@ class Opened(_Message):
     siblings: Annotated[int, msgspec.Meta(ge=0, le=255 * 40)]
 
 
-class Released(_Message):
+class Released(_Message, frozen=True):
     """The node holds nothing of the task any more."""
 
 
-class Failure(_Message):
+class Failure(_Message, frozen=True):
     """A refusal: ``code`` for programs, ``message`` and ``remedy`` for people. Never carries prompt text."""
 
     code: Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
@@ -254,9 +259,7 @@ def decode_frame(data: bytes | bytearray | memoryview, payload_limit: int = PAYL
     (size,) = _LENGTH.unpack_from(view)
     start = _LENGTH.size
     if not 0 < size <= HEADER_LIMIT or start + size > len(view):
-        raise WireError(
-            f"A header has 1 to {HEADER_LIMIT} bytes, all inside the frame", size, "Send a whole frame of this protocol."
-        )
+        raise WireError(f"A header has 1 to {HEADER_LIMIT} bytes, all inside the frame", size, "Send a whole frame.")
     if len(view) - start - size > payload_limit:
         raise WireError(f"A payload has at most {payload_limit} bytes", len(view) - start - size, "Send fewer rows.")
     return Frame(_decode_header(bytes(view[start : start + size])), view[start + size :])

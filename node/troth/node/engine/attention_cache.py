@@ -33,7 +33,7 @@ class AttentionCache:
     def bytes_for(self, capacity: int) -> int:
         """Memory that a capacity takes."""
         kinds, layers, batch, heads, _, head_size = self._shape
-        return kinds * layers * batch * heads * capacity * head_size * self._store.element_size()
+        return int(kinds * layers * batch * heads * capacity * head_size * self._store.element_size())
 
     def capacity_for(self, positions: int) -> int:
         """Capacity to allocate for so many positions: by half more than before, in whole blocks."""
@@ -45,7 +45,7 @@ class AttentionCache:
         """Move to a larger allocation, keeping what is filled."""
         if capacity <= self.capacity:
             return
-        larger = torch.empty((*self._shape[:4], capacity, self._shape[5]), dtype=self._store.dtype, device=self._store.device)
+        larger = self._store.new_empty((*self._shape[:4], capacity, self._shape[5]))
         larger[..., : self.length, :] = self._store[..., : self.length, :]
         self._store = larger
 

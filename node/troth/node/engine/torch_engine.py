@@ -144,14 +144,14 @@ class TorchEngine:
         wide = rows.dtype == np.float32
         layers = self._reference if wide and self._reference is not None else self._layers
         states = from_words(rows, 0 if wide else 1).to(self._device, layers.dtype)
-        return layers.logits(states).cpu().numpy()
+        logits: NDArray[Any] = layers.logits(states).cpu().numpy()
+        return logits
 
 
 def to_words(states: torch.Tensor, dtype: int) -> NDArray[Any]:
     """A tensor as numpy in the words of a trace: float32, or uint16 holding bfloat16 bits."""
-    if dtype == 0:
-        return states.cpu().numpy()
-    return states.cpu().view(torch.int16).numpy().view(np.uint16)
+    signed: NDArray[Any] = (states if dtype == 0 else states.view(torch.int16)).cpu().numpy()
+    return signed if dtype == 0 else signed.view(np.uint16)
 
 
 def from_words(rows: NDArray[Any], dtype: int) -> torch.Tensor:

@@ -16,7 +16,7 @@ from typing import Any
 
 from troth.node.models.folder import ModelFolder
 from troth.node.weights_root import weights_root
-from troth.protocol.types import ModelDescriptor
+from troth.protocol.types import Hash32, ModelDescriptor
 
 DTYPE_NAMES = {"float32": 0, "bfloat16": 1}
 Progress = Callable[[int], None]
@@ -35,7 +35,7 @@ def describe(folder: ModelFolder, dtype: int, progress: Progress = lambda size: 
     )
 
 
-def cached_weights_root(folder: ModelFolder, dtype: int, progress: Progress = lambda size: None) -> bytes:
+def cached_weights_root(folder: ModelFolder, dtype: int, progress: Progress = lambda size: None) -> Hash32:
     """The weights root of the folder's files in a dtype, recomputed only when the files changed."""
     cache_file = folder.path.parent / f".{folder.path.name}.roots.json"
     cache = _read_cache(cache_file)
@@ -45,7 +45,7 @@ def cached_weights_root(folder: ModelFolder, dtype: int, progress: Progress = la
         cache = {"version": 1, "stamps": _stamps(folder), "hashes": hashes, "roots": known}
     found = cache["roots"].get(str(dtype))
     if isinstance(found, str):
-        return bytes.fromhex(found)
+        return Hash32(bytes.fromhex(found))
     from troth.node.models.weights import weight_rows
 
     root = weights_root(weight_rows(folder, dtype), dtype, progress)

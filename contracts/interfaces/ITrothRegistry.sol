@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {Account, NodeRegistration, Role, SchedulerRegistration} from "./TrothTypes.sol";
+
+/// @title Who takes part: owners, operators, payouts, stakes, groups and their history
+/// @dev VeriLLM section 5.2. Stake stays slashable up to and including the exit block.
+interface ITrothRegistry {
+    event NodeRegistered(
+        address indexed operator,
+        address indexed owner,
+        bytes32 indexed executionClass,
+        address payout,
+        uint8 first,
+        uint8 end,
+        string endpoint,
+        bytes32 tlsKeyHash,
+        uint96 stake
+    );
+    event SchedulerRegistered(
+        address indexed operator,
+        address indexed owner,
+        address payout,
+        uint256 vrfX,
+        uint256 vrfY,
+        string endpoint,
+        bytes32 tlsKeyHash,
+        uint96 stake
+    );
+    event SlotFilled(
+        bytes32 indexed group,
+        address indexed operator,
+        bytes32 executionClass,
+        uint8 first,
+        uint8 end,
+        uint32 slot,
+        uint40 fromBlock
+    );
+    event SlotVacated(bytes32 indexed group, address indexed operator, uint32 slot, uint40 toBlock);
+    event EndpointChanged(address indexed operator, string endpoint, bytes32 tlsKeyHash);
+    event PayoutChanged(address indexed operator, address oldPayout, address newPayout);
+    event StakeAdded(address indexed operator, uint96 amount, uint96 stake);
+    event Deregistered(address indexed operator, uint40 exitBlock);
+    event Withdrawn(address indexed operator, address indexed payout, uint96 stake, uint96 credit);
+    event Claimed(address indexed operator, address indexed payout, uint96 amount);
+    event Evicted(address indexed operator);
+
+    /// @notice An address that must not be zero is.
+    error ZeroAddress();
+    /// @notice An operator address can be registered once in its life.
+    error OperatorKnown(address operator);
+    error UnknownOperator(address operator);
+    error NotOwner(address operator, address caller);
+    error NotOwnerOrOperator(address operator, address caller);
+    /// @notice The consent was signed by somebody else than the operator.
+    error InvalidConsent(address operator, address signer);
+    error EndpointNotHttps(string endpoint);
+    error StakeTooLow(uint256 stake, uint256 minimum);
+    /// @notice More wei than an account can hold.
+    error AmountTooLarge(uint256 amount);
+    error ZeroAmount();
+    /// @notice The slice is empty or exceeds the model's layers.
+    error InvalidSlice(uint8 first, uint8 end, uint16 layers);
+    error SegmentOutsideSlice(uint8 first, uint8 end, uint8 sliceFirst, uint8 sliceEnd);
+    /// @notice A node joins 1 to 16 groups.
+    error InvalidSegmentCount(uint256 segments);
+    error AlreadyEnrolled(bytes32 group, address operator);
+    error WrongRole(address operator, Role role);
+    /// @notice The operator has deregistered.
+    error AlreadyExiting(address operator, uint40 exitBlock);
+    error NotExiting(address operator);
+    /// @notice Withdrawal is possible after the exit block only.
+    error StillUnbonding(uint40 exitBlock, uint256 currentBlock);
+    /// @notice Only a node whose stake fell under the minimum can be evicted.
+    error StakeSufficient(uint96 stake, uint96 minimum);
+    error NothingToEvict(address operator);
+    error NothingToClaim(address operator);
+    error InvalidVrfKey(uint256 vrfX, uint256 vrfY);
+    error TransferFailed(address to, uint256 amount);
+
+    /// @notice Registers a node; the caller becomes its owner, the value its stake.
+    /// @param consent EIP-712 signature of the operator over Consent(owner, operator)
+    function registerNode(NodeRegistration calldata registration, bytes calldata consent) external payable;
+
+    /// @notice Registers a scheduler; the caller becomes its owner, the value its stake.
+    /// @param consent EIP-712 signature of the operator over Consent(owner, operator)
+    function registerScheduler(SchedulerRegistration calldata registration, bytes calldata consent) external payable;
+
+    /// @notice Owner: joins one more group inside the node's slice, or joins again after an eviction.
+    function enroll(address operator, uint8 first, uint8 end) external;
+
+    /// @notice Owner or operator: changes where the party is reached.
+    function setEndpoint(address operator, string calldata endpoint, bytes32 tlsKeyHash) external;
+
+    /// @notice Owner: changes where money is paid out.
+    function setPayout(address operator, address payout) external;
+
+    /// @notice Adds to the stake of a bonded party.
+    function topUp(address operator) external payable;
+
+    /// @notice Owner or operator: leaves all groups now and starts the unbonding period.
+    function deregister(address operator) external;
+
+    /// @notice Pays stake and credit out after the exit block.
+    function withdraw(address operator) external;
+
+    /// @notice Pays credit out; to the payout address of an operator, to itself for any other address.
+    function claim(address account) external;
+
+    /// @notice Takes a node whose stake fell under its class's minimum out of its groups. It may top up and enroll again.
+    function evict(address operator) external;
+
+    /// @notice Stake, credit, exit block and role of an address.
+    function accountOf(address operator) external view returns (Account memory);
+
+    /// @notice The owner that registered an operator; zero if it never was.
+    function ownerOf(address operator) external view returns (address);
+
+    /// @notice Where an operator is paid.
+    function payoutOf(address operator) external view returns (address);
+
+    /// @notice The P-256 VRF key of a scheduler.
+    function vrfKeyOf(address scheduler) external view returns (uint256 x, uint256 y);
+
+    /// @notice keccak256(abi.encode(executionClass, first, end)).
+    function groupId(bytes32 executionClass, uint8 first, uint8 end) external pure returns (bytes32);
+
+    /// @notice Member in a slot at a block; zero if it was empty.
+    function memberAt(bytes32 group, uint256 slot, uint256 blockNumber) external view returns (address);
+
+    /// @notice Number of slots, filled or empty, at a block.
+    function groupSizeAt(bytes32 group, uint256 blockNumber) external view returns (uint256);
+}

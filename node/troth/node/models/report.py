@@ -1,0 +1,65 @@
+"""What `troth model add` prints: descriptor, model id, execution class and its id."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from troth.node.errors import ModelError
+from troth.node.models.descriptor import DTYPE_NAMES, describe
+from troth.node.models.folder import ModelFolder
+from troth.protocol.identifiers import class_id, model_id
+from troth.protocol.types import ExecutionClass, Hash32, ModelDescriptor
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReport:
+    """A described folder."""
+
+    folder: ModelFolder
+    descriptor: ModelDescriptor
+    model_id: Hash32
+
+    def with_class(self, execution_class: ExecutionClass) -> dict[str, Any]:
+        """Everything as JSON values: bytes as 0x-hexadecimal, wei as decimal text."""
+        return {
+            "model_id": hexadecimal(self.model_id),
+            "class_id": hexadecimal(class_id(execution_class)),
+            "folder": str(self.folder.path),
+            "descriptor": _plain(asdict(self.descriptor)),
+            "class": _plain(asdict(execution_class)),
+        }
+
+
+def report_of(folder: ModelFolder, descriptor: ModelDescriptor) -> ModelReport:
+    """The report of a described folder."""
+    return ModelReport(folder, descriptor, model_id(descriptor))
+
+
+def hexadecimal(value: bytes) -> str:
+    """0x-prefixed digits."""
+    return "0x" + value.hex()
+
+
+def _plain(fields: dict[str, Any]) -> dict[str, Any]:
+    def plain(name: str, value: Any) -> Any:
+        if isinstance(value, bytes):
+            return hexadecimal(value)
+        return str(value) if name in {"unit", "minimum_stake"} else value
+
+    return {name: plain(name, value) for name, value in fields.items()}
+
+
+def describe_with_progress(folder: ModelFolder, dtype: str) -> ModelDescriptor:
+    """Describe a folder, with a progress bar on a terminal while weights are hashed."""
+    if dtype not in DTYPE_NAMES:
+        raise ModelError("this dtype is not supported", dtype, f"Use one of {', '.join(DTYPE_NAMES)}.")
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from troth.node.models.weights import total_bytes
+
+    number = DTYPE_NAMES[dtype]
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("hashing weights", total=total_bytes(folder, number))
+        return describe(folder, number, lambda size: progress.advance(bar, size))

@@ -1,0 +1,180 @@
+"""Signed transactions of one chain: fees, nonces, sending, receipts.
+
+A key's nonce is read from the node under a lock each time, and a transaction that was not sent has used none up: so
+two tasks of one process never take the same nonce, and a failed send leaves no gap behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from typing import Any
+
+from eth_account import Account as EthereumAccount
+
+from troth.chain import decoding
+from troth.chain.errors import ChainRejected, ChainUnavailable, RpcRefused, TransactionTimeout
+from troth.chain.keystore import Key
+from troth.chain.records import Fees, Receipt
+from troth.chain.rpc import Rpc, pause
+from troth.protocol.calls import Call
+from troth.protocol.contract_errors import ContractError, decode_error
+from troth.protocol.hashing import keccak256
+from troth.protocol.types import Address, Hash32
+
+GAS_MARGIN_PERCENT = 20
+"""Added to the estimate: the state may change between estimate and block."""
+
+PRIORITY_FLOOR = 1_000_000
+"""Wei per gas offered to the block producer when recent blocks paid nothing."""
+
+NONCE_ATTEMPTS = 4
+"""How often a transaction is signed anew because another one took its nonce."""
+
+RECEIPT_INTERVAL = 0.1
+"""Seconds between two looks for a receipt at first; it doubles up to one second."""
+
+_NONCE_TAKEN = ("nonce too low", "replacement transaction underpriced", "transaction underpriced")
+_SENT_ALREADY = ("already known", "already imported", "known transaction")
+
+
+class Transactions:
+    """Sends for any number of keys over one ``Rpc``."""
+
+    def __init__(self, rpc: Rpc, chain_id: int) -> None:
+        self._rpc = rpc
+        self._chain_id = chain_id
+        self._locks: defaultdict[Address, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def fees(self) -> Fees:
+        """Fees for one of the next blocks: twice the base fee, and the median tip of the last ones (EIP-1559)."""
+        history = await self._rpc.request("eth_feeHistory", hex(5), "latest", [50])
+        try:
+            base = decoding.quantity(history["baseFeePerGas"][-1])
+            tips = [decoding.quantity(tip) for block in history.get("reward") or () for tip in block]
+        except (KeyError, IndexError, TypeError) as error:
+            raise decoding.malformed("fee history", history) from error
+        priority = max([PRIORITY_FLOOR, *tips])
+        return Fees(2 * base + priority, priority)
+
+    async def estimate(self, call: Call, sender: Address, to: Address | None) -> int:
+        """Gas of a call with the margin; ChainRejected if it would revert now."""
+        try:
+            gas = await self._rpc.request("eth_estimateGas", message(call, sender, to))
+        except RpcRefused as error:
+            raise as_rejection(call.function, error) from error
+        return decoding.quantity(gas) * (100 + GAS_MARGIN_PERCENT) // 100
+
+    async def send(self, call: Call, key: Key, to: Address | None, gas: int | None = None) -> Hash32:
+        """Sign and send; the transaction's hash. ChainRejected if it would revert, so that no gas is spent."""
+        async with self._locks[key.address]:
+            fees, nonce = await asyncio.gather(self.fees(), self._nonce(key.address))
+            limit = await self.estimate(call, key.address, to) if gas is None else gas
+            for attempt in range(NONCE_ATTEMPTS):
+                try:
+                    return await self._send_signed(self._sign(call, key, to, nonce, limit, fees))
+                except _NonceTaken:
+                    await asyncio.sleep(pause(attempt))
+                    nonce = max(await self._nonce(key.address), nonce + 1)
+        raise ChainUnavailable(
+            f"Another program takes the nonces of {key.address} faster than this one",
+            self._rpc.place,
+            "Let one process alone send with this key.",
+        )
+
+    async def _nonce(self, sender: Address) -> int:
+        return decoding.quantity(await self._rpc.request("eth_getTransactionCount", sender, "pending"))
+
+    def _sign(self, call: Call, key: Key, to: Address | None, nonce: int, gas: int, fees: Fees) -> bytes:  # noqa: PLR0917
+        fields: dict[str, Any] = {
+            "type": 2,
+            "chainId": self._chain_id,
+            "nonce": nonce,
+            "gas": gas,
+            "maxFeePerGas": fees.maximum,
+            "maxPriorityFeePerGas": fees.priority,
+            "value": call.value,
+            "data": call.data,
+        }
+        if to is not None:
+            fields["to"] = to
+        return bytes(EthereumAccount.sign_transaction(fields, key.secret).raw_transaction)
+
+    async def _send_signed(self, raw: bytes) -> Hash32:
+        transaction = Hash32(keccak256(raw))
+        try:
+            await self._rpc.request("eth_sendRawTransaction", decoding.hexadecimal(raw))
+        except RpcRefused as error:
+            text = error.message.lower()
+            if any(phrase in text for phrase in _SENT_ALREADY) or await self._is_known(transaction):
+                return transaction
+            if any(phrase in text for phrase in _NONCE_TAKEN):
+                raise _NonceTaken from error
+            raise
+        return transaction
+
+    async def _is_known(self, transaction: Hash32) -> bool:
+        found = await self._rpc.request("eth_getTransactionByHash", decoding.hexadecimal(transaction))
+        return found is not None
+
+    async def wait(self, transaction: Hash32, contract: Address | None, confirmations: int, timeout: float) -> Receipt:
+        """The receipt once ``confirmations`` blocks (its own included) hold it; TransactionTimeout after ``timeout`` s."""
+        give_up = time.monotonic() + timeout
+        interval = RECEIPT_INTERVAL
+        while True:
+            found = await self._rpc.request("eth_getTransactionReceipt", decoding.hexadecimal(transaction))
+            if found is not None and await self._is_deep_enough(found, confirmations):
+                await self._require_success(found, transaction)
+                return decoding.receipt(found, contract)
+            if time.monotonic() + interval > give_up:
+                raise TransactionTimeout(transaction, timeout)
+            await asyncio.sleep(interval)
+            interval = min(2 * interval, 1.0)
+
+    async def _is_deep_enough(self, receipt: Any, confirmations: int) -> bool:
+        if confirmations <= 1:
+            return True
+        head = decoding.quantity(await self._rpc.request("eth_blockNumber"))
+        return head - decoding.quantity(receipt.get("blockNumber")) + 1 >= confirmations
+
+    async def _require_success(self, receipt: Any, transaction: Hash32) -> None:
+        """A mined transaction may have failed; running it again on the block before usually tells why."""
+        if decoding.quantity(receipt.get("status")) == 1:
+            return
+        sent = await self._rpc.request("eth_getTransactionByHash", decoding.hexadecimal(transaction))
+        replay = {name: sent[name] for name in ("from", "to", "value", "gas") if sent.get(name)} | {"data": sent["input"]}
+        try:
+            await self._rpc.request("eth_call", replay, hex(decoding.quantity(receipt["blockNumber"]) - 1))
+        except RpcRefused as error:
+            raise as_rejection(f"transaction {decoding.hexadecimal(transaction)}", error) from error
+        reason = ContractError("Reverted", {}, "The state changed before it was mined; read it anew and send again.")
+        raise ChainRejected(f"transaction {decoding.hexadecimal(transaction)}", reason)
+
+
+class _NonceTaken(Exception):
+    """The node has another transaction with this nonce."""
+
+
+def message(call: Call, sender: Address | None, to: Address | None) -> dict[str, str]:
+    """The call object of ``eth_call`` and ``eth_estimateGas``."""
+    fields = {"data": decoding.hexadecimal(call.data), "value": hex(call.value)}
+    if sender is not None:
+        fields["from"] = sender
+    if to is not None:
+        fields["to"] = to
+    return fields
+
+
+def as_rejection(function: str, error: RpcRefused) -> Exception:
+    """ChainRejected if the node's error is a revert, else the error itself."""
+    returned = error.data.get("data") if isinstance(error.data, dict) else error.data
+    if isinstance(returned, str) and returned.startswith("0x"):
+        return ChainRejected(function, decode_error(decoding.data(returned)))
+    text = error.message.lower()
+    if "insufficient funds" in text or "insufficient balance" in text:
+        remedy = "Send ETH for value and gas to the sending address."
+        return ChainRejected(function, ContractError("InsufficientFunds", {"message": error.message}, remedy))
+    if "revert" in text:
+        return ChainRejected(function, decode_error(b""))
+    return error

@@ -1,0 +1,97 @@
+"""The contract's interface as packaged data: ABI, and the bytecode that a wheel needs to deploy.
+
+``scripts/generate_bindings`` writes both JSON files from the compiler's output and checks them for drift.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from troth.protocol.hashing import keccak256
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One input, output or event field; ``type`` is canonical, with tuples written out; structs have ``components``."""
+
+    name: str
+    type: str
+    indexed: bool
+    components: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A function, event, error or constructor of the contract."""
+
+    kind: str
+    name: str
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+
+    @property
+    def signature(self) -> str:
+        """For example ``deposit(address)``."""
+        return f"{self.name}({','.join(parameter.type for parameter in self.inputs)})"
+
+    @property
+    def topic(self) -> bytes:
+        """keccak256 of the signature: the first topic of an event."""
+        return keccak256(self.signature.encode("ascii"))
+
+    @property
+    def selector(self) -> bytes:
+        """First four bytes of a call's or of a custom error's data."""
+        return self.topic[:4]
+
+
+def _parameter(item: Mapping[str, Any]) -> Parameter:
+    components = tuple(_parameter(component) for component in item.get("components", ()))
+    written = str(item["type"])
+    if written.startswith("tuple"):
+        written = f"({','.join(component.type for component in components)}){written.removeprefix('tuple')}"
+    return Parameter(str(item.get("name", "")), written, bool(item.get("indexed", False)), components)
+
+
+def _entry(item: Mapping[str, Any]) -> Entry:
+    return Entry(
+        kind=str(item["type"]),
+        name=str(item.get("name", item["type"])),
+        inputs=tuple(_parameter(parameter) for parameter in item.get("inputs", ())),
+        outputs=tuple(_parameter(parameter) for parameter in item.get("outputs", ())),
+    )
+
+
+def read_resource(name: str) -> dict[str, Any]:
+    """A packaged JSON file of this folder."""
+    loaded: dict[str, Any] = json.loads(files(__name__).joinpath(name).read_text("utf-8"))
+    return loaded
+
+
+@lru_cache(maxsize=1)
+def entries() -> tuple[Entry, ...]:
+    """Everything in the ABI."""
+    return tuple(_entry(item) for item in read_resource("troth.json")["abi"])
+
+
+@lru_cache(maxsize=8)
+def named(kind: str) -> Mapping[str, Entry]:
+    """Entries of one kind ("function", "event", "error", "constructor") by name; Troth overloads no name."""
+    return {entry.name: entry for entry in entries() if entry.kind == kind}
+
+
+@lru_cache(maxsize=1)
+def functions_by_selector() -> Mapping[bytes, Entry]:
+    """Functions by the first four bytes of their calldata."""
+    return {entry.selector: entry for entry in named("function").values()}
+
+
+@lru_cache(maxsize=1)
+def errors_by_selector() -> Mapping[bytes, Entry]:
+    """Custom errors by the first four bytes of revert data."""
+    return {entry.selector: entry for entry in named("error").values()}

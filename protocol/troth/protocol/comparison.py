@@ -1,0 +1,103 @@
+"""A verifier's judgement of states: exact equality, or a calibrated score, by the execution class.
+
+exact      every element equal, bit for bit
+float32    weighted RMS against the verifier's own prefill
+bfloat16   rho, against the verifier's prefills at bfloat16 and at float32
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.protocol.dtype import Dtype
+from troth.protocol.errors import InvalidStates
+from troth.protocol.scores import TraceScore, dimension_spread, rho, trace_score, weighted_rms
+from troth.protocol.statistics import PaperStatistics, paper_statistics
+from troth.protocol.tensors import RowArray, finite, widen
+from troth.protocol.types import ExecutionClass
+
+
+@dataclass(frozen=True, slots=True)
+class StateReport:
+    """Judgement of a trace. In an exact class ``score`` is the share of elements that differ and ``cut`` is 0.
+
+    ``statistics`` is None where the claimed states are not finite, which is always a rejection.
+    """
+
+    score: float
+    cut: float
+    accepted: bool
+    worst_row: float
+    worst_position: int
+    statistics: PaperStatistics | None
+
+
+def judge_states(
+    rules: ExecutionClass, claimed: RowArray, reference: RowArray, reference_high: NDArray[np.float32] | None = None
+) -> StateReport:
+    """Compare an inferencer's rows with the verifier's own, both rows x columns in the class's number format.
+
+    ``reference_high`` is the verifier's float32 prefill, needed in a tolerant bfloat16 class. Raises InvalidStates
+    where shapes or formats differ or a reference is not finite: those are the caller's faults, not the inferencer's.
+    """
+    dtype = Dtype(rules.dtype)
+    _require_comparable(claimed, reference, dtype)
+    if not finite(claimed, dtype):
+        return StateReport(math.inf, _cut(rules), False, math.inf, _first_not_finite(claimed, dtype), None)
+    statistics = paper_statistics(claimed, reference, dtype)
+    if rules.exact:
+        return _judge_exact(claimed, reference, statistics)
+    measured = _measure(rules, dtype, claimed, reference, reference_high)
+    cut = _cut(rules)
+    return StateReport(
+        measured.score, cut, measured.within(cut), measured.worst_row, measured.worst_position, statistics
+    )
+
+
+def _cut(rules: ExecutionClass) -> float:
+    return 0.0 if rules.exact else rules.state_cut / 1_000_000
+
+
+def _judge_exact(claimed: RowArray, reference: RowArray, statistics: PaperStatistics) -> StateReport:
+    bits = np.uint32 if claimed.dtype == np.float32 else np.uint16
+    differing = np.ascontiguousarray(claimed).view(bits) != np.ascontiguousarray(reference).view(bits)
+    shares = differing.mean(axis=1)
+    worst = int(np.argmax(shares))
+    return StateReport(float(differing.mean()), 0.0, not differing.any(), float(shares[worst]), worst, statistics)
+
+
+def _measure(
+    rules: ExecutionClass,
+    dtype: Dtype,
+    claimed: RowArray,
+    reference: RowArray,
+    reference_high: NDArray[np.float32] | None,
+) -> TraceScore:
+    cut = _cut(rules)
+    if dtype is Dtype.FLOAT32:
+        return trace_score(weighted_rms(claimed, reference, dimension_spread(reference)), cut)
+    if reference_high is None:
+        raise InvalidStates("A bfloat16 class compares against float32 as well", None, "Run the float32 prefill too.")
+    if reference_high.shape != claimed.shape or not bool(np.isfinite(reference_high).all()):
+        raise InvalidStates(
+            "The float32 reference has another shape or is not finite", reference_high.shape, "Rerun it."
+        )
+    return trace_score(rho(widen(claimed, dtype), widen(reference, dtype), reference_high), cut)
+
+
+def _require_comparable(claimed: RowArray, reference: RowArray, dtype: Dtype) -> None:
+    if claimed.shape != reference.shape or claimed.ndim != 2 or claimed.size == 0:
+        raise InvalidStates("States to compare need one shape", (claimed.shape, reference.shape), "Send every row.")
+    if claimed.dtype != np.dtype(dtype.storage) or reference.dtype != np.dtype(dtype.storage):
+        found = (str(claimed.dtype), str(reference.dtype))
+        raise InvalidStates(f"States of this class are {dtype.storage} arrays", found, "Convert them first.")
+    if not finite(reference, dtype):
+        raise InvalidStates("The verifier's own states hold NaN or infinity", reference.shape, "Check the weights.")
+
+
+def _first_not_finite(claimed: RowArray, dtype: Dtype) -> int:
+    return int(np.argmin(np.isfinite(widen(claimed, dtype)).all(axis=1)))

@@ -1,0 +1,89 @@
+"""Reverts in words: the contract's custom errors decoded, with a remedy where the sender can do something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from troth.protocol.bindings import Entry, errors_by_selector
+from troth.protocol.bindings.structs import decode_parameters
+from troth.protocol.errors import InvalidField
+
+_REVERT_STRING = bytes.fromhex("08c379a0")
+_PANIC = bytes.fromhex("4e487b71")
+_PANICS = {
+    0x01: "an assertion failed",
+    0x11: "arithmetic overflow",
+    0x12: "division by zero",
+    0x21: "a number is no member of an enum",
+    0x32: "an index is out of bounds",
+}
+_GENERAL_REMEDY = "Compare the call with the task's current phase and the registry, then build it again."
+
+
+@dataclass(frozen=True, slots=True)
+class ContractError:
+    """A revert: ``name`` of the custom error, its ``arguments`` by name, and what to do about it."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    remedy: str
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{name}={_shown(value)}" for name, value in self.arguments.items())
+        return f"{self.name}({shown})"
+
+
+def _shown(value: Any) -> str:
+    return "0x" + value.hex() if isinstance(value, bytes) else str(value)
+
+
+def decode_error(data: bytes) -> ContractError:
+    """What revert ``data`` says. Never raises: data that nobody knows is named ``Unknown`` and carried along."""
+    if not data:
+        return ContractError("Reverted", {}, "The contract gave no reason; check address, calldata and value.")
+    selector, body = data[:4], data[4:]
+    if selector in (_REVERT_STRING, _PANIC):
+        return _builtin(selector, body)
+    entry = errors_by_selector().get(selector)
+    return _unknown(data) if entry is None else _custom(entry, data)
+
+
+def _custom(entry: Entry, data: bytes) -> ContractError:
+    try:
+        values = decode_parameters(entry.inputs, data[4:])
+    except InvalidField:
+        return _unknown(data)
+    arguments = {parameter.name: value for parameter, value in zip(entry.inputs, values, strict=True)}
+    return ContractError(entry.name, arguments, _remedy(entry.name, arguments))
+
+
+def _builtin(selector: bytes, body: bytes) -> ContractError:
+    if selector == _PANIC and len(body) == 32:
+        code = int.from_bytes(body, "big")
+        return ContractError("Panic", {"code": _PANICS.get(code, hex(code))}, _GENERAL_REMEDY)
+    length = int.from_bytes(body[32:64], "big")
+    text = body[64 : 64 + min(length, 500)].decode("utf-8", errors="replace")
+    return ContractError("Error", {"message": text}, _GENERAL_REMEDY)
+
+
+def _unknown(data: bytes) -> ContractError:
+    return ContractError(
+        "Unknown", {"data": data[:256]}, "Compare the contract's version with this program's bindings."
+    )
+
+
+def _remedy(name: str, arguments: Mapping[str, Any]) -> str:
+    remedy = REMEDIES.get(name, _GENERAL_REMEDY)
+    return remedy if isinstance(remedy, str) else remedy(arguments)
+
+
+def ether(wei: int) -> str:
+    """Exact decimal ether, for example "0.05 ETH"."""
+    whole, rest = divmod(wei, 10**18)
+    fraction = f"{rest:018d}".rstrip("0")
+    return f"{whole}.{fraction} ETH" if fraction else f"{whole} ETH"
+
+
+REMEDIES: dict[str, str | Callable[[Mapping[str, Any]], str]] = {}

@@ -1,0 +1,98 @@
+"""How far claimed states are from reference states: weighted RMS per row, the ratio rho, and one score for a trace.
+
+A row's distance is the RMS over dimensions of (claimed - reference) / sigma, sigma being the spread of the dimension
+over positions. Rho divides it by the distance between the reference at the class's own precision and at float32, so
+that noise which a token has for everyone cancels.
+
+A trace's score is the largest geometric mean over any ``WINDOW`` consecutive rows, with every row counted as at least
+half the cut. Without windows a cheat in a short output would drown in a long honest prompt; without the floor a few
+bit-identical rows would drag any geometric mean to zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.protocol.errors import InvalidStates
+
+Numbers = NDArray[np.float32] | NDArray[np.float64]
+
+WINDOW = 32
+"""Rows averaged at a time; fewer give honest bfloat16 noise a chance, more let a short cheat hide."""
+SHORTEST_WINDOW = 8
+"""A trace with fewer rows is filled up with rows at the floor, since single rows are heavy-tailed."""
+ROW_FACTOR = 20.0
+"""A single row beyond this many cuts rejects a trace: one forged row can steer every later segment."""
+SIGMA_FLOOR = 1e-3
+"""Least sigma of a dimension, relative to the RMS of all elements; a constant dimension must not divide by zero."""
+RHO_FLOOR = 1e-3
+"""Least denominator of rho, in weighted RMS; below it bfloat16 cannot represent a difference."""
+_BLOCK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TraceScore:
+    """``score``: largest windowed geometric mean; ``worst_row``: largest single row and ``worst_position`` its index."""
+
+    score: float
+    worst_row: float
+    worst_position: int
+
+    def within(self, cut: float) -> bool:
+        """Whether the trace passes at ``cut``."""
+        return self.score <= cut and self.worst_row <= cut * ROW_FACTOR
+
+
+def dimension_spread(reference: Numbers) -> NDArray[np.float64]:
+    """Standard deviation of each column over rows, floored; the RMS of all elements where rows are too few to tell."""
+    overall = float(np.sqrt(np.mean(np.square(reference, dtype=np.float64))))
+    if overall == 0:
+        raise InvalidStates("The reference states are all zero", reference.shape, "Check the model's weights.")
+    if len(reference) < SHORTEST_WINDOW:
+        return np.full(reference.shape[1], overall)
+    return np.maximum(np.std(reference, axis=0, dtype=np.float64), SIGMA_FLOOR * overall)
+
+
+def weighted_rms(claimed: Numbers, reference: Numbers, sigma: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Distance of each row, shape (rows,); raises InvalidStates on shapes that differ."""
+    if claimed.shape != reference.shape or claimed.ndim != 2 or sigma.shape != claimed.shape[1:]:
+        raise InvalidStates("States to compare need one shape", (claimed.shape, reference.shape), "Send every row.")
+    distances = np.empty(len(claimed))
+    for start in range(0, len(claimed), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        difference = (claimed[block].astype(np.float64) - reference[block]) / sigma
+        distances[block] = np.sqrt(np.einsum("ij,ij->i", difference, difference) / claimed.shape[1])
+    return distances
+
+
+def rho(claimed: Numbers, reference_low: Numbers, reference_high: Numbers) -> NDArray[np.float64]:
+    """Each row's distance from float32 relative to that of the reference at the class's precision, shape (rows,)."""
+    sigma = dimension_spread(reference_high)
+    noise = weighted_rms(reference_low, reference_high, sigma)
+    return weighted_rms(claimed, reference_high, sigma) / np.maximum(noise, RHO_FLOOR)
+
+
+def geometric_mean(distances: NDArray[np.float64], floor: float) -> float:
+    """Geometric mean over all rows, each counted as at least ``floor``."""
+    return float(np.exp(np.mean(np.log(np.maximum(distances, floor)))))
+
+
+def trace_score(distances: NDArray[np.float64], cut: float) -> TraceScore:
+    """The score of a whole trace from the distances of its rows."""
+    floor = cut / 2
+    if not floor > 0 or not len(distances):
+        raise InvalidStates("A score needs a positive cut and at least one row", (cut, len(distances)), "Check both.")
+    logs = np.log(np.maximum(distances, floor))
+    if len(logs) < SHORTEST_WINDOW:
+        logs = np.concatenate([logs, np.full(SHORTEST_WINDOW - len(logs), np.log(floor))])
+    width = min(WINDOW, len(logs))
+    sums = np.cumsum(np.concatenate([[0.0], logs]))
+    worst = int(np.argmax(distances))
+    return TraceScore(
+        score=float(np.exp(np.max(sums[width:] - sums[:-width]) / width)),
+        worst_row=float(distances[worst]),
+        worst_position=worst,
+    )

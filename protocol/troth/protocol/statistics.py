@@ -1,0 +1,84 @@
+"""The four statistics of VeriLLM section 7.1, in the reading measured for Troth.
+
+They are always reported. They decide nothing by themselves: the paper's cuts reject almost every honest bfloat16 run
+(docs/protocol.md, "Comparing").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from troth.protocol.dtype import Dtype
+from troth.protocol.errors import InvalidStates
+from troth.protocol.tensors import RowArray, widen
+
+MANTISSA_STEPS = 7
+"""e_m of the paper: differences of the top seven mantissa bits up to this count as small."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaperStatistics:
+    """Shares in 0..1 and a mean.
+
+    ``exponent_mismatch`` (Pe): elements whose exponents differ. ``large_deviation`` (Pm): of those, the share whose top
+    seven mantissa bits differ by more than seven steps (1 if there are none). ``small_deviation`` (Pw): of the others,
+    the share within seven steps (0 if there are none). ``mean_error`` (e): mean of claimed minus reference.
+    """
+
+    exponent_mismatch: float
+    large_deviation: float
+    small_deviation: float
+    mean_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class PaperRule:
+    """A set of the paper's thresholds."""
+
+    exponent_mismatch: float
+    large_deviation: float
+    small_deviation: float
+    mean_error: float
+
+    def accepts(self, statistics: PaperStatistics) -> bool:
+        """Whether all four hold, strictly where the paper is strict."""
+        return (
+            statistics.exponent_mismatch < self.exponent_mismatch
+            and statistics.large_deviation > self.large_deviation
+            and statistics.small_deviation > self.small_deviation
+            and abs(statistics.mean_error) <= self.mean_error
+        )
+
+
+OFF_CHAIN_RULE = PaperRule(0.05, 0.75, 0.80, 0.01)
+ON_CHAIN_RULE = PaperRule(0.08, 0.70, 0.75, 0.02)
+
+
+def paper_statistics(claimed: RowArray, reference: RowArray, dtype: Dtype) -> PaperStatistics:
+    """The statistics over all elements of two equally shaped, finite arrays of ``dtype``; raises InvalidStates."""
+    if claimed.shape != reference.shape or claimed.size == 0:
+        raise InvalidStates("States to compare need one shape", (claimed.shape, reference.shape), "Send every row.")
+    claimed_exponent, claimed_top = _fields(claimed, dtype)
+    reference_exponent, reference_top = _fields(reference, dtype)
+    differs = claimed_exponent != reference_exponent
+    small = np.abs(claimed_top - reference_top) <= MANTISSA_STEPS
+    mismatches, matches = int(differs.sum()), int((~differs).sum())
+    difference = widen(claimed, dtype).astype(np.float64) - widen(reference, dtype)
+    return PaperStatistics(
+        exponent_mismatch=mismatches / claimed.size,
+        large_deviation=int((differs & ~small).sum()) / mismatches if mismatches else 1.0,
+        small_deviation=int((~differs & small).sum()) / matches if matches else 0.0,
+        mean_error=float(difference.mean()),
+    )
+
+
+def _fields(rows: RowArray, dtype: Dtype) -> tuple[RowArray, RowArray]:
+    """Exponent field and top seven mantissa bits of each element."""
+    if rows.dtype != np.dtype(dtype.storage):
+        raise InvalidStates(f"States of this class are {dtype.storage} arrays", str(rows.dtype), "Convert them first.")
+    bits = np.ascontiguousarray(rows).view(np.uint32 if dtype is Dtype.FLOAT32 else np.uint16)
+    exponent = (bits >> dtype.mantissa_bits) & 0xFF
+    top = (bits >> (dtype.mantissa_bits - 7)) & 0x7F
+    return exponent.astype(np.int16), top.astype(np.int16)

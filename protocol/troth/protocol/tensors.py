@@ -1,0 +1,89 @@
+"""Rows and tokens as payload bytes: little-endian, row after row, no header of their own.
+
+bfloat16 rows are uint16 arrays of bit patterns (``dtype.Dtype.storage``). Reading checks size, finiteness and
+vocabulary before anything is computed from the bytes; every refusal is a WireError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.protocol.dtype import Dtype
+from troth.protocol.errors import WireError
+
+RowArray = NDArray[Any]
+"""Rows x columns, float32 for Dtype.FLOAT32 and uint16 bit patterns for Dtype.BFLOAT16."""
+
+COLUMNS_LIMIT = 65_536
+"""Widest state that is read; beyond it a size computed from network values could exceed memory."""
+
+_BFLOAT16_EXPONENT = np.uint16(0x7F80)
+
+
+def row_size(columns: int, dtype: Dtype) -> int:
+    """Bytes of one row."""
+    return columns * dtype.element_bytes
+
+
+def finite(rows: RowArray, dtype: Dtype) -> bool:
+    """Whether no element is NaN or infinite."""
+    if dtype is Dtype.BFLOAT16:
+        return not bool(((rows & _BFLOAT16_EXPONENT) == _BFLOAT16_EXPONENT).any())
+    return bool(np.isfinite(rows).all())
+
+
+def widen(rows: RowArray, dtype: Dtype) -> NDArray[np.float32]:
+    """Rows as float32 numbers; exact for both formats."""
+    if dtype is Dtype.BFLOAT16:
+        return (rows.astype(np.uint32) << 16).view(np.float32)
+    return rows.astype(np.float32, copy=False)
+
+
+def rows_to_bytes(rows: RowArray, dtype: Dtype) -> bytes:
+    """Payload of a rows x columns array; raises WireError on another shape or number type, or non-finite rows."""
+    if rows.ndim != 2 or rows.dtype != np.dtype(dtype.storage):
+        raise WireError(
+            f"Rows are a two-dimensional {dtype.storage} array", (rows.shape, str(rows.dtype)), "Convert them first."
+        )
+    if not finite(rows, dtype):
+        raise WireError("Rows hold NaN or infinity", rows.shape, "Check the weights and the input of this segment.")
+    return rows.astype(np.dtype(dtype.storage).newbyteorder("<"), copy=False).tobytes()
+
+
+def rows_from_bytes(data: bytes | memoryview, count: int, columns: int, dtype: Dtype) -> RowArray:
+    """Read-only count x columns array over ``data``; raises WireError unless the size fits exactly and all is finite."""
+    if not 0 < columns <= COLUMNS_LIMIT or not count > 0:
+        raise WireError(f"Rows have 1 to {COLUMNS_LIMIT} columns", (count, columns), "Check the model's hidden size.")
+    _require_size(data, count * row_size(columns, dtype), "rows")
+    rows = np.frombuffer(data, dtype=np.dtype(dtype.storage).newbyteorder("<")).reshape(count, columns)
+    rows = rows.astype(dtype.storage, copy=False)
+    if not finite(rows, dtype):
+        raise WireError("Rows hold NaN or infinity", (count, columns), "The sender's states are broken; do not pay.")
+    return rows
+
+
+def tokens_to_bytes(tokens: Sequence[int]) -> bytes:
+    """Payload of token ids, uint32 each; raises WireError for an id outside uint32."""
+    if any(not 0 <= token < 1 << 32 for token in tokens):
+        raise WireError("A token id lies in 0 to 2**32 - 1", (min(tokens), max(tokens)), "Pass token ids.")
+    return np.asarray(tokens, dtype="<u4").tobytes()
+
+
+def tokens_from_bytes(data: bytes | memoryview, count: int, vocabulary: int) -> tuple[int, ...]:
+    """Token ids; raises WireError unless there are ``count``, all inside the vocabulary."""
+    _require_size(data, 4 * count, "tokens")
+    tokens = np.frombuffer(data, dtype="<u4")
+    if count and int(tokens.max()) >= vocabulary:
+        raise WireError(
+            f"A token id is below the vocabulary of {vocabulary}", int(tokens.max()), "Check the tokenizer."
+        )
+    return tuple(tokens.tolist())
+
+
+def _require_size(data: bytes | memoryview, expected: int, what: str) -> None:
+    if len(data) != expected:
+        raise WireError(f"The payload's {what} need exactly {expected} bytes", len(data), "Send what the header says.")

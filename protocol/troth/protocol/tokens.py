@@ -1,0 +1,208 @@
+"""Choosing tokens with public noise, and checking every one of them afterwards.
+
+A token maximises logit + temperature x Gumbel noise over the nucleus (Gumbel-max: a sample of the softmax at that
+temperature). The noise of a position comes from Philox 4x64 (Salmon et al. 2011) under the task's public seed, so a
+verifier with its own logits can tell for each token by how much it lost: its margin, in logits whatever the
+temperature. Hidden states cannot show forged text; margins can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.protocol.errors import InvalidTokens
+from troth.protocol.request import Request
+from troth.protocol.types import Hash32
+
+MARGIN_CLIP = 2.0
+"""Largest margin that one token counts, in logits: one token cannot decide a whole text, but a window it can."""
+WINDOW = 32
+"""Tokens summed at a time; the score is the worst window's sum over 32, also where a text is shorter, so that a text
+of any length may lose the same few logits."""
+NUCLEUS_SLACK = 0.02
+"""Probability mass by which inferencer and verifier may disagree on where the nucleus ends. Without it the last token
+of an honest nucleus would count as forged now and then."""
+END_MARGIN = 0.5
+"""Largest margin of an end token: stopping early is a single token's lie, so it gets no window to hide in."""
+
+Logits = NDArray[np.float32] | NDArray[np.float64]
+Finish = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """``temperature`` 0 (greedy) to 2, ``top_p`` above 0 to 1."""
+
+    temperature: float
+    top_p: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature <= 2 or not 0 < self.top_p <= 1:
+            raise InvalidTokens("Temperature is 0 to 2 and top_p above 0 to 1", self, "Correct the request.")
+
+    @classmethod
+    def of(cls, request: Request) -> Sampling:
+        """The sampling that a request asks for."""
+        return cls(request.temperature_millionths / 1_000_000, request.top_p_millionths / 1_000_000)
+
+
+def noise(seed: Hash32, position: int, vocabulary: int) -> NDArray[np.float64]:
+    """Gumbel noise of one position, shape (vocabulary,).
+
+    ``position`` is the trace row whose logits choose the token. Key: the seed's first 16 bytes; counter words 1 to 3:
+    the position and the last 16 bytes, all little-endian uint64; word 0 counts. u = (raw >> 12 + 1/2) / 2**52 is exact
+    in float64 and never 0 or 1.
+    """
+    if len(seed) != 32 or not 0 <= position < 1 << 32 or vocabulary < 1:
+        raise InvalidTokens(
+            "Noise needs 32 bytes, a uint32 position, a vocabulary", (position, vocabulary), "Check them."
+        )
+    words = np.frombuffer(seed, dtype="<u8").astype(np.uint64)
+    counter = np.array([0, position, words[2], words[3]], dtype=np.uint64)
+    raw = np.random.Philox(key=words[:2], counter=counter).random_raw(vocabulary)
+    uniform: NDArray[np.float64] = (raw >> np.uint64(12)).astype(np.float64)
+    uniform += 0.5
+    uniform *= 2.0**-52
+    np.log(uniform, out=uniform)
+    np.negative(uniform, out=uniform)
+    np.log(uniform, out=uniform)
+    np.negative(uniform, out=uniform)
+    return uniform
+
+
+def choose(logits: Logits, sampling: Sampling, gumbel: NDArray[np.float64] | None) -> int:
+    """The token: argmax of logits + temperature x noise over the nucleus, the lowest id among equals.
+
+    ``gumbel`` may be None at temperature 0. Raises InvalidTokens unless logits are finite and of one dimension.
+    """
+    _require_logits(logits)
+    if sampling.temperature == 0:
+        return int(np.argmax(logits))
+    allowed = _nucleus(logits, sampling.temperature, sampling.top_p)
+    scores = _scores(logits, sampling, gumbel)
+    return int(np.argmax(scores)) if allowed is None else int(allowed[np.argmax(scores[allowed])])
+
+
+def margin(logits: Logits, token: int, sampling: Sampling, gumbel: NDArray[np.float64] | None) -> float:
+    """By how many logits ``token`` lost, from 0 (the argmax) to MARGIN_CLIP (also where it is outside the nucleus)."""
+    _require_logits(logits)
+    if not 0 <= token < len(logits):
+        raise InvalidTokens(f"A token id is below the vocabulary of {len(logits)}", token, "Check the tokenizer.")
+    scores = _scores(logits, sampling, gumbel)
+    best = float(scores.max())
+    if sampling.temperature > 0 and sampling.top_p < 1:
+        outer = _nucleus(logits, sampling.temperature, sampling.top_p + NUCLEUS_SLACK)
+        if outer is not None and token not in outer:
+            return MARGIN_CLIP
+        inner = _nucleus(logits, sampling.temperature, max(sampling.top_p - NUCLEUS_SLACK, 0.0))
+        best = best if inner is None else float(scores[inner].max())
+    return min(max(best - float(scores[token]), 0.0), MARGIN_CLIP)
+
+
+def margins(
+    logits: Logits, tokens: Sequence[int], sampling: Sampling, *, seed: Hash32, first_position: int
+) -> NDArray[np.float64]:
+    """Margins of consecutive tokens: row i of ``logits`` (tokens x vocabulary) is trace row first_position + i."""
+    if logits.ndim != 2 or len(logits) != len(tokens):
+        raise InvalidTokens("One row of logits per token", (logits.shape, len(tokens)), "Pass the generating rows.")
+    found = np.empty(len(tokens))
+    for index, token in enumerate(tokens):
+        row = logits[index]
+        gumbel = noise(seed, first_position + index, len(row)) if sampling.temperature > 0 else None
+        found[index] = margin(row, token, sampling, gumbel)
+    return found
+
+
+def finish_reason(tokens: Sequence[int], request: Request) -> Finish | None:
+    """Why generation ends after ``tokens``: an end token, the length limit, or None to go on."""
+    if tokens and tokens[-1] in request.end_tokens:
+        return "stop"
+    return "length" if len(tokens) >= request.max_tokens else None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenReport:
+    """Judgement of a text. ``score`` is the worst window's margin per token, ``mean_margin`` that of the whole text;
+    ``matches`` counts tokens that are the verifier's own choice."""
+
+    score: float
+    cut: float
+    mean_margin: float
+    matches: int
+    end_ok: bool
+    accepted: bool
+
+
+def judge_tokens(found: NDArray[np.float64], tokens: Sequence[int], request: Request, cut: float) -> TokenReport:
+    """Judge a whole text from the margins of all its tokens; ``cut`` in logits (class margin_cut / 1e6)."""
+    if not len(found) or len(found) != len(tokens):
+        raise InvalidTokens("One margin per generated token, at least one", (len(found), len(tokens)), "Check all.")
+    sums = np.cumsum(np.concatenate([[0.0], np.minimum(found, MARGIN_CLIP)]))
+    width = min(WINDOW, len(found))
+    score = float(np.max(sums[width:] - sums[:-width])) / WINDOW
+    end_ok = _ends_well(found, tokens, request)
+    return TokenReport(
+        score=score,
+        cut=cut,
+        mean_margin=float(sums[-1]) / len(found),
+        matches=int((found == 0).sum()),
+        end_ok=end_ok,
+        accepted=end_ok and score <= cut,
+    )
+
+
+def check_tokens(
+    logits: Logits, tokens: Sequence[int], request: Request, *, seed: Hash32, margin_cut: int
+) -> TokenReport:
+    """Check a text against all its logits, tokens x vocabulary; ``margin_cut`` in millionths, as the class has it.
+
+    For long texts call ``margins`` on pieces and ``judge_tokens`` once.
+    """
+    found = margins(logits, tokens, Sampling.of(request), seed=seed, first_position=len(request.prompt_tokens) - 1)
+    return judge_tokens(found, tokens, request, margin_cut / 1_000_000)
+
+
+def _ends_well(found: NDArray[np.float64], tokens: Sequence[int], request: Request) -> bool:
+    ends = set(request.end_tokens)
+    if len(tokens) > request.max_tokens or any(token in ends for token in tokens[:-1]):
+        return False
+    if tokens[-1] in ends:
+        return bool(found[-1] <= END_MARGIN)
+    return len(tokens) == request.max_tokens
+
+
+def _require_logits(logits: NDArray[Any]) -> None:
+    if logits.ndim != 1 or not len(logits) or logits.dtype not in (np.float32, np.float64):
+        raise InvalidTokens("Logits are one float row over the vocabulary", (logits.shape, str(logits.dtype)), "Check.")
+    if not np.isfinite(logits).all():
+        raise InvalidTokens("Logits hold NaN or infinity", logits.shape, "Check the weights and the head.")
+
+
+def _scores(logits: Logits, sampling: Sampling, gumbel: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    if sampling.temperature == 0:
+        return logits.astype(np.float64)
+    if gumbel is None or gumbel.shape != logits.shape:
+        shape = None if gumbel is None else gumbel.shape
+        raise InvalidTokens(f"Sampling needs noise of shape {logits.shape}", shape, "Call noise for this position.")
+    return logits + sampling.temperature * gumbel
+
+
+def _nucleus(logits: Logits, temperature: float, top_p: float) -> NDArray[np.intp] | None:
+    """Ids of the smallest set of likeliest tokens whose mass reaches ``top_p``, ties by id; None for all tokens."""
+    if top_p >= 1:
+        return None
+    shifted = logits.astype(np.float64)
+    shifted -= shifted.max()
+    shifted /= temperature
+    likelihood = np.exp(shifted, out=shifted)
+    likelihood /= likelihood.sum()
+    # Tokens below this probability hold less than 1 - top_p together, so the nucleus lies among the others: sort few.
+    likely = np.flatnonzero(likelihood >= (1 - top_p) / len(likelihood))
+    order = likely[np.argsort(-likelihood[likely], kind="stable")]
+    reached = int(np.searchsorted(np.cumsum(likelihood[order]), top_p))
+    return order[: reached + 1]

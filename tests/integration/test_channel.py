@@ -1,0 +1,266 @@
+"""The channel over real sockets and TLS: what arrives, what is refused, and in whose words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+
+from troth.overlay.channel import Channel, Patience
+from troth.overlay.channel_server import ChannelServer, Handler, Limits
+from troth.overlay.errors import (
+    ChannelTimeout,
+    ChannelUnavailable,
+    FrameTooLarge,
+    OverlayError,
+    RemoteFailure,
+    WrongTlsKey,
+)
+from troth.overlay.https import naming_errors, pinned_client
+from troth.overlay.identity import TlsIdentity, create_identity
+from troth.overlay.operator import Operator
+from troth.overlay.server import TlsServer, serving
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import Address
+from troth.protocol.wire import NodeReply, NodeRequest, Received, Release, Released
+
+DOMAIN = Domain(31337, Address("0x5FbDB2315678afecb367f032d93F642f64180aa3"))
+NODE = Operator(b"\x01" * 32, DOMAIN)
+SCHEDULER = Operator(b"\x02" * 32, DOMAIN)
+STRANGER = Operator(b"\x03" * 32, DOMAIN)
+TASK = Release(task_id=b"\x07" * 32)
+
+
+async def echo(sender: Address, header: NodeRequest, payload: memoryview) -> tuple[NodeReply, bytes]:
+    assert sender == SCHEDULER.address
+    assert isinstance(header, Release)
+    return Received(positions=len(payload)), bytes(payload)
+
+
+class Endpoint:
+    def __init__(self, server: TlsServer, identity: TlsIdentity, channels: ChannelServer) -> None:
+        self.server = server
+        self.identity = identity
+        self.channels = channels
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.server.port}"
+
+    async def connect(
+        self, operator: Operator = SCHEDULER, pin: bytes | None = None, patience: Patience | None = None
+    ) -> Channel:
+        return await Channel.connect(
+            self.url, pin or self.identity.spki_sha256, operator, NODE.address, patience=patience
+        )
+
+
+@asynccontextmanager
+async def endpoint(
+    folder: Path, handler: Handler = echo, limits: Limits | None = None, clock: Callable[[], float] | None = None
+) -> AsyncIterator[Endpoint]:
+    identity = create_identity(folder)
+    app = FastAPI()
+    channels = ChannelServer(NODE, handler, lambda sender: sender == SCHEDULER.address, limits=limits, clock=clock)
+    channels.mount(app)
+
+    @app.get("/v1/info")
+    async def info() -> dict[str, str]:
+        return {"operator": NODE.address}
+
+    server = TlsServer(app, identity, "127.0.0.1", 0, drain=channels.drain, limits=limits)
+    async with serving(server):
+        yield Endpoint(server, identity, channels)
+
+
+async def test_a_request_gets_its_answer_with_the_payload(tmp_path: Path) -> None:
+    async with endpoint(tmp_path) as node:
+        channel = await node.connect()
+        reply = await channel.request(TASK, b"r" * 2304)
+        assert reply.header == Received(positions=2304)
+        assert bytes(reply.payload) == b"r" * 2304
+        await channel.close()
+
+
+async def test_a_megabyte_travels_whole(tmp_path: Path) -> None:
+    rows = bytes(range(256)) * 8192
+    async with endpoint(tmp_path) as node:
+        channel = await node.connect()
+        assert bytes((await channel.request(TASK, rows)).payload) == rows
+        await channel.close()
+
+
+async def test_concurrent_requests_are_answered_in_any_order(tmp_path: Path) -> None:
+    release_first = asyncio.Event()
+
+    async def out_of_order(sender: Address, header: NodeRequest, payload: memoryview) -> tuple[NodeReply, bytes]:
+        if bytes(payload) == b"first":
+            await release_first.wait()
+        return Released(), bytes(payload)
+
+    async with endpoint(tmp_path, out_of_order) as node:
+        channel = await node.connect()
+        first = asyncio.create_task(channel.request(TASK, b"first"))
+        assert bytes((await channel.request(TASK, b"second")).payload) == b"second"
+        assert not first.done()
+        release_first.set()
+        assert bytes((await first).payload) == b"first"
+        await channel.close()
+
+
+async def test_another_tls_key_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    async with endpoint(tmp_path) as node:
+        with pytest.raises(WrongTlsKey, match="registered is " + "aa" * 32):
+            await node.connect(pin=b"\xaa" * 32)
+        async with pinned_client(node.url, b"\xaa" * 32) as client:
+            with pytest.raises(WrongTlsKey):
+                with naming_errors(node.url):
+                    await client.get("/v1/info")
+
+
+async def test_https_with_the_right_pin(tmp_path: Path) -> None:
+    async with endpoint(tmp_path) as node, pinned_client(node.url, node.identity.spki_sha256) as client:
+        assert (await client.get("/v1/info")).json() == {"operator": NODE.address}
+
+
+async def test_a_stranger_is_turned_away_with_a_reason(tmp_path: Path) -> None:
+    async with endpoint(tmp_path) as node:
+        with pytest.raises(RemoteFailure) as refusal:
+            await node.connect(STRANGER)
+        assert refusal.value.remote_code == "not_authorised"
+        assert STRANGER.address in refusal.value.message
+
+
+async def test_a_wrong_clock_is_named_with_the_difference(tmp_path: Path) -> None:
+    import time
+
+    async with endpoint(tmp_path, clock=lambda: time.time() + 75) as node:
+        with pytest.raises(RemoteFailure, match=r"7[45] s behind") as refusal:
+            await node.connect()
+        assert refusal.value.remote_code == "clock_skew"
+
+
+async def test_a_signature_for_another_contract_is_refused(tmp_path: Path) -> None:
+    elsewhere = Operator(SCHEDULER.secret, Domain(1, DOMAIN.contract))
+    async with endpoint(tmp_path) as node:
+        with pytest.raises(RemoteFailure) as refusal:
+            await node.connect(elsewhere)
+        assert refusal.value.remote_code == "wrong_signer"
+
+
+async def test_an_error_of_ours_reaches_the_peer_and_another_one_stays_inside(tmp_path: Path) -> None:
+    async def failing(sender: Address, header: NodeRequest, payload: memoryview) -> tuple[NodeReply, bytes]:
+        if len(payload):
+            raise OverlayError("The slice is not loaded", "[0, 15)", "Ask another node.")
+        raise RuntimeError("secret path /home/operator")
+
+    async with endpoint(tmp_path, failing) as node:
+        channel = await node.connect()
+        with pytest.raises(RemoteFailure, match="The slice is not loaded"):
+            await channel.request(TASK, b"x")
+        with pytest.raises(RemoteFailure) as inside:
+            await channel.request(TASK)
+        assert inside.value.remote_code == "internal"
+        assert "operator" not in str(inside.value).replace("its operator", "")
+        await channel.close()
+
+
+async def test_over_the_limit_is_refused_and_the_connection_lives_on(tmp_path: Path) -> None:
+    release = asyncio.Event()
+
+    async def waiting(sender: Address, header: NodeRequest, payload: memoryview) -> tuple[NodeReply, bytes]:
+        await release.wait()
+        return Released(), b""
+
+    async with endpoint(tmp_path, waiting, Limits(in_flight_per_connection=1)) as node:
+        channel = await node.connect()
+        started = asyncio.create_task(channel.request(TASK))
+        while node.channels.in_flight == 0:
+            await asyncio.sleep(0)
+        with pytest.raises(RemoteFailure) as busy:
+            await channel.request(TASK)
+        assert busy.value.remote_code == "overloaded"
+        release.set()
+        assert (await started).header == Released()
+        await channel.close()
+
+
+async def test_a_frame_over_the_limit(tmp_path: Path) -> None:
+    async with endpoint(tmp_path, limits=Limits(frame=4096)) as node:
+        small = await node.connect(patience=Patience(frame=4096))
+        with pytest.raises(FrameTooLarge, match="4096"):
+            await small.request(TASK, b"r" * 5000)
+        large = await node.connect()
+        with pytest.raises(ChannelUnavailable):
+            await large.request(TASK, b"r" * 5000)
+        await small.close()
+        await large.close()
+
+
+async def test_silence_ends_in_a_timeout_and_the_next_request_works(tmp_path: Path) -> None:
+    async def slow_then_fast(sender: Address, header: NodeRequest, payload: memoryview) -> tuple[NodeReply, bytes]:
+        if not payload:
+            await asyncio.Event().wait()
+        return Released(), b""
+
+    async with endpoint(tmp_path, slow_then_fast) as node:
+        node.server._drain = None  # the first request never ends
+        channel = await node.connect()
+        with pytest.raises(ChannelTimeout, match=r"within 0\.05 s"):
+            await channel.request(TASK, timeout=0.05)
+        assert (await channel.request(TASK, b"x")).header == Released()
+        await channel.close()
+
+
+async def test_a_lost_peer_fails_at_once_and_a_returned_one_is_found(tmp_path: Path) -> None:
+    async with endpoint(tmp_path) as node:
+        channel = await node.connect(patience=Patience(first_pause=0.01, longest_pause=0.01))
+        await channel.request(TASK)
+        port = node.server.port
+        await node.server.stop()
+        with pytest.raises(ChannelUnavailable):
+            await channel.request(TASK)
+        assert not channel.connected
+        app = FastAPI()
+        node.channels.mount(app)
+        async with serving(TlsServer(app, node.identity, "127.0.0.1", port)):
+            deadline = asyncio.get_running_loop().time() + 5
+            while not channel.connected:
+                assert asyncio.get_running_loop().time() < deadline
+                try:
+                    await channel.request(TASK)
+                except ChannelUnavailable:
+                    await asyncio.sleep(0.01)
+            await channel.close()
+
+
+async def test_a_closed_channel_says_so(tmp_path: Path) -> None:
+    async with endpoint(tmp_path) as node:
+        channel = await node.connect()
+        await channel.close()
+        with pytest.raises(ChannelUnavailable, match="was closed"):
+            await channel.request(TASK)
+
+
+async def test_a_recorded_frame_cannot_be_played_again(tmp_path: Path) -> None:
+    sent: list[bytes] = []
+    async with endpoint(tmp_path) as node:
+        channel = await node.connect()
+        socket = await channel.open()
+        original = socket.send
+
+        async def recording(frame: bytes) -> None:
+            sent.append(frame)
+            await original(frame)
+
+        socket.send = recording  # type: ignore[method-assign, assignment]
+        await channel.request(TASK)
+        await original(sent[0])
+        await socket.wait_closed()
+        assert socket.close_code == 1008
+        assert "seen before" in (socket.close_reason or "")
+        await channel.close()

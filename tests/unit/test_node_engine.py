@@ -1,0 +1,152 @@
+"""Slices of a small random Llama compute what transformers computes, in any cut and any chunking."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from safetensors.torch import save_file  # noqa: E402
+from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+
+from troth.node.engine.interface import SessionKey  # noqa: E402
+from troth.node.engine.torch_engine import TorchEngine, from_words  # noqa: E402
+from troth.node.errors import BadInput, Busy, ModelError, OutOfOrder  # noqa: E402
+from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
+from troth.node.models.quantise import quantise  # noqa: E402
+from troth.protocol.types import Segment  # noqa: E402
+
+TOKENS = np.array([3, 14, 15, 9, 26, 5, 35, 8, 9, 7, 9, 3])
+WHOLE = Segment(0, 4)
+
+
+def key(task: int, segment: int = 0) -> SessionKey:
+    return SessionKey(bytes([task]) * 32, segment, 0)
+
+
+@pytest.fixture(scope="module")
+def reference_model() -> LlamaForCausalLM:
+    torch.set_num_threads(1)
+    torch.manual_seed(7)
+    config = LlamaConfig(
+        vocab_size=48, hidden_size=32, intermediate_size=64, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=256, initializer_range=0.3,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="module")
+def folder(reference_model: LlamaForCausalLM, tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
+    path = tmp_path_factory.mktemp("tiny")
+    state = {name: value.contiguous() for name, value in reference_model.state_dict().items() if "lm_head" not in name}
+    save_file(state, path / "model.safetensors", {"format": "pt"})
+    (path / "config.json").write_text(json.dumps(reference_model.config.to_dict()))
+    (path / "tokenizer.json").write_text("{}")
+    return open_folder(path)
+
+
+@pytest.fixture
+async def engine(folder: ModelFolder) -> AsyncIterator[TorchEngine]:
+    engine = TorchEngine(folder, WHOLE, 0, threads=1)
+    yield engine
+    await engine.close()
+
+
+def expected_states(model: LlamaForCausalLM) -> np.ndarray:
+    with torch.inference_mode():
+        return model.model(torch.from_numpy(TOKENS)[None]).last_hidden_state[0].numpy()
+
+
+async def test_prefill_equals_transformers(engine: TorchEngine, reference_model: LlamaForCausalLM) -> None:
+    rows = await engine.forward(key(1), WHOLE, 0, TOKENS)
+    np.testing.assert_allclose(rows, expected_states(reference_model), atol=1e-5)
+    with torch.inference_mode():
+        expected = reference_model(torch.from_numpy(TOKENS)[None]).logits[0].numpy()
+    np.testing.assert_allclose(await engine.logits(rows), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("cuts", [(1,), (5,), (1, 2, 3, 9), tuple(range(1, 12))])
+async def test_chunks_continue_with_the_right_mask_and_positions(
+    engine: TorchEngine, reference_model: LlamaForCausalLM, cuts: tuple[int, ...]
+) -> None:
+    bounds = [0, *cuts, len(TOKENS)]
+    parts = [await engine.forward(key(2), WHOLE, start, TOKENS[start:end]) for start, end in pairwise(bounds)]
+    np.testing.assert_allclose(np.concatenate(parts), expected_states(reference_model), atol=1e-5)
+
+
+async def test_two_slices_in_a_row_equal_the_whole(folder: ModelFolder, engine: TorchEngine) -> None:
+    first, last = TorchEngine(folder, Segment(0, 1), 0), TorchEngine(folder, Segment(1, 4), 0)
+    rows = await last.forward(key(3, 1), Segment(1, 4), 0, await first.forward(key(3), Segment(0, 1), 0, TOKENS))
+    np.testing.assert_array_equal(rows, await engine.forward(key(3), WHOLE, 0, TOKENS))
+    with pytest.raises(BadInput):
+        await last.forward(key(4), WHOLE, 0, TOKENS)
+    with pytest.raises(ModelError):
+        await first.logits(rows)
+
+
+async def test_going_back_forgets_what_came_after(engine: TorchEngine) -> None:
+    whole = await engine.forward(key(5), WHOLE, 0, TOKENS)
+    other = TOKENS[::-1].copy()
+    await engine.forward(key(6), WHOLE, 0, np.concatenate([TOKENS[:4], other]))
+    again = await engine.forward(key(6), WHOLE, 4, TOKENS[4:])
+    np.testing.assert_allclose(again, whole[4:], atol=1e-5)
+
+
+async def test_gaps_and_nonsense_are_refused_and_change_nothing(engine: TorchEngine) -> None:
+    with pytest.raises(OutOfOrder):
+        await engine.forward(key(7), WHOLE, 3, TOKENS)
+    for bad in (np.array([48]), np.array([-1]), np.array([], dtype=np.int64), TOKENS[None]):
+        with pytest.raises(BadInput):
+            await engine.forward(key(7), WHOLE, 0, bad)
+    with pytest.raises(BadInput):
+        await engine.forward(key(7), Segment(1, 4), 0, np.zeros((2, 31), np.float32))
+
+
+async def test_memory_is_bounded_and_released(folder: ModelFolder) -> None:
+    session_bytes = 2 * 4 * 2 * 64 * 8 * 4
+    engine = TorchEngine(folder, WHOLE, 0, cache_bytes=2 * session_bytes)
+    for task in (1, 2):
+        await engine.forward(key(task), WHOLE, 0, TOKENS)
+    with pytest.raises(Busy):
+        await engine.forward(key(3), WHOLE, 0, TOKENS)
+    await engine.forward(key(1), WHOLE, len(TOKENS), TOKENS[:1])
+    await engine.release(key(1).task_id)
+    await engine.forward(key(3), WHOLE, 0, TOKENS)
+    with pytest.raises(OutOfOrder):
+        await engine.forward(key(1), WHOLE, len(TOKENS), TOKENS[:1])
+
+
+async def test_bfloat16_words_and_the_float32_reference(folder: ModelFolder, reference_model: LlamaForCausalLM) -> None:
+    engine = TorchEngine(folder, WHOLE, 1)
+    rows = await engine.forward(key(1), WHOLE, 0, TOKENS)
+    assert rows.dtype == np.uint16
+    reference = await engine.reference(WHOLE, TOKENS)
+    assert reference.dtype == np.float32
+    low = from_words(rows, 1).float().numpy()
+    spread = reference.std(axis=0)
+    error = np.sqrt((((low - reference) / spread) ** 2).mean())
+    assert 1e-4 < error < 0.1
+    # The reference uses the bfloat16 weights, so it differs from the float32 model and not only by rounding of states.
+    assert np.abs(reference - expected_states(reference_model)).max() > 1e-4
+
+
+async def test_quantised_weights_change_the_states(folder: ModelFolder, tmp_path: Path, engine: TorchEngine) -> None:
+    lines: list[str] = []
+    cheaper = TorchEngine(quantise(folder, tmp_path / "int8", 8, lines.append), WHOLE, 0)
+    honest, cheat = await engine.forward(key(1), WHOLE, 0, TOKENS), await cheaper.forward(key(1), WHOLE, 0, TOKENS)
+    error = np.sqrt((((honest - cheat) / honest.std(axis=0)) ** 2).mean())
+    assert 1e-3 < error < 0.5
+    assert len(lines) == 1
+
+
+def test_incomplete_folders_are_named(tmp_path: Path, folder: ModelFolder) -> None:
+    with pytest.raises(ModelError, match=r"config\.json"):
+        open_folder(tmp_path)
+    with pytest.raises(ModelError, match="last layer"):
+        TorchEngine(folder, Segment(0, 5), 0)

@@ -1,0 +1,77 @@
+"""Log lines carry the bound task and are JSON off a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from troth.overlay.logs import configure, task_bound
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    stream = io.StringIO()
+    configure("INFO", stream)
+    yield stream
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+def test_json_with_the_task_of_the_block(lines: io.StringIO) -> None:
+    log = logging.getLogger("troth.test")
+    with task_bound(b"\x0a" * 32):
+        log.info("opened in block %d", 7)
+    log.info("outside")
+    first, second = (json.loads(line) for line in lines.getvalue().splitlines())
+    assert first["task"] == "0x" + "0a" * 32
+    assert (first["level"], first["logger"], first["message"]) == ("info", "troth.test", "opened in block 7")
+    assert "task" not in second
+
+
+async def test_concurrent_tasks_keep_their_own(lines: io.StringIO) -> None:
+    log = logging.getLogger("troth.test")
+
+    async def one(number: int) -> None:
+        with task_bound(bytes([number]) * 32):
+            await asyncio.sleep(0)
+            log.info("%d", number)
+
+    await asyncio.gather(*[one(number) for number in range(1, 6)])
+    for line in map(json.loads, lines.getvalue().splitlines()):
+        assert line["task"] == "0x" + f"{int(line['message']):02x}" * 32
+
+
+def test_a_traceback_stays_on_one_line(lines: io.StringIO) -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        logging.getLogger("troth.test").exception("failed")
+    (line,) = lines.getvalue().splitlines()
+    assert "ValueError: broken" in json.loads(line)["traceback"]
+
+
+def test_a_terminal_gets_words() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    stream = Terminal()
+    configure("INFO", stream)
+    try:
+        with task_bound(b"\x0b" * 32):
+            logging.getLogger("troth.test").info("settled")
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+    assert "0x0b0b0b0b" in stream.getvalue()
+    assert "settled" in stream.getvalue()
+    assert not stream.getvalue().startswith("{")
