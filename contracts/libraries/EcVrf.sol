@@ -83,7 +83,13 @@ library EcVrf {
         _checkChallenge(x, y, hX, proof, hints);
         _checkPoints(x, y, gammaX, hX, uint128(bytes16(proof[33:49])), s, hints);
         _checkSums(hints);
-        beta = sha256(abi.encodePacked(hex"0103", proof[:33], hex"00"));
+        assembly ("memory-safe") {
+            mstore(0, shl(240, 0x0103))
+            mstore(0x20, 0)
+            calldatacopy(2, proof.offset, 33)
+            if iszero(staticcall(gas(), 2, 0, 36, 0, 0x20)) { revert(0, 0) }
+            beta := mload(0)
+        }
     }
 
     /// @dev Try-and-increment (RFC 9381, section 5.4.1.1): abscissa of H. Its ordinate is the even one.
@@ -94,13 +100,24 @@ library EcVrf {
     {
         // (3) H has the even ordinate. That it is on the curve is checked by P256VERIFY.
         if (_at(hints, H_Y) & 1 != 0) revert InvalidProof(3);
-        bytes memory message = abi.encodePacked(hex"0101", _prefix(y), x, alpha, hex"0000");
+        uint256 message;
+        uint256 end;
+        assembly ("memory-safe") {
+            message := mload(0x40)
+            mstore(message, shl(232, or(0x010102, and(y, 1))))
+            mstore(add(message, 3), x)
+            mcopy(add(message, 35), add(alpha, 0x20), mload(alpha))
+            end := add(message, add(37, mload(alpha)))
+            mstore8(sub(end, 1), 0)
+            mstore(0x40, end)
+        }
         uint256 skipped = hints.length - FIXED_HINTS;
         for (uint256 counter = 0; ; ++counter) {
             assembly ("memory-safe") {
-                mstore8(add(message, add(mload(message), 30)), counter)
+                mstore8(sub(end, 2), counter)
+                if iszero(staticcall(gas(), 2, message, sub(end, message), 0, 0x20)) { revert(0, 0) }
+                hX := mload(0)
             }
-            hX = uint256(sha256(message));
             if (counter == skipped) return hX;
             // (4) A skipped counter is no abscissa: either too large, or -f(x) is a square, and then f(x) is none.
             uint256 witness = _at(hints, FIXED_HINTS + counter);
@@ -117,21 +134,23 @@ library EcVrf {
         private
         view
     {
-        bytes32 challenge = sha256(
-            abi.encodePacked(
-                hex"0102",
-                _prefix(y),
-                x,
-                hex"02",
-                hX,
-                proof[:33],
-                _prefix(_at(hints, U_Y)),
-                _at(hints, U_X),
-                _prefix(_at(hints, V_Y)),
-                _at(hints, V_X),
-                hex"00"
-            )
-        );
+        bytes32 challenge;
+        assembly ("memory-safe") {
+            // Every word lands on what the one before it spilt past its own end.
+            let message := mload(0x40)
+            mstore(message, shl(232, or(0x010202, and(y, 1))))
+            mstore(add(message, 3), x)
+            mstore8(add(message, 35), 2)
+            mstore(add(message, 36), hX)
+            calldatacopy(add(message, 68), proof.offset, 33)
+            mstore8(add(message, 101), add(2, and(calldataload(add(hints.offset, 0x60)), 1)))
+            mstore(add(message, 102), calldataload(add(hints.offset, 0x40)))
+            mstore8(add(message, 134), add(2, and(calldataload(add(hints.offset, 0xa0)), 1)))
+            mstore(add(message, 135), calldataload(add(hints.offset, 0x80)))
+            mstore8(add(message, 167), 0)
+            if iszero(staticcall(gas(), 2, message, 168, 0, 0x20)) { revert(0, 0) }
+            challenge := mload(0)
+        }
         if (bytes16(challenge) != bytes16(proof[33:49])) revert InvalidProof(5);
     }
 

@@ -6,7 +6,7 @@ import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
 import {CommitSubmission, Order, Phase, Progress, Rules, Task, Terms, VrfProof} from "../interfaces/TrothTypes.sol";
 import {Tasks} from "./Tasks.sol";
 
-/// @title Roots and salted commitments, all at once or each party's own (VeriLLM sections 5.5 to 5.7)
+/// @title All roots and commitments in one call, each with its maker's signature
 abstract contract Commitments is Tasks {
     uint256 private constant SIGNATURE_BYTES = 65;
 
@@ -46,50 +46,90 @@ abstract contract Commitments is Tasks {
         _store(taskId, termsHash, progress);
     }
 
-    /// @inheritdoc ITrothTasks
-    function commitInference(
-        bytes32 taskId,
-        bytes32 terms,
-        Progress memory progress,
-        uint8 segment,
-        uint8 attempt,
-        uint32 positions,
-        bytes32 root,
-        bytes32 outputHash
-    ) external {
-        uint256 slot = _requireOwnPost(taskId, terms, progress, segment, 0, root);
-        uint256 first = _firstParty(progress, segment);
-        _seat(progress, segment, first, _find(progress, first, first + progress.candidates));
-        if (progress.parties[first] != msg.sender) revert NotCandidate(segment, msg.sender);
-        if (positions == 0) revert ZeroPositions(taskId);
-        if (progress.positions == 0) {
-            progress.attempt = attempt;
-            progress.positions = positions;
-        } else if (attempt != progress.attempt || positions != progress.positions) {
-            revert AttemptMismatch(attempt, progress.attempt, positions, progress.positions);
+    /// @dev Closes the commit phase; the caller stores the state.
+    function _enterCommitted(bytes32 taskId, Progress memory progress) internal {
+        progress.phase = Phase.Committed;
+        progress.phaseBlock = uint40(block.number);
+        address[] memory inferencers = new address[](progress.segments);
+        for (uint256 s = 0; s < progress.segments; ++s) {
+            inferencers[s] = _partyOf(progress, s, 0);
         }
-        bool last = segment + 1 == progress.segments;
-        if ((outputHash != 0) != last) revert InvalidOutputHash(segment, outputHash);
-        if (last) progress.outputHash = outputHash;
-        progress.posts[slot] = root;
-        emit InferenceCommitted(taskId, msg.sender, segment, attempt, positions, root, outputHash);
-        _advanceIfComplete(taskId, progress);
-        _store(taskId, terms, progress);
+        emit TaskCommitted(
+            taskId, progress.attempt, progress.positions, progress.outputHash, inferencers, progress.posts
+        );
     }
 
-    /// @inheritdoc ITrothTasks
-    function commitVerification(
+    /// @dev Puts the candidate at `place` first among its segment's parties, where the inferencer stands.
+    function _seat(Progress memory progress, uint256 first, uint256 place) internal pure {
+        address[] memory parties = progress.parties;
+        (parties[first], parties[place]) = (parties[place], parties[first]);
+    }
+
+    function _requireSealable(Progress memory progress, uint256 segment) internal pure {
+        (bool hasRoot, uint256 commitments, uint256 quorum) = _posted(progress, segment);
+        if (!hasRoot) revert RootMissing(segment);
+        if (commitments < quorum) revert QuorumMissing(segment, commitments, quorum);
+    }
+
+    /// @dev Number of posts of an assigned task: a root and k commitments per segment.
+    function _postCount(Progress memory progress) internal pure returns (uint256) {
+        return progress.segments * (1 + _verifiers(progress));
+    }
+
+    function _commit(bytes32 taskId, Progress memory progress, CommitSubmission calldata submission) private {
+        uint256 expected = _postCount(progress);
+        if (submission.posts.length != expected) revert WrongPostCount(submission.posts.length, expected);
+        if (submission.positions == 0) revert ZeroPositions(taskId);
+        if (submission.outputHash == 0) revert InvalidOutputHash(progress.segments - 1, 0);
+        progress.attempt = submission.attempt;
+        progress.positions = submission.positions;
+        progress.outputHash = submission.outputHash;
+        progress.posts = submission.posts;
+        uint256 used = 0;
+        for (uint256 s = 0; s < progress.segments; ++s) {
+            uint256 candidate = uint8(submission.inferencers[s]);
+            if (candidate >= progress.candidates) revert CandidateOutOfRange(s, candidate, progress.candidates);
+            uint256 first = _firstParty(progress, s);
+            _seat(progress, first, first + candidate);
+            _requireSealable(progress, s);
+            used = _checkSegment(taskId, progress, s, submission.signatures, used);
+        }
+        if (used != submission.signatures.length) revert WrongSignatureCount(submission.signatures.length, used);
+        _enterCommitted(taskId, progress);
+    }
+
+    /// @dev Checks one segment's signatures, from byte `used` on.
+    /// @return the first byte after them
+    function _checkSegment(
         bytes32 taskId,
-        bytes32 terms,
         Progress memory progress,
-        uint8 segment,
-        bytes32 commitment
-    ) external {
-        uint256 first = 0;
-        uint256 slot = _requireOwnPost(taskId, terms, progress, segment, 1, commitment);
-        progress.posts[slot] = commitment;
-        emit VerificationCommitted(taskId, msg.sender, segment, commitment);
-        _advanceIfComplete(taskId, progress);
-        _store(taskId, terms, progress);
+        uint256 segment,
+        bytes calldata signatures,
+        uint256 used
+    ) private view returns (uint256) {
+        uint256 width = progress.posts.length / progress.segments;
+        for (uint256 party = 0; party < width; ++party) {
+            bytes32 post = progress.posts[segment * width + party];
+            if (post == 0) continue;
+            bytes32 digest = party == 0
+                ? _rootDigest(taskId, progress, segment, post)
+                : _verdictDigest(taskId, segment, progress.attempt, post);
+            uint256 end = used + SIGNATURE_BYTES;
+            if (end > signatures.length) revert WrongSignatureCount(signatures.length, end);
+            address signer = ECDSA.recoverCalldata(digest, signatures[used:end]);
+            address expected = _partyOf(progress, segment, party);
+            if (signer != expected) revert WrongSigner(segment, expected, signer);
+            used = end;
+        }
+        return used;
+    }
+
+    function _rootDigest(bytes32 taskId, Progress memory progress, uint256 segment, bytes32 root)
+        private
+        view
+        returns (bytes32)
+    {
+        bytes32 outputHash = segment + 1 == progress.segments ? progress.outputHash : bytes32(0);
+        return _traceRootDigest(taskId, segment, progress.attempt, progress.positions, root, outputHash);
     }
 }

@@ -2,10 +2,19 @@
 pragma solidity ^0.8.30;
 
 import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
-import {Outcome, Phase, Progress, Task, Terms} from "../interfaces/TrothTypes.sol";
+import {Outcome, Phase, Progress, Rules, Task, Terms} from "../interfaces/TrothTypes.sol";
 
 /// @title One storage slot per task
 abstract contract TaskStore is ITrothTasks {
+    /// @dev A task that a call works on, with the rules of its class.
+    struct Case {
+        bytes32 taskId;
+        bytes32 termsHash;
+        Terms terms;
+        Progress progress;
+        Rules rules;
+    }
+
     mapping(bytes32 taskId => bytes32) private _tasks;
 
     /// @inheritdoc ITrothTasks

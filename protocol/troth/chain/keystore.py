@@ -71,7 +71,9 @@ def load_account(path: Path, password: str) -> Key:
     """The account of a keyfile; raises one of KeystoreError's kinds."""
     content = _read(path)
     if "purpose" in content:
-        raise KeystoreMalformed("This keyfile holds no account", f"{path}: {content['purpose']}", "Name the account's file.")
+        raise KeystoreMalformed(
+            "This keyfile holds no account", f"{path}: {content['purpose']}", "Name the account's file."
+        )
     key = Key.from_secret(_decrypted(content, path, password))
     stated = str(content.get("address", key.address)).lower().removeprefix("0x")
     if stated != key.address.lower().removeprefix("0x"):
@@ -117,7 +119,9 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 def _read(path: Path) -> dict[str, Any]:
     raw = read_private(path)
     if _RAW_KEY.fullmatch(raw.decode("latin-1").strip()):
-        raise RawKeyRefused("The file holds a raw private key", path, "Move the key into a keystore and erase this file.")
+        raise RawKeyRefused(
+            "The file holds a raw private key", path, "Move the key into a keystore and erase this file."
+        )
     try:
         content = json.loads(raw)
     except ValueError as error:

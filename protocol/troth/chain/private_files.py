@@ -38,7 +38,9 @@ def create_private(path: Path, content: bytes) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:
-        raise KeystoreExists("A file is there already", path, "Choose another path, or move the old key away.") from error
+        raise KeystoreExists(
+            "A file is there already", path, "Choose another path, or move the old key away."
+        ) from error
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()

@@ -39,9 +39,7 @@ class Rpc:
     def __init__(self, url: str, *, timeout: float, attempts: int = ATTEMPTS) -> None:
         self.place = without_credentials(url)
         if not url.startswith(("http://", "https://")):
-            raise ChainUnavailable(
-                "The RPC address must be http or https", self.place, "Correct --rpc."
-            )
+            raise ChainUnavailable("The RPC address must be http or https", self.place, "Correct --rpc.")
         self._attempts = attempts
         self._provider = AsyncHTTPProvider(
             url,

@@ -119,7 +119,7 @@ class Transactions:
         return found is not None
 
     async def wait(self, transaction: Hash32, contract: Address | None, confirmations: int, timeout: float) -> Receipt:
-        """The receipt once ``confirmations`` blocks (its own included) hold it; TransactionTimeout after ``timeout`` s."""
+        """The receipt once ``confirmations`` blocks, its own included, hold it; TransactionTimeout after ``timeout``."""
         give_up = time.monotonic() + timeout
         interval = RECEIPT_INTERVAL
         while True:
@@ -143,7 +143,9 @@ class Transactions:
         if decoding.quantity(receipt.get("status")) == 1:
             return
         sent = await self._rpc.request("eth_getTransactionByHash", decoding.hexadecimal(transaction))
-        replay = {name: sent[name] for name in ("from", "to", "value", "gas") if sent.get(name)} | {"data": sent["input"]}
+        replay = {name: sent[name] for name in ("from", "to", "value", "gas") if sent.get(name)} | {
+            "data": sent["input"]
+        }
         try:
             await self._rpc.request("eth_call", replay, hex(decoding.quantity(receipt["blockNumber"]) - 1))
         except RpcRefused as error:

@@ -16,7 +16,7 @@ from troth.protocol.hashing import abi_keccak, keccak256
 from troth.protocol.identifiers import class_id, fee, task_id
 from troth.protocol.permutation import walk
 from troth.protocol.request import request_hash
-from troth.protocol.types import Address, ExecutionClass, Hash32, Segment, segments_from_ends
+from troth.protocol.types import Address, ExecutionClass, Hash32, Segment, segments_from_ends, to_hash32
 
 ASSIGNMENT_TAG = keccak256(b"troth/assignment/1")
 SAMPLE_TAG = keccak256(b"troth/sample/1")
@@ -63,7 +63,7 @@ def assignment_alpha(
 ) -> Hash32:
     """VRF input of a segment's assignment; ``group_size`` counts slots, empty ones included."""
     types = ["bytes32", "uint256", "address", "bytes32", "uint256", "uint256", "uint256"]
-    values = [ASSIGNMENT_TAG, domain.chain_id, domain.contract, task, segment, group_size, reference_block]
+    values = [ASSIGNMENT_TAG, domain.chain_id, domain.contract, to_hash32(task), segment, group_size, reference_block]
     return Hash32(abi_keccak(types, values))
 
 
@@ -71,19 +71,19 @@ def sample_alpha(
     domain: typed_data.Domain,
     task: Hash32,
     *,
-    roots: Sequence[Hash32],
-    commitments: Sequence[Hash32],
+    posts: Sequence[Hash32],
     block_hash: Hash32,
 ) -> Hash32:
-    """VRF input of the sampling: one root per segment, k commitments per segment (zero if missing), the commit block."""
-    committed = abi_keccak(["bytes32[]", "bytes32[]"], [list(roots), list(commitments)])
+    """VRF input of the sampling: root and k commitments (zero if missing) per segment, hash of the commit block."""
+    committed = abi_keccak(["bytes32[]"], [[to_hash32(post) for post in posts]])
     types = ["bytes32", "uint256", "address", "bytes32", "bytes32", "bytes32"]
-    return Hash32(abi_keccak(types, [SAMPLE_TAG, domain.chain_id, domain.contract, task, committed, block_hash]))
+    values = [SAMPLE_TAG, domain.chain_id, domain.contract, to_hash32(task), committed, to_hash32(block_hash)]
+    return Hash32(abi_keccak(types, values))
 
 
 def noise_seed(task: Hash32, beta: Hash32) -> Hash32:
     """Seed of the public token noise, from the VRF output of the last segment."""
-    return Hash32(abi_keccak(["bytes32", "bytes32", "bytes32"], [NOISE_TAG, task, beta]))
+    return Hash32(abi_keccak(["bytes32", "bytes32", "bytes32"], [NOISE_TAG, to_hash32(task), to_hash32(beta)]))
 
 
 def draw(beta: Hash32, members: Members, count: int) -> tuple[Address, ...]:
@@ -112,9 +112,7 @@ def tile_indices(seed: Hash32, segment: int, tiles: int, count: int) -> tuple[in
 
 
 def _index_draw(seed: Hash32, segment: int, stratum: int) -> int:
-    if len(seed) != 32:
-        raise InvalidField("A sampling seed has 32 bytes", seed, "Pass the VRF output of the sampling.")
-    return int.from_bytes(keccak256(seed + segment.to_bytes(32) + stratum.to_bytes(32)))
+    return int.from_bytes(keccak256(to_hash32(seed) + segment.to_bytes(32) + stratum.to_bytes(32)))
 
 
 def verify_assignment(announcement: Announcement, context: AssignmentContext) -> Assignment:
@@ -125,8 +123,7 @@ def verify_assignment(announcement: Announcement, context: AssignmentContext) ->
     since they depend on now.
     """
     segments = _check_terms(announcement, context)
-    task = task_id(announcement.order, context.domain)
-    client = _check_client(announcement, context)
+    task, client = _check_client(announcement, context)
     _check_request(announcement)
     if len({len(segments), len(announcement.betas), len(announcement.proofs), len(context.groups)}) != 1:
         counts = (len(segments), len(announcement.betas), len(announcement.proofs), len(context.groups))
@@ -162,10 +159,11 @@ def _check_terms(announcement: Announcement, context: AssignmentContext) -> tupl
     return segments
 
 
-def _check_client(announcement: Announcement, context: AssignmentContext) -> Address:
+def _check_client(announcement: Announcement, context: AssignmentContext) -> tuple[Hash32, Address]:
     try:
-        return typed_data.recover(announcement.order, context.domain, announcement.signature)
-    except InvalidSignature as error:
+        task = task_id(announcement.order, context.domain)
+        return task, typed_data.recover_digest(task, announcement.signature)
+    except (InvalidField, InvalidSignature) as error:
         raise WrongAssignment(
             f"The order carries no valid signature: {error.what}", error.value, error.remedy
         ) from error

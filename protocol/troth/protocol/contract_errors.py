@@ -86,4 +86,49 @@ def ether(wei: int) -> str:
     return f"{whole}.{fraction} ETH" if fraction else f"{whole} ETH"
 
 
-REMEDIES: dict[str, str | Callable[[Mapping[str, Any]], str]] = {}
+def _difference(arguments: Mapping[str, Any], needed: str, present: str) -> str:
+    return ether(arguments[needed] - arguments[present])
+
+
+REMEDIES: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
+    "AlreadyRegistered": "Nothing needs to be done: the same model or class is there under this id.",
+    "UnknownModel": "Register the model first.",
+    "UnknownClass": "Register the execution class first, or choose one that is registered.",
+    "MinimumStakeTooLow": lambda error: f"Set the class's minimum stake to {ether(error['required'])} or more.",
+    "OperatorKnown": "Create a new operator key: an address registers once in its life.",
+    "UnknownOperator": "Register this operator first, or correct the address.",
+    "NotOwner": lambda error: f"Send this from the owner of {error['operator']}, not from {error['caller']}.",
+    "NotOwnerOrOperator": lambda error: f"Send this from {error['operator']} or from its owner.",
+    "InvalidConsent": lambda error: f"Sign the consent with the key of {error['operator']}, for the sending owner.",
+    "EndpointNotHttps": "Give an endpoint that starts with https://.",
+    "StakeTooLow": lambda error: f"Add at least {_difference(error, 'minimum', 'stake')} of stake.",
+    "SchedulerNotBonded": lambda error: (
+        f"The scheduler must be registered, not leaving, and hold {ether(error['minimum'])}; "
+        f"it holds {ether(error['stake'])}."
+    ),
+    "ZeroAmount": "Send an amount above zero.",
+    "InvalidSlice": lambda error: f"Choose layers [first, end) inside [0, {error['layers']}).",
+    "SegmentOutsideSlice": lambda error: f"Choose a segment inside [{error['sliceFirst']}, {error['sliceEnd']}).",
+    "InvalidSegmentCount": "Name 1 to 16 segments.",
+    "AlreadyEnrolled": "Nothing needs to be done: the node is in this group.",
+    "AlreadyExiting": lambda error: f"The operator is leaving; withdraw after block {error['exitBlock']}.",
+    "NotExiting": "Deregister first; the stake is free after the unbonding period.",
+    "StillUnbonding": lambda error: f"Wait {error['exitBlock'] - error['currentBlock'] + 1} more blocks.",
+    "NothingToClaim": "There is no credit to pay out yet.",
+    "InsufficientEscrow": lambda error: (
+        f"Deposit at least {_difference(error, 'needed', 'balance')} for {error['client']}."
+    ),
+    "OrderExpired": "Let the client sign a new order with a later deadline.",
+    "InvalidReferenceBlock": "Let the client sign a new order with a reference block among the last 200.",
+    "FeeAboveMaximum": lambda error: f"Let the client sign an order with a maximum fee of {ether(error['fee'])}.",
+    "TaskKnown": "The order was used already; let the client sign a new one with another nonce.",
+    "StateMismatch": "The task has moved on; fold its newest events and build the call again.",
+    "GroupTooSmall": lambda error: (
+        f"The group has {error['members']} members where {error['needed']} are needed; wait for nodes, or choose "
+        "another layer split."
+    ),
+    "TooEarly": lambda error: f"Send this from block {error['firstBlock']} on.",
+    "TooLate": lambda error: f"The deadline was block {error['lastBlock']}; close or settle the task.",
+    "OpeningMissing": lambda error: f"Collect the opening, or settle after block {error['lastBlock']}.",
+    "TransferFailed": lambda error: f"{error['to']} refuses ETH; set another payout address.",
+}

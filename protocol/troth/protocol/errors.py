@@ -48,7 +48,7 @@ class InvalidProof(ProtocolError):
 
 
 class InvalidTrace(ProtocolError):
-    """An array that cannot be committed to: wrong shape, number format, order in memory, or a number that is not finite."""
+    """An array that cannot be committed to: wrong shape, wrong number format, or a number that is not finite."""
 
 
 class InvalidOpening(ProtocolError):

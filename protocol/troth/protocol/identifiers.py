@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, fields
+from dataclasses import fields
 from typing import Any, get_type_hints
-
-from eth_abi.abi import encode as abi_encode
 
 from troth.protocol import typed_data
 from troth.protocol.errors import InvalidField
@@ -26,15 +24,26 @@ contract's constant of the same name must change with it, or every fee check fai
 
 
 def _abi_struct(value: Any) -> bytes:
-    """``abi.encode`` of a flat struct; raises InvalidField where a value does not fit its Solidity type."""
+    """``abi.encode`` of a flat struct; raises InvalidField where a value does not fit its Solidity type.
+
+    Packed here since eth_abi pads a short bytes32 in silence, which would give another, valid-looking identifier.
+    """
     hints = get_type_hints(type(value), include_extras=True)
-    members = ",".join(typed_data.solidity_type(hints[field.name]) for field in fields(value))
-    try:
-        encoded: bytes = abi_encode([f"({members})"], [astuple(value)])
-    except (TypeError, ValueError, OverflowError) as error:
-        what = f"{type(value).__name__} does not fit its Solidity types"
-        raise InvalidField(what, str(error), "Check the field that the message names.") from error
-    return encoded
+    types = [typed_data.solidity_type(hints[field.name]) for field in fields(value)]
+    heads, tails = [], b""
+    for field, name in zip(fields(value), types, strict=True):
+        item = getattr(value, field.name)
+        if name == "string":
+            heads.append((len(types) * 32 + len(tails)).to_bytes(32))
+            tails += _abi_string(item)
+        else:
+            heads.append(typed_data.field_encoder(name)(item))
+    return b"".join(((32).to_bytes(32), *heads, tails))
+
+
+def _abi_string(text: str) -> bytes:
+    encoded = typed_data.encode_text(text)
+    return len(encoded).to_bytes(32) + encoded + bytes(-len(encoded) % 32)
 
 
 def model_id(descriptor: ModelDescriptor) -> Hash32:

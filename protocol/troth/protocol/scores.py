@@ -11,6 +11,7 @@ bit-identical rows would drag any geometric mean to zero.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,12 +31,13 @@ SIGMA_FLOOR = 1e-3
 """Least sigma of a dimension, relative to the RMS of all elements; a constant dimension must not divide by zero."""
 RHO_FLOOR = 1e-3
 """Least denominator of rho, in weighted RMS; below it bfloat16 cannot represent a difference."""
-_BLOCK = 1024
+BLOCK_ROWS = 1024
+"""Rows held in float64 at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceScore:
-    """``score``: largest windowed geometric mean; ``worst_row``: largest single row and ``worst_position`` its index."""
+    """``score``: largest windowed geometric mean; ``worst_row``: largest single row, at index ``worst_position``."""
 
     score: float
     worst_row: float
@@ -48,12 +50,23 @@ class TraceScore:
 
 def dimension_spread(reference: Numbers) -> NDArray[np.float64]:
     """Standard deviation of each column over rows, floored; the RMS of all elements where rows are too few to tell."""
-    overall = float(np.sqrt(np.mean(np.square(reference, dtype=np.float64))))
+    overall = float(np.sqrt(sum(float(np.sum(np.square(block))) for block in _blocks(reference)) / reference.size))
     if overall == 0:
         raise InvalidStates("The reference states are all zero", reference.shape, "Check the model's weights.")
     if len(reference) < SHORTEST_WINDOW:
         return np.full(reference.shape[1], overall)
-    return np.maximum(np.std(reference, axis=0, dtype=np.float64), SIGMA_FLOOR * overall)
+    mean = np.mean(reference, axis=0, dtype=np.float64)
+    variance = np.zeros(reference.shape[1])
+    for block in _blocks(reference):
+        variance += np.square(block - mean).sum(axis=0)
+    sigma: NDArray[np.float64] = np.maximum(np.sqrt(variance / len(reference)), SIGMA_FLOOR * overall)
+    return sigma
+
+
+def _blocks(rows: Numbers) -> Iterator[NDArray[np.float64]]:
+    """Rows in float64, a bounded number at a time: a long trace must not be held several times over."""
+    for start in range(0, len(rows), BLOCK_ROWS):
+        yield rows[start : start + BLOCK_ROWS].astype(np.float64)
 
 
 def weighted_rms(claimed: Numbers, reference: Numbers, sigma: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -61,10 +74,11 @@ def weighted_rms(claimed: Numbers, reference: Numbers, sigma: NDArray[np.float64
     if claimed.shape != reference.shape or claimed.ndim != 2 or sigma.shape != claimed.shape[1:]:
         raise InvalidStates("States to compare need one shape", (claimed.shape, reference.shape), "Send every row.")
     distances = np.empty(len(claimed))
-    for start in range(0, len(claimed), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        difference = (claimed[block].astype(np.float64) - reference[block]) / sigma
-        distances[block] = np.sqrt(np.einsum("ij,ij->i", difference, difference) / claimed.shape[1])
+    done = 0
+    for ours, theirs in zip(_blocks(reference), _blocks(claimed), strict=True):
+        difference = (theirs - ours) / sigma
+        distances[done : done + len(ours)] = np.sqrt(np.einsum("ij,ij->i", difference, difference) / len(sigma))
+        done += len(ours)
     return distances
 
 

@@ -7,13 +7,17 @@ They are always reported. They decide nothing by themselves: the paper's cuts re
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidStates
 from troth.protocol.tensors import RowArray, widen
 
+BLOCK_ROWS = 1024
+"""Rows compared at a time, which bounds memory."""
 MANTISSA_STEPS = 7
 """e_m of the paper: differences of the top seven mantissa bits up to this count as small."""
 
@@ -60,25 +64,36 @@ def paper_statistics(claimed: RowArray, reference: RowArray, dtype: Dtype) -> Pa
     """The statistics over all elements of two equally shaped, finite arrays of ``dtype``; raises InvalidStates."""
     if claimed.shape != reference.shape or claimed.size == 0:
         raise InvalidStates("States to compare need one shape", (claimed.shape, reference.shape), "Send every row.")
-    claimed_exponent, claimed_top = _fields(claimed, dtype)
-    reference_exponent, reference_top = _fields(reference, dtype)
-    differs = claimed_exponent != reference_exponent
-    small = np.abs(claimed_top - reference_top) <= MANTISSA_STEPS
-    mismatches, matches = int(differs.sum()), int((~differs).sum())
-    difference = widen(claimed, dtype).astype(np.float64) - widen(reference, dtype)
+    mismatches = large = small = 0
+    error = 0.0
+    for start in range(0, len(claimed), BLOCK_ROWS):
+        ours, theirs = reference[start : start + BLOCK_ROWS], claimed[start : start + BLOCK_ROWS]
+        differs, near = _compare(theirs, ours, dtype)
+        mismatches += int(differs.sum())
+        large += int((differs & ~near).sum())
+        small += int((~differs & near).sum())
+        error += float((widen(theirs, dtype).astype(np.float64) - widen(ours, dtype)).sum())
+    matches = claimed.size - mismatches
     return PaperStatistics(
         exponent_mismatch=mismatches / claimed.size,
-        large_deviation=int((differs & ~small).sum()) / mismatches if mismatches else 1.0,
-        small_deviation=int((~differs & small).sum()) / matches if matches else 0.0,
-        mean_error=float(difference.mean()),
+        large_deviation=large / mismatches if mismatches else 1.0,
+        small_deviation=small / matches if matches else 0.0,
+        mean_error=error / claimed.size,
     )
+
+
+def _compare(claimed: RowArray, reference: RowArray, dtype: Dtype) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Per element: whether the exponents differ, and whether the mantissas are within the paper's steps."""
+    claimed_exponent, claimed_top = _fields(claimed, dtype)
+    reference_exponent, reference_top = _fields(reference, dtype)
+    return claimed_exponent != reference_exponent, np.abs(claimed_top - reference_top) <= MANTISSA_STEPS
 
 
 def _fields(rows: RowArray, dtype: Dtype) -> tuple[RowArray, RowArray]:
     """Exponent field and top seven mantissa bits of each element."""
     if rows.dtype != np.dtype(dtype.storage):
         raise InvalidStates(f"States of this class are {dtype.storage} arrays", str(rows.dtype), "Convert them first.")
-    bits = np.ascontiguousarray(rows).view(np.uint32 if dtype is Dtype.FLOAT32 else np.uint16)
+    bits: NDArray[Any] = np.ascontiguousarray(rows).view(np.uint32 if dtype is Dtype.FLOAT32 else np.uint16)
     exponent = (bits >> dtype.mantissa_bits) & 0xFF
     top = (bits >> (dtype.mantissa_bits - 7)) & 0x7F
     return exponent.astype(np.int16), top.astype(np.int16)

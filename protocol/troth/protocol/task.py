@@ -56,7 +56,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the calls move forward.
+    """What the calls move forward; an assignment leaves the opening's ``phase_block``.
 
     ``parties``: per segment c candidates, then k verifiers; once a segment has a root, its inferencer stands first.
     ``posts``: per segment the root, then k commitments, zero where there is none; empty before the first post.
@@ -65,6 +65,8 @@ class Progress:
 
     phase: Phase
     phase_block: int
+    segments: int
+    candidates: int
     attempt: int = 0
     positions: int = 0
     output_hash: Hash32 = ZERO_HASH
@@ -84,12 +86,19 @@ class Task:
     @property
     def parties_per_segment(self) -> int:
         """c + k; 0 until the task is assigned."""
-        return len(self.progress.parties) // len(self.terms.segments)
+        return len(self.progress.parties) // self.progress.segments
+
+    @property
+    def verifiers(self) -> int:
+        """k; raises InvalidField before the task is assigned."""
+        if not self.progress.parties:
+            raise InvalidField("The task has no verifiers yet", self.progress.phase.name, "Assign it first.")
+        return self.parties_per_segment - self.progress.candidates
 
     @property
     def posts_per_segment(self) -> int:
         """1 + k; 0 until the first post."""
-        return len(self.progress.posts) // len(self.terms.segments)
+        return len(self.progress.posts) // self.progress.segments
 
     def parties_of(self, segment: int) -> tuple[Address, ...]:
         """Candidates, then verifiers of a segment; empty until assigned."""
@@ -100,6 +109,10 @@ class Task:
         """The root, then the commitments of a segment; empty before the first post."""
         width = self.posts_per_segment
         return self.progress.posts[segment * width : (segment + 1) * width]
+
+    def verifiers_of(self, segment: int) -> tuple[Address, ...]:
+        """The k verifiers of a segment; empty until assigned."""
+        return self.parties_of(segment)[self.progress.candidates :]
 
 
 def pack_ends(ends: tuple[int, ...]) -> Hash32:

@@ -55,8 +55,8 @@ def rows_to_bytes(rows: RowArray, dtype: Dtype) -> bytes:
 
 
 def rows_from_bytes(data: bytes | memoryview, count: int, columns: int, dtype: Dtype) -> RowArray:
-    """Read-only count x columns array over ``data``; raises WireError unless the size fits exactly and all is finite."""
-    if not 0 < columns <= COLUMNS_LIMIT or not count > 0:
+    """Read-only count x columns array over ``data``; raises WireError unless the size fits and all is finite."""
+    if not 0 < columns <= COLUMNS_LIMIT or count < 1:
         raise WireError(f"Rows have 1 to {COLUMNS_LIMIT} columns", (count, columns), "Check the model's hidden size.")
     _require_size(data, count * row_size(columns, dtype), "rows")
     rows = np.frombuffer(data, dtype=np.dtype(dtype.storage).newbyteorder("<")).reshape(count, columns)

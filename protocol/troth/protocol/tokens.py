@@ -83,9 +83,12 @@ def choose(logits: Logits, sampling: Sampling, gumbel: NDArray[np.float64] | Non
     _require_logits(logits)
     if sampling.temperature == 0:
         return int(np.argmax(logits))
-    allowed = _nucleus(logits, sampling.temperature, sampling.top_p)
     scores = _scores(logits, sampling, gumbel)
-    return int(np.argmax(scores)) if allowed is None else int(allowed[np.argmax(scores[allowed])])
+    if sampling.top_p == 1:
+        return int(np.argmax(scores))
+    likely, mass = _ranked(logits, sampling.temperature, sampling.top_p)
+    nucleus = np.sort(likely[: _reach(mass, sampling.top_p)])
+    return int(nucleus[np.argmax(scores[nucleus])])
 
 
 def margin(logits: Logits, token: int, sampling: Sampling, gumbel: NDArray[np.float64] | None) -> float:
@@ -96,11 +99,11 @@ def margin(logits: Logits, token: int, sampling: Sampling, gumbel: NDArray[np.fl
     scores = _scores(logits, sampling, gumbel)
     best = float(scores.max())
     if sampling.temperature > 0 and sampling.top_p < 1:
-        outer = _nucleus(logits, sampling.temperature, sampling.top_p + NUCLEUS_SLACK)
-        if outer is not None and token not in outer:
+        likely, mass = _ranked(logits, sampling.temperature, sampling.top_p + NUCLEUS_SLACK)
+        outer = likely[: _reach(mass, sampling.top_p + NUCLEUS_SLACK)]
+        if sampling.top_p + NUCLEUS_SLACK < 1 and token not in outer:
             return MARGIN_CLIP
-        inner = _nucleus(logits, sampling.temperature, max(sampling.top_p - NUCLEUS_SLACK, 0.0))
-        best = best if inner is None else float(scores[inner].max())
+        best = float(scores[likely[: _reach(mass, sampling.top_p - NUCLEUS_SLACK)]].max())
     return min(max(best - float(scores[token]), 0.0), MARGIN_CLIP)
 
 
@@ -192,10 +195,8 @@ def _scores(logits: Logits, sampling: Sampling, gumbel: NDArray[np.float64] | No
     return logits + sampling.temperature * gumbel
 
 
-def _nucleus(logits: Logits, temperature: float, top_p: float) -> NDArray[np.intp] | None:
-    """Ids of the smallest set of likeliest tokens whose mass reaches ``top_p``, ties by id; None for all tokens."""
-    if top_p >= 1:
-        return None
+def _ranked(logits: Logits, temperature: float, top_p: float) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Tokens from the likeliest on (ties by id), at least as many as have mass ``top_p``, and their running mass."""
     shifted = logits.astype(np.float64)
     shifted -= shifted.max()
     shifted /= temperature
@@ -204,5 +205,9 @@ def _nucleus(logits: Logits, temperature: float, top_p: float) -> NDArray[np.int
     # Tokens below this probability hold less than 1 - top_p together, so the nucleus lies among the others: sort few.
     likely = np.flatnonzero(likelihood >= (1 - top_p) / len(likelihood))
     order = likely[np.argsort(-likelihood[likely], kind="stable")]
-    reached = int(np.searchsorted(np.cumsum(likelihood[order]), top_p))
-    return order[: reached + 1]
+    return order, np.cumsum(likelihood[order])
+
+
+def _reach(mass: NDArray[np.float64], top_p: float) -> int:
+    """How many of the likeliest tokens reach ``top_p``: at least one, at most all."""
+    return min(int(np.searchsorted(mass, top_p)) + 1, len(mass))

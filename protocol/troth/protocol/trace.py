@@ -86,7 +86,7 @@ def _finite(trace: Matrix, dtype: Dtype) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class TileLayout:
-    """How the trace of one task is cut: ``task`` and ``model`` are 32 bytes, ``rows`` positions, ``columns`` dimensions.
+    """How one task's trace is cut: ``task`` and ``model`` are 32 bytes, ``rows`` positions, ``columns`` dimensions.
 
     Raises InvalidField if an identifier is not 32 bytes long or a size is not in 1..2^32-1.
     """
@@ -198,7 +198,7 @@ def opening_root(rows: int, columns: int, dtype: Dtype, indices: Sequence[int], 
     return trace_root(rows, columns, dtype, roots.pop())
 
 
-def verify_opening(
+def verify_opening(  # noqa: PLR0917 - the order of the arguments is that of the contract
     root: bytes, rows: int, columns: int, dtype: Dtype, index: int, tile: bytes, siblings: Sequence[bytes]
 ) -> None:
     """Checks that ``tile`` is tile ``index`` of the trace with this root and shape; else raises InvalidOpening."""

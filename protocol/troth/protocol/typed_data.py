@@ -79,10 +79,18 @@ def _encode_address(value: Any) -> bytes:
     return bytes(12) + address_to_bytes(value)
 
 
-def _encode_string(value: Any) -> bytes:
+def encode_text(value: Any) -> bytes:
+    """UTF-8 bytes of a string field; raises InvalidField for another type or a lone surrogate."""
     if type(value) is not str:
         raise InvalidField("A string field holds text", value, "Pass a str.")
-    return keccak256(value.encode("utf-8"))
+    try:
+        return value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidField("A string field holds valid Unicode", value, "Remove the lone surrogate.") from error
+
+
+def _encode_string(value: Any) -> bytes:
+    return keccak256(encode_text(value))
 
 
 _ENCODERS: dict[str, _FieldEncoder] = {
@@ -93,7 +101,8 @@ _ENCODERS: dict[str, _FieldEncoder] = {
 }
 
 
-def _field_encoder(name: str) -> _FieldEncoder:
+def field_encoder(name: str) -> _FieldEncoder:
+    """Encoder of one 32-byte word for a Solidity type (a string as its hash); it raises InvalidField."""
     if name.startswith("uint"):
         return _encode_uint(int(name[4:]))
     return _ENCODERS[name]
@@ -126,7 +135,7 @@ def _plan(message_type: type) -> _Plan:
     plan = _PLANS.get(message_type)
     if plan is None:
         hints = get_type_hints(message_type, include_extras=True)
-        encoders = [(field.name, _field_encoder(solidity_type(hints[field.name]))) for field in _fields(message_type)]
+        encoders = [(field.name, field_encoder(solidity_type(hints[field.name]))) for field in _fields(message_type)]
         plan = _PLANS[message_type] = (type_hash(message_type), tuple(encoders))
     return plan
 

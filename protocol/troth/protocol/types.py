@@ -95,12 +95,22 @@ class Segment:
             raise InvalidField("A segment is [first, end) with 0 <= first < end <= 255", self, "Check the layer split.")
 
 
+SEGMENTS_LIMIT = 32
+"""Segments of one task: the contract packs their ends into one word, a byte each."""
+
+
 def segments_from_ends(ends: tuple[int, ...], layers: int) -> tuple[Segment, ...]:
     """Segments of a layer split; ``ends`` must rise strictly and finish at ``layers``, as Troth.open demands."""
     firsts = (0, *ends[:-1])
-    if not ends or ends[-1] != layers or any(first >= end for first, end in zip(firsts, ends, strict=True)):
+    if (
+        not 0 < len(ends) <= SEGMENTS_LIMIT
+        or ends[-1] != layers
+        or any(first >= end for first, end in zip(firsts, ends, strict=True))
+    ):
         raise InvalidField(
-            "Segment ends must rise strictly and finish at the model's layer count", (ends, layers), "Check the split."
+            "At most 32 segment ends must rise strictly and finish at the model's layer count",
+            (ends, layers),
+            "Check the split.",
         )
     return tuple(Segment(first, end) for first, end in zip(firsts, ends, strict=True))
 

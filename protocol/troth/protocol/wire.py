@@ -15,15 +15,14 @@ from typing import Annotated, Literal
 import msgspec
 
 from troth.protocol.errors import WireError
+from troth.protocol.types import SEGMENTS_LIMIT
 
 HEADER_LIMIT = 65_536
-"""Bytes of a header; an announcement of 255 segments fits, and nothing larger is parsed."""
+"""Bytes of a header; an announcement of the most segments takes 8 KiB, and nothing larger is parsed."""
 PAYLOAD_LIMIT = 64 * 1024 * 1024
 """Bytes of a payload unless the caller sets less; larger traces travel in several messages."""
 ROWS_LIMIT = 65_536
 """Rows or tokens in one message."""
-SEGMENTS_LIMIT = 255
-"""Segments of one task; a layer index is a uint8."""
 
 Uint8 = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
 Uint32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]

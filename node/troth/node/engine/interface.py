@@ -62,8 +62,15 @@ class Engine(Protocol):
     async def logits(self, rows: NDArray[Any]) -> NDArray[Any]:
         """What the head makes of post-norm rows: float32, shape (positions, vocabulary)."""
 
+    async def forget(self, key: SessionKey) -> None:
+        """Free one session."""
+
     async def release(self, task_id: bytes) -> None:
-        """Forget every session of a task."""
+        """Free every session of a task."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory held by sessions now."""
 
     async def close(self) -> None:
         """Stop the worker; queued jobs are dropped."""

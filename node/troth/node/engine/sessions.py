@@ -26,7 +26,7 @@ class CacheBudget:
     @property
     def used(self) -> int:
         """Bytes held by all sessions."""
-        return sum(cache.bytes for cache, _ in self._sessions.values())
+        return sum(cache.bytes for cache, _ in list(self._sessions.values()))
 
     def find(self, key: SessionKey) -> AttentionCache | None:
         """The session's cache, marked as just used."""
@@ -51,6 +51,10 @@ class CacheBudget:
             others -= freed
         cache.grow(capacity)
         self._touch(key, cache)
+
+    def forget(self, key: SessionKey) -> None:
+        """Drop one session."""
+        self._sessions.pop(key, None)
 
     def release(self, task_id: bytes) -> None:
         """Drop all sessions of a task."""

@@ -88,8 +88,17 @@ class TorchEngine:
         """Float32 logits of post-norm rows in the engine's words, or of float32 reference rows."""
         return await self._run(lambda: self._logits(rows))
 
+    @property
+    def cache_bytes(self) -> int:
+        """Memory held by sessions now."""
+        return self._sessions.used
+
+    async def forget(self, key: SessionKey) -> None:
+        """Free one session."""
+        await self._run(lambda: self._sessions.forget(key))
+
     async def release(self, task_id: bytes) -> None:
-        """Forget every session of a task."""
+        """Free every session of a task."""
         await self._run(lambda: self._sessions.release(task_id))
 
     async def close(self) -> None:

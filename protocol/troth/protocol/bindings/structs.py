@@ -40,16 +40,19 @@ def from_abi(kind: type[Struct], values: Sequence[object]) -> Struct:
     return kind(*(convert(value) for convert, value in zip(converters, values, strict=True)))
 
 
-def encode_parameters(parameters: Sequence[Parameter], values: Sequence[object]) -> bytes:
-    """abi.encode of typed values; raises InvalidField where one does not fit its parameter."""
+def encode_values(types: Sequence[str], values: Sequence[object]) -> bytes:
+    """abi.encode of values of canonical ``types``; raises InvalidField where one does not fit."""
     try:
-        encoded: bytes = encode([parameter.type for parameter in parameters], [to_abi(value) for value in values])
+        encoded: bytes = encode(types, [to_abi(value) for value in values])
     except (EncodingError, TypeError, ValueError, OverflowError) as error:
-        names = ", ".join(parameter.name for parameter in parameters)
-        raise InvalidField(
-            f"The contract cannot carry these values ({names})", str(error), "Check each field."
-        ) from error
+        what = f"The contract cannot carry these values ({', '.join(types)})"
+        raise InvalidField(what, str(error), "Check each field.") from error
     return encoded
+
+
+def encode_parameters(parameters: Sequence[Parameter], values: Sequence[object]) -> bytes:
+    """abi.encode of typed values for ``parameters``; raises InvalidField as ``encode_values`` does."""
+    return encode_values([parameter.type for parameter in parameters], values)
 
 
 def decode_parameters(parameters: Sequence[Parameter], data: bytes) -> tuple[Any, ...]:

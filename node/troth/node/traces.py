@@ -1,0 +1,181 @@
+"""Traces this node committed to, on disk, so that a node that was killed after it signed can still open.
+
+A trace is one file of raw little-endian rows, fsynced before the index line that names it; the index is SQLite in WAL
+mode. Old traces go first when the total exceeds its limit; a trace younger than `minimum_age` is never dropped, since
+its task may still be open.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.errors import StorageError
+from troth.protocol.dtype import Dtype
+
+DAY = 86_400.0
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS traces (
+    task_id BLOB NOT NULL, segment INTEGER NOT NULL, attempt INTEGER NOT NULL, inferred INTEGER NOT NULL,
+    positions INTEGER NOT NULL, columns INTEGER NOT NULL, dtype INTEGER NOT NULL, root BLOB NOT NULL,
+    salt BLOB NOT NULL, output_hash BLOB NOT NULL, verdict INTEGER NOT NULL, commitment BLOB NOT NULL,
+    announcement BLOB NOT NULL, created_at REAL NOT NULL, PRIMARY KEY (task_id, segment, attempt)
+) WITHOUT ROWID;
+"""
+UNDECIDED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTrace:
+    """What is needed to open a trace, or to commit to it, without the session that made it.
+
+    Args:
+        inferred: this node is the inferencer (1), else a verifier (0).
+        salt: the verifier's, for both of its commitments; zero for an inferencer.
+        verdict: -1 before Compare, then 0 or 1; an inferencer's is 1.
+        commitment: the verdict commitment, empty before Compare and for an inferencer.
+        announcement: the scheduler's announcement as JSON without its request salt.
+    """
+
+    task_id: bytes
+    segment: int
+    attempt: int
+    inferred: int
+    positions: int
+    columns: int
+    dtype: int
+    root: bytes
+    salt: bytes
+    output_hash: bytes
+    verdict: int
+    commitment: bytes
+    announcement: bytes
+    created_at: float
+
+    @property
+    def bytes(self) -> int:
+        """Size of the trace file."""
+        return self.positions * self.columns * Dtype(self.dtype).element_bytes
+
+
+class TraceStore:
+    """Trace files and their index under one folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        limit: int = 8 << 30,
+        minimum_age: float = DAY,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._limit = limit
+        self._minimum_age = minimum_age
+        self._clock = clock
+        try:
+            self._index = sqlite3.connect(folder / "index.sqlite", isolation_level=None, check_same_thread=False)
+            self._index.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
+        except sqlite3.Error as error:
+            raise StorageError("the index of traces cannot be opened", str(folder), str(error)) from error
+
+    def now(self) -> float:
+        """The time that goes into `created_at`."""
+        return self._clock()
+
+    def keep(self, trace: StoredTrace, rows: NDArray[Any]) -> None:
+        """Write the rows, then the index line; both are on stable storage when this returns."""
+        path = self._path(trace)
+        staging = path.with_suffix(".part")
+        try:
+            with staging.open("wb") as file:
+                file.write(np.ascontiguousarray(rows).astype(rows.dtype.newbyteorder("<"), copy=False).tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+            staging.replace(path)
+            self._sync_folder()
+            self._write(trace)
+        except (OSError, sqlite3.Error) as error:
+            raise StorageError("the trace cannot be kept", str(error), "Free the disk, then restart.") from error
+        self._make_room()
+
+    def decide(self, trace: StoredTrace, *, verdict: bool, commitment: bytes) -> StoredTrace:
+        """Add a verifier's verdict to its trace."""
+        decided = replace(trace, verdict=int(verdict), commitment=commitment)
+        self._write(decided)
+        return decided
+
+    def find(self, task_id: bytes, segment: int, attempt: int) -> StoredTrace | None:
+        """The trace of a task's segment at an attempt."""
+        found = list(self._select("task_id=? AND segment=? AND attempt=?", (task_id, segment, attempt)))
+        return found[0] if found else None
+
+    def all(self) -> Iterator[StoredTrace]:
+        """Every stored trace, oldest first."""
+        return self._select("1", ())
+
+    def rows(self, trace: StoredTrace) -> NDArray[Any]:
+        """The trace itself: (positions, columns) in the storage type of its dtype.
+
+        Raises:
+            StorageError: the file is gone or has another size than the index says.
+        """
+        storage = np.dtype(Dtype(trace.dtype).storage)
+        try:
+            data = self._path(trace).read_bytes()
+        except OSError as error:
+            raise StorageError("a trace file is gone", str(self._path(trace)), "Restore it from a backup.") from error
+        if len(data) != trace.bytes:
+            raise StorageError("a trace file is damaged", str(self._path(trace)), "Restore it from a backup.")
+        flat = np.frombuffer(data, dtype=storage.newbyteorder("<")).astype(storage, copy=False)
+        return flat.reshape(trace.positions, trace.columns)
+
+    def drop(self, trace: StoredTrace) -> None:
+        """Forget a trace whose task has ended."""
+        self._index.execute(
+            "DELETE FROM traces WHERE task_id=? AND segment=? AND attempt=?",
+            (trace.task_id, trace.segment, trace.attempt),
+        )
+        self._path(trace).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the index."""
+        self._index.close()
+
+    def _select(self, condition: str, values: tuple[Any, ...]) -> Iterator[StoredTrace]:
+        columns = ", ".join(field.name for field in fields(StoredTrace))
+        found = self._index.execute(f"SELECT {columns} FROM traces WHERE {condition} ORDER BY created_at", values)  # noqa: S608
+        return (StoredTrace(*line) for line in found.fetchall())
+
+    def _write(self, trace: StoredTrace) -> None:
+        places = ",".join("?" * len(fields(StoredTrace)))
+        self._index.execute(f"INSERT OR REPLACE INTO traces VALUES ({places})", astuple(trace))  # noqa: S608
+
+    def _path(self, trace: StoredTrace) -> Path:
+        return self._folder / f"{trace.task_id.hex()}-{trace.segment}-{trace.attempt}.trace"
+
+    def _sync_folder(self) -> None:
+        descriptor = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _make_room(self) -> None:
+        kept = list(self.all())
+        total = sum(trace.bytes for trace in kept)
+        for trace in kept:
+            if total <= self._limit or self._clock() - trace.created_at < self._minimum_age:
+                return
+            self.drop(trace)
+            total -= trace.bytes

@@ -1,0 +1,210 @@
+"""Follow a contract's events and keep the folded state, through restarts, reorganisations and a node that is away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from troth.chain.adapter import Chain
+from troth.chain.errors import ChainError, FollowTimeout, RpcRefused
+from troth.chain.records import Block
+from troth.chain.store import WINDOW, EventStore
+from troth.protocol.events import Log, parse_log
+from troth.protocol.fold import apply
+from troth.protocol.state import State
+
+POLL_INTERVAL = 0.5
+"""Seconds between two looks at the newest block."""
+
+SPAN = 2_000
+"""Blocks asked for at once while catching up; public nodes often refuse more."""
+
+LONGEST_BACKOFF = 30.0
+"""Seconds between two tries while the node is away."""
+
+_log = logging.getLogger(__name__)
+
+
+class _Reorganised(Exception):
+    """The node's chain no longer contains the block that was followed last."""
+
+
+class EventFollower:
+    """Use it with ``async with``: it follows in the background. ``state`` is always that of block ``block``.
+
+    ``failure`` is the last error while the node is away, else None; readiness checks show it.
+    """
+
+    def __init__(
+        self, chain: Chain, path: Path | None = None, *, start_block: int = 0, poll_interval: float = POLL_INTERVAL
+    ) -> None:
+        self._chain = chain
+        self._store = EventStore(path, chain.chain_id, chain.contract)
+        self._start_block = start_block
+        self._poll_interval = poll_interval
+        self._states: OrderedDict[int, State] = OrderedDict()
+        self._changed = asyncio.Condition()
+        self._wake = asyncio.Event()
+        self._catching_up = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self.failure: ChainError | None = None
+        self.state = self._refolded()
+        self.block = self._tip_number()
+
+    async def __aenter__(self) -> EventFollower:
+        self._task = asyncio.create_task(self._run(), name="event follower")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop following and close the file."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._store.close()
+
+    async def wait_until(self, condition: Callable[[State], bool], timeout: float) -> State:
+        """The first state that fulfils ``condition``; FollowTimeout after ``timeout`` seconds."""
+        return await self._wait(lambda: condition(self.state), timeout, "The awaited event did not come")
+
+    async def reach(self, block: int, timeout: float) -> State:
+        """The state once ``block`` has been followed, for example the block of an own receipt."""
+        self._wake.set()
+        return await self._wait(lambda: self.block >= block, timeout, f"Block {block} was not reached")
+
+    async def _wait(self, fulfilled: Callable[[], bool], timeout: float, what: str) -> State:
+        try:
+            async with asyncio.timeout(timeout), self._changed:
+                await self._changed.wait_for(fulfilled)
+        except TimeoutError as error:
+            reason = str(self.failure) if self.failure else "See what the transaction's receipt says."
+            raise FollowTimeout(f"{what} within {timeout:g} s", f"at block {self.block}", reason) from error
+        return self.state
+
+    async def catch_up(self) -> State:
+        """Follow to the newest block now; raises ChainUnavailable if the node is away."""
+        async with self._catching_up:
+            try:
+                await self._follow_head()
+            except _Reorganised:
+                await self._rewind()
+                await self._follow_head()
+        return self.state
+
+    async def _run(self) -> None:
+        backoff = self._poll_interval
+        while True:
+            try:
+                await self.catch_up()
+                self.failure = None
+                backoff = self._poll_interval
+            except (ChainError, _Reorganised) as error:
+                self._note(error)
+                backoff = min(2 * backoff, LONGEST_BACKOFF)
+            self._wake.clear()
+            try:
+                await asyncio.wait_for(self._wake.wait(), backoff)
+            except TimeoutError:
+                continue
+
+    def _note(self, error: Exception) -> None:
+        if isinstance(error, ChainError):
+            if self.failure is None:
+                _log.warning("chain is away: %s", error)
+            self.failure = error
+
+    async def _follow_head(self) -> None:
+        head = await self._header(None)
+        tip = self._store.tip()
+        if tip is not None:
+            if tip == (head.number, head.hash):
+                return
+            followed = await self._chain.block(tip[0])
+            if followed is None or followed.hash != tip[1]:
+                raise _Reorganised
+        await self._follow_settled(head.number - WINDOW)
+        await self._follow_recent(head.number)
+
+    async def _follow_settled(self, last: int) -> None:
+        """Blocks too old to be reorganised, many at a time."""
+        first = self._next_block()
+        while first <= last:
+            end = min(first + SPAN - 1, last)
+            header = await self._header(end)
+            logs = await self._chain.logs(first, end)
+            self._advance(header, logs)
+            await self._announce()
+            first = end + 1
+
+    async def _follow_recent(self, last: int) -> None:
+        """Blocks that may still be reorganised: one at a time, each linked to the one before, its logs by its hash."""
+        for number in range(self._next_block(), last + 1):
+            header = await self._header(number)
+            tip = self._store.tip()
+            if tip is not None and header.parent_hash != tip[1]:
+                raise _Reorganised
+            try:
+                logs = await self._chain.logs_of_block(header.hash)
+            except RpcRefused as error:
+                raise _Reorganised from error
+            self._advance(header, logs)
+            await self._announce()
+
+    async def _rewind(self) -> None:
+        """Go back to the newest followed block that the node still has; to the start if none of them is left."""
+        ancestor = self._start_block - 1
+        for number, block_hash in self._store.recent_blocks():
+            header = await self._chain.block(number)
+            if header is not None and header.hash == block_hash:
+                ancestor = number
+                break
+        _log.warning("reorganisation: %d blocks taken back to %d", self.block - ancestor, ancestor)
+        self._store.rewind(ancestor)
+        kept = self._states.get(ancestor)
+        self._states = OrderedDict((number, state) for number, state in self._states.items() if number <= ancestor)
+        self.state = self._refolded() if kept is None else kept
+        self.block = ancestor
+        await self._announce()
+
+    def _advance(self, header: Block, logs: list[Log]) -> None:
+        ordered = sorted(logs, key=lambda log: (log.meta.block, log.meta.log_index))
+        state = self.state
+        for log in ordered:
+            state = apply(parse_log(log), state)
+        self._store.append(header.number, header.hash, ordered)
+        self.state, self.block = state, header.number
+        self._states[header.number] = state
+        if len(self._states) > WINDOW:
+            self._states.popitem(last=False)
+
+    async def _announce(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _header(self, number: int | None) -> Block:
+        header = await self._chain.block(number)
+        if header is None:
+            raise _Reorganised
+        return header
+
+    def _refolded(self) -> State:
+        state = State()
+        for log in self._store.logs():
+            state = apply(parse_log(log), state)
+        return state
+
+    def _tip_number(self) -> int:
+        tip = self._store.tip()
+        return self._start_block - 1 if tip is None else tip[0]
+
+    def _next_block(self) -> int:
+        return self._tip_number() + 1

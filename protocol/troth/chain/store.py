@@ -1,0 +1,116 @@
+"""Followed blocks and logs in SQLite, so that a restart goes on where the process stopped.
+
+Blocks are kept for the last ``WINDOW`` heights, to recognise a reorganisation; logs are kept for ever. A block and its
+logs are written in one transaction: the file never holds half a block.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from troth.chain.errors import WrongChain
+from troth.protocol.events import Log, LogMeta
+from troth.protocol.types import Address, Hash32
+
+WINDOW = 64
+"""Heights for which block hashes are kept: two epochs of Ethereum, after which a block is final."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS source (
+    only INTEGER PRIMARY KEY CHECK (only = 0), chain TEXT NOT NULL, contract TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS blocks (number INTEGER PRIMARY KEY, hash BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS logs (
+    block INTEGER NOT NULL, log_index INTEGER NOT NULL, block_hash BLOB NOT NULL, transaction_hash BLOB NOT NULL,
+    topics BLOB NOT NULL, data BLOB NOT NULL, PRIMARY KEY (block, log_index)
+) WITHOUT ROWID;
+"""
+
+
+class EventStore:
+    """One contract's logs in one file; ":memory:" keeps none after the process."""
+
+    def __init__(self, path: Path | None, chain_id: int, contract: Address) -> None:
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._database = sqlite3.connect(":memory:" if path is None else path, isolation_level=None)
+        self._contract = contract
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        self._database.executescript(_SCHEMA)
+        self._claim(path, str(chain_id), contract)
+
+    def _claim(self, path: Path | None, chain: str, contract: Address) -> None:
+        self._database.execute("INSERT OR IGNORE INTO source VALUES (0, ?, ?)", (chain, contract))
+        row = self._database.execute("SELECT chain, contract FROM source").fetchone()
+        if row != (chain, contract):
+            self._database.close()
+            raise WrongChain(
+                f"The event file is of contract {row[1]} on chain {row[0]}", path, "Choose another file or home folder."
+            )
+
+    def tip(self) -> tuple[int, Hash32] | None:
+        """The last followed block; None before the first."""
+        row = self._database.execute("SELECT number, hash FROM blocks ORDER BY number DESC LIMIT 1").fetchone()
+        return None if row is None else (row[0], Hash32(row[1]))
+
+    def recent_blocks(self) -> list[tuple[int, Hash32]]:
+        """The kept blocks, newest first."""
+        rows = self._database.execute("SELECT number, hash FROM blocks ORDER BY number DESC")
+        return [(number, Hash32(block_hash)) for number, block_hash in rows]
+
+    def append(self, number: int, block_hash: Hash32, logs: list[Log]) -> None:
+        """Make ``number`` the tip, with all logs since the tip before it."""
+        rows = [
+            (
+                log.meta.block,
+                log.meta.log_index,
+                log.meta.block_hash,
+                log.meta.transaction,
+                b"".join(log.topics),
+                log.data,
+            )
+            for log in logs
+        ]
+        with self._transaction():
+            self._database.executemany("INSERT INTO logs VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self._database.execute("INSERT INTO blocks VALUES (?, ?)", (number, block_hash))
+            self._database.execute("DELETE FROM blocks WHERE number <= ?", (number - WINDOW,))
+
+    def rewind(self, number: int) -> None:
+        """Forget every block above ``number`` and its logs."""
+        with self._transaction():
+            self._database.execute("DELETE FROM logs WHERE block > ?", (number,))
+            self._database.execute("DELETE FROM blocks WHERE number > ?", (number,))
+
+    def logs(self) -> Iterator[Log]:
+        """All logs in the order of the chain."""
+        rows = self._database.execute(
+            "SELECT block, log_index, block_hash, transaction_hash, topics, data FROM logs ORDER BY block, log_index"
+        )
+        for block, log_index, block_hash, transaction, topics, data in rows:
+            meta = LogMeta(block, log_index, Hash32(block_hash), Hash32(transaction))
+            split = tuple(Hash32(topics[start : start + 32]) for start in range(0, len(topics), 32))
+            yield Log(self._contract, split, data, meta)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self._database)
+
+
+class _Transaction:
+    """BEGIN IMMEDIATE, then COMMIT, or ROLLBACK on an error."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def __enter__(self) -> None:
+        self._database.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._database.execute("COMMIT" if kind is None else "ROLLBACK")

@@ -1,0 +1,107 @@
+"""One inferencer in a running pipeline: what it is asked, and what is believed of its answers.
+
+An answer is forwarded at once. It is accepted beside that: hashes, chain and signature are checked and the rows stored
+while the next node computes. Whoever forwards a bad row has lost a few milliseconds; the task never commits to it.
+"""
+
+from __future__ import annotations
+
+import time
+
+from troth.overlay.channel import Channel
+from troth.overlay.errors import OverlayError
+from troth.overlay.operator import Operator
+from troth.protocol.announcement import announcement_to_wire
+from troth.protocol.errors import ProtocolError
+from troth.protocol.rows import RowChain, verify_rows
+from troth.protocol.types import Address, Hash32, Row
+from troth.protocol.wire import Forward, Frame, Rows, RowSignature
+from troth.scheduler.admitted import AdmittedTask
+from troth.scheduler.errors import HopFailed
+from troth.scheduler.timing import Breakdown
+from troth.scheduler.trace_store import Link, TaskTraces
+
+
+class Hop:
+    """Segment `segment` of one attempt, served by `operator` over `channel`."""
+
+    def __init__(
+        self, task: AdmittedTask, segment: int, attempt: int, *, operator: Address, channel: Channel, scheduler: Operator
+    ) -> None:
+        self._task = task
+        self.segment = segment
+        self._attempt = attempt
+        self.operator = operator
+        self._channel = channel
+        self._scheduler = scheduler
+        self._chain = RowChain(task.task_id, segment, attempt)
+        self._introduced = False
+        self.latency = 0.0
+
+    async def forward(
+        self, start: int, count: int, payload: bytes | memoryview, upstream: Link | None, *, emit: bool, timeout: float
+    ) -> tuple[Rows, Frame]:
+        """Ask for `count` positions from `start`; raises HopFailed, whatever the reason."""
+        request = self._request(start, count, upstream, emit=emit)
+        header, prefix = request
+        before = time.perf_counter()
+        try:
+            frame = await self._channel.request(header, prefix + bytes(payload) if prefix else payload, timeout)
+        except (OverlayError, ProtocolError) as error:
+            raise HopFailed(self.segment, self.operator, error) from error
+        self.latency = time.perf_counter() - before
+        rows = frame.header
+        if not isinstance(rows, Rows) or rows.start != start or rows.count != count or (emit and rows.token is None):
+            raise HopFailed(self.segment, self.operator, f"an answer to another question: {type(rows).__name__}")
+        self._introduced = True
+        return rows, frame
+
+    def _request(self, start: int, count: int, upstream: Link | None, *, emit: bool) -> tuple[Forward, bytes]:
+        part, prefix = None, b""
+        if not self._introduced:
+            part, prefix = announcement_to_wire(self._task.announcement(self.segment))
+        header = Forward(
+            task_id=self._task.task_id,
+            segment=self.segment,
+            attempt=self._attempt,
+            start=start,
+            count=count,
+            kind="tokens" if upstream is None else "rows",
+            emit=emit,
+            upstream=None if upstream is None else upstream.row,
+            countersignature=None if upstream is None else upstream.countersignature,
+            announcement=part,
+            request_size=len(prefix),
+        )
+        return header, prefix
+
+    def countersign(self, rows: Rows) -> Link:
+        """The scheduler's signature over the row that the answer ends with, needed before it can be forwarded."""
+        return Link(rows.count, rows.row, self._scheduler.sign(self._row(rows.row)))
+
+    def accept(self, frame: Frame, link: Link, traces: TaskTraces, spent: Breakdown) -> None:
+        """Check and store what was forwarded already; raises HopFailed if it should not have been."""
+        with spent.spent("checking"):
+            try:
+                self._chain, _ = verify_rows(
+                    self._chain,
+                    frame.payload,
+                    self._task.row_bytes,
+                    link.row,
+                    signer=self.operator,
+                    domain=self._scheduler.domain,
+                )
+            except ProtocolError as error:
+                raise HopFailed(self.segment, self.operator, error) from error
+        with spent.spent("storing"):
+            traces.append(self.segment, self._attempt, frame.payload, link)
+
+    def _row(self, signature: RowSignature) -> Row:
+        return Row(
+            self._task.task_id,
+            self.segment,
+            self._attempt,
+            signature.position,
+            Hash32(signature.row_hash),
+            Hash32(signature.previous),
+        )

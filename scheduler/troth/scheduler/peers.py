@@ -1,0 +1,118 @@
+"""The nodes as a scheduler reaches them: one channel each, and what is remembered of their speed and failures."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from troth.overlay.channel import Channel, Patience
+from troth.overlay.errors import ChannelUnavailable, OverlayError
+from troth.overlay.operator import Operator
+from troth.protocol.types import Address
+
+log = logging.getLogger(__name__)
+
+REMEMBERED_FAILURE = 30.0
+"""Seconds for which a node that failed is only taken if there is no other: long enough for a restart to be over."""
+SMOOTHING = 0.2
+"""Weight of the newest latency in the running mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """Where a node is reached, and the TLS key that it must show."""
+
+    endpoint: str
+    tls_key_hash: bytes
+
+
+@dataclass(slots=True)
+class _Known:
+    contact: Contact
+    channel: Channel
+    latency: float | None = None
+    failed_at: float = float("-inf")
+
+
+class Peers:
+    """Channels to nodes, opened on demand and kept.
+
+    Args:
+        contact_of: the registered endpoint of an operator, or None if it has none (any more).
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        contact_of: Callable[[Address], Contact | None],
+        patience: Patience | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._operator = operator
+        self._contact_of = contact_of
+        self._patience = patience or Patience()
+        self._monotonic = monotonic
+        self._known: dict[Address, _Known] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def channel(self, node: Address) -> Channel:
+        """The channel to a node; raises ChannelUnavailable if it has no endpoint. An endpoint that moved gets a new one."""
+        contact = self._contact_of(node)
+        if contact is None:
+            raise ChannelUnavailable(f"{node} has no registered endpoint")
+        known = self._known.get(node)
+        if known is None or known.contact != contact:
+            if known is not None:
+                self._close_later(known.channel)
+            channel = Channel(contact.endpoint, contact.tls_key_hash, self._operator, node, patience=self._patience)
+            known = self._known[node] = _Known(contact, channel)
+        return known.channel
+
+    async def warm(self, nodes: Iterable[Address], seconds: float) -> None:
+        """Try for at most `seconds` to be connected with all `nodes`; who is not is remembered as failed."""
+        waiting = [asyncio.create_task(self._connect(node)) for node in nodes]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=seconds)
+            for task in late:
+                task.cancel()
+
+    async def _connect(self, node: Address) -> None:
+        try:
+            await self.channel(node).open()
+        except OverlayError as error:
+            log.info("%s is not reachable: %s", node, error)
+            self.note_failure(node)
+
+    def note_latency(self, node: Address, seconds: float) -> None:
+        """Remember how long a node took for one token."""
+        known = self._known.get(node)
+        if known is not None:
+            old = known.latency
+            known.latency = seconds if old is None else old + SMOOTHING * (seconds - old)
+
+    def note_failure(self, node: Address) -> None:
+        """Remember that a node failed just now."""
+        known = self._known.get(node)
+        if known is not None:
+            known.failed_at = self._monotonic()
+
+    def preference(self, node: Address) -> tuple[bool, bool, float]:
+        """Sort key: who did not fail lately, then who is connected, then who was fast; the untried count as fast."""
+        known = self._known.get(node)
+        if known is None:
+            return (False, True, 0.0)
+        failed = self._monotonic() - known.failed_at < REMEMBERED_FAILURE
+        return (failed, not known.channel.connected, known.latency or 0.0)
+
+    async def close(self) -> None:
+        """Close every channel."""
+        await asyncio.gather(*[known.channel.close() for known in self._known.values()], *self._closing)
+        self._known.clear()
+
+    def _close_later(self, channel: Channel) -> None:
+        task = asyncio.create_task(channel.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

@@ -1,0 +1,139 @@
+"""The token loop: one attempt of a task, states relayed from segment to segment, tokens handed out as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from troth.protocol.tensors import tokens_to_bytes
+from troth.protocol.wire import Frame, Rows
+from troth.scheduler.admitted import AdmittedTask
+from troth.scheduler.errors import HopFailed
+from troth.scheduler.hop import Hop
+from troth.scheduler.timing import Breakdown
+from troth.scheduler.trace_store import Link, TaskTraces
+
+MESSAGE_BYTES = 32 * 2**20
+"""Rows in one message at most: half of what a frame may carry, so that a header never decides."""
+
+Finish = Literal["stop", "length"]
+OnToken = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds until a silent inferencer counts as dead: for one token, and for one message of a prefill."""
+
+    token: float = 10.0
+    prefill: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a hop has answered and nobody has checked yet."""
+
+    hop: Hop
+    frame: Frame
+    rows: Rows
+    link: Link
+
+
+class Pipeline:
+    """The inferencers of one attempt, first segment first.
+
+    Args:
+        tokens: the output so far; what this attempt emits is appended.
+        on_token: gets each token once the rows behind it were checked.
+    """
+
+    def __init__(
+        self,
+        task: AdmittedTask,
+        hops: Sequence[Hop],
+        traces: TaskTraces,
+        *,
+        tokens: list[int],
+        on_token: OnToken,
+        spent: Breakdown,
+        patience: Patience,
+    ) -> None:
+        self._task = task
+        self._hops = hops
+        self._traces = traces
+        self._tokens = tokens
+        self._on_token = on_token
+        self._spent = spent
+        self._patience = patience
+        self._unchecked: _Answer | None = None
+
+    async def run(self) -> Finish:
+        """Prefill everything so far, then decode to the end; raises HopFailed naming who failed."""
+        begun = time.perf_counter()
+        rows = await self._prefill()
+        while rows.finished is None:
+            position = len(self._task.request.prompt_tokens) + len(self._tokens)
+            assert rows.token is not None  # Hop.forward refuses an answer without the token that was asked for
+            payload = tokens_to_bytes([rows.token])
+            rows = await self._pass(position, 1, payload, emit=True, timeout=self._patience.token)
+        self._check_last_answer()
+        self._spent.generation += time.perf_counter() - begun
+        return rows.finished
+
+    async def _prefill(self) -> Rows:
+        sequence = [*self._task.request.prompt_tokens, *self._tokens]
+        size = max(1, MESSAGE_BYTES // self._task.row_bytes)
+        for start in range(0, len(sequence), size):
+            part = sequence[start : start + size]
+            last = start + size >= len(sequence)
+            timeout = self._patience.prefill
+            rows = await self._pass(start, len(part), tokens_to_bytes(part), emit=last, timeout=timeout)
+        return rows
+
+    async def _pass(self, start: int, count: int, tokens: bytes, *, emit: bool, timeout: float) -> Rows:
+        """Once through all segments; the answer of each hop is checked while the next one works."""
+        payload: bytes | memoryview = tokens
+        upstream: Link | None = None
+        for hop in self._hops:
+            emits = emit and hop is self._hops[-1]
+            asking = asyncio.create_task(hop.forward(start, count, payload, upstream, emit=emits, timeout=timeout))
+            try:
+                await asyncio.sleep(0)  # the message leaves now
+                self._check_last_answer()
+                rows, frame = await asking
+            finally:
+                asking.cancel()
+            self._count(hop, rows)
+            with self._spent.spent("signing"):
+                upstream = hop.countersign(rows)
+            self._unchecked = _Answer(hop, frame, rows, upstream)
+            payload = frame.payload
+        return rows
+
+    def _check_last_answer(self) -> None:
+        answer, self._unchecked = self._unchecked, None
+        if answer is None:
+            return
+        answer.hop.accept(answer.frame, answer.link, self._traces, self._spent)
+        if answer.rows.token is not None:
+            self._hand_out(answer.hop, answer.rows, answer.rows.token)
+
+    def _hand_out(self, hop: Hop, rows: Rows, token: int) -> None:
+        request = self._task.request
+        expected: Finish | None = None
+        if token in request.end_tokens:
+            expected = "stop"
+        elif len(self._tokens) + 1 == request.max_tokens:
+            expected = "length"
+        if rows.finished != expected or token >= self._task.model.vocabulary:
+            raise HopFailed(hop.segment, hop.operator, f"token {token} with finish {rows.finished}, not {expected}")
+        self._tokens.append(token)
+        self._spent.tokens += 1
+        self._on_token(token)
+
+    def _count(self, hop: Hop, rows: Rows) -> None:
+        self._spent.messages += 1
+        self._spent.waiting += hop.latency
+        self._spent.model += rows.model_microseconds / 1e6

@@ -1,0 +1,248 @@
+"""After the last token: the inferencers sign their roots, the verifiers repeat the work and commit to verdicts.
+
+A verifier gets the same messages as an inferencer in a prefill (VeriLLM section 5.6), signs a commitment to its own root,
+and only then is sent the inferencer's rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterator
+from dataclasses import dataclass
+
+from troth.overlay.errors import OverlayError
+from troth.overlay.operator import Operator
+from troth.protocol import typed_data
+from troth.protocol.announcement import announcement_to_wire
+from troth.protocol.errors import ProtocolError
+from troth.protocol.request import output_hash
+from troth.protocol.tensors import tokens_to_bytes
+from troth.protocol.types import ZERO_HASH, Address, Hash32, TraceCommitment, TraceRoot, VerdictCommitment
+from troth.protocol.wire import (
+    Commit,
+    Committed,
+    Compare,
+    Compared,
+    Forward,
+    Received,
+    Rows,
+    TraceCommitted,
+)
+from troth.scheduler.admitted import AdmittedTask
+from troth.scheduler.errors import HopFailed, QuorumMissed, TaskFailed
+from troth.scheduler.peers import Peers
+from troth.scheduler.pipeline import MESSAGE_BYTES
+from troth.scheduler.records import Generated, SegmentPosts
+from troth.scheduler.trace_store import Link, TaskTraces
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Root:
+    root: Hash32
+    output_hash: Hash32
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Commitment:
+    commitment: Hash32
+    signature: bytes
+
+
+class SegmentVerification:
+    """The verification of one segment of one generated output."""
+
+    def __init__(
+        self,
+        task: AdmittedTask,
+        generated: Generated,
+        segment: int,
+        *,
+        traces: TaskTraces,
+        peers: Peers,
+        scheduler: Operator,
+        timeout: float,
+    ) -> None:
+        self._task = task
+        self._generated = generated
+        self._segment = segment
+        self._traces = traces
+        self._peers = peers
+        self._scheduler = scheduler
+        self._timeout = timeout
+        self._last = segment == task.segment_count - 1
+        self._positions = len(task.request.prompt_tokens) + len(generated.tokens) - 1
+        self._inferencer = task.assignment.candidates(segment)[generated.inferencers[segment]]
+
+    async def run(self) -> SegmentPosts:
+        """The segment's posts; raises HopFailed for the inferencer and QuorumMissed for the verifiers."""
+        root = await self._inferencer_root()
+        upstream = self._upstream_links()
+        verifiers = self._task.assignment.verifiers(self._segment)
+        found = await asyncio.gather(*[self._attempt(verifier, root, upstream) for verifier in verifiers])
+        committed = sum(commitment is not None for commitment in found)
+        if committed < self._task.execution_class.quorum:
+            raise QuorumMissed(
+                f"{committed} of {len(verifiers)} verifiers of segment {self._segment} committed, "
+                f"{self._task.execution_class.quorum} are needed"
+            )
+        return SegmentPosts(
+            inferencer=self._generated.inferencers[self._segment],
+            root=root.root,
+            root_signature=root.signature,
+            commitments=tuple(b"" if c is None else c.commitment for c in found),
+            signatures=tuple(b"" if c is None else c.signature for c in found),
+        )
+
+    async def _inferencer_root(self) -> _Root:
+        try:
+            frame = await self._peers.channel(self._inferencer).request(
+                self._commit_request(), self._commit_payload(), self._timeout
+            )
+            answer = frame.header
+            if not isinstance(answer, Committed):
+                raise TaskFailed("The inferencer answered another question", type(answer).__name__)
+            return self._checked_root(answer)
+        except (OverlayError, ProtocolError, TaskFailed) as error:
+            raise HopFailed(self._segment, self._inferencer, error) from error
+
+    def _checked_root(self, answer: Committed) -> _Root:
+        expected = output_hash(self._task.salt, self._generated.tokens) if self._last else ZERO_HASH
+        if answer.output_hash != expected:
+            raise TaskFailed("The inferencer signed another output", answer.output_hash.hex())
+        message = TraceRoot(
+            self._task.task_id,
+            self._segment,
+            self._generated.attempt,
+            self._positions,
+            Hash32(answer.root),
+            expected,
+        )
+        typed_data.require_signer(message, self._scheduler.domain, answer.signature, self._inferencer)
+        return _Root(Hash32(answer.root), expected, answer.signature)
+
+    async def _attempt(self, verifier: Address, root: _Root, upstream: dict[int, Link]) -> _Commitment | None:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._verify(verifier, root, upstream)
+        except TimeoutError:
+            reason: object = f"silent for {self._timeout:g} s"
+        except (OverlayError, ProtocolError, TaskFailed) as error:
+            reason = error
+        self._peers.note_failure(verifier)
+        log.warning("verifier %s of segment %d is left out: %s", verifier, self._segment, reason)
+        return None
+
+    async def _verify(self, verifier: Address, root: _Root, upstream: dict[int, Link]) -> _Commitment:
+        channel = self._peers.channel(verifier)
+        for number, (start, count) in enumerate(self._chunks()):
+            header, payload = self._forward_request(start, count, upstream, first=number == 0)
+            rows = (await channel.request(header, payload, self._timeout)).header
+            if not isinstance(rows, Rows) or (rows.start, rows.count) != (start, count):
+                raise TaskFailed("The verifier answered another question", type(rows).__name__)
+        await self._ask_for_trace_commitment(verifier)
+        for start, count in self._chunks():
+            rows_sent = self._traces.rows(self._segment, self._generated.attempt, start, count)
+            header = self._compare_request(start, count, root)
+            answer = (await channel.request(header, rows_sent, self._timeout)).header
+            if isinstance(answer, Compared):
+                return self._checked_commitment(verifier, answer)
+            if not isinstance(answer, Received):
+                raise TaskFailed("The verifier answered another question", type(answer).__name__)
+        raise TaskFailed("The verifier was sent all rows and gave no verdict")
+
+    async def _ask_for_trace_commitment(self, verifier: Address) -> None:
+        channel = self._peers.channel(verifier)
+        answer = (await channel.request(self._commit_request(), self._commit_payload(), self._timeout)).header
+        if not isinstance(answer, TraceCommitted):
+            raise TaskFailed("The verifier did not commit to its own trace", type(answer).__name__)
+        message = TraceCommitment(
+            self._task.task_id, self._segment, self._generated.attempt, Hash32(answer.commitment)
+        )
+        typed_data.require_signer(message, self._scheduler.domain, answer.signature, verifier)
+
+    def _checked_commitment(self, verifier: Address, answer: Compared) -> _Commitment:
+        commitment = Hash32(answer.commitment)
+        message = VerdictCommitment(self._task.task_id, self._segment, self._generated.attempt, commitment)
+        typed_data.require_signer(message, self._scheduler.domain, answer.signature, verifier)
+        return _Commitment(commitment, answer.signature)
+
+    def _commit_request(self) -> Commit:
+        return Commit(
+            task_id=self._task.task_id,
+            segment=self._segment,
+            attempt=self._generated.attempt,
+            positions=self._positions,
+            tokens=len(self._generated.tokens) if self._last else 0,
+        )
+
+    def _commit_payload(self) -> bytes:
+        return tokens_to_bytes(self._generated.tokens) if self._last else b""
+
+    def _forward_request(
+        self, start: int, count: int, upstream: dict[int, Link], *, first: bool
+    ) -> tuple[Forward, bytes]:
+        part, prefix = announcement_to_wire(self._task.announcement(self._segment)) if first else (None, b"")
+        link = upstream[start + count - 1] if self._segment else None
+        header = Forward(
+            task_id=self._task.task_id,
+            segment=self._segment,
+            attempt=self._generated.attempt,
+            start=start,
+            count=count,
+            kind="rows" if link else "tokens",
+            emit=False,
+            upstream=link.row if link else None,
+            countersignature=link.countersignature if link else None,
+            announcement=part,
+            request_size=len(prefix),
+        )
+        return header, prefix + self._inputs(start, count)
+
+    def _inputs(self, start: int, count: int) -> bytes:
+        if self._segment:
+            return self._traces.rows(self._segment - 1, self._generated.attempt, start, count)
+        sequence = [*self._task.request.prompt_tokens, *self._generated.tokens]
+        return tokens_to_bytes(sequence[start : start + count])
+
+    def _compare_request(self, start: int, count: int, root: _Root) -> Compare:
+        final = start + count == self._positions
+        end = self._traces.last_link(self._segment, self._generated.attempt) if final else None
+        return Compare(
+            task_id=self._task.task_id,
+            segment=self._segment,
+            attempt=self._generated.attempt,
+            inferencer=self._inferencer,
+            positions=self._positions,
+            start=start,
+            count=count,
+            row=end.row if end else None,
+            root=root.root if final else None,
+            output_hash=root.output_hash if final else None,
+            root_signature=root.signature if final else None,
+        )
+
+    def _upstream_links(self) -> dict[int, Link]:
+        if not self._segment:
+            return {}
+        return {link.row.position: link for link in self._traces.links(self._segment - 1, self._generated.attempt)}
+
+    def _chunks(self) -> Iterator[tuple[int, int]]:
+        """The same cuts as in the pipeline's prefill, so that each ends at a row that the inferencer signed."""
+        size = max(1, MESSAGE_BYTES // self._task.row_bytes)
+        for start in range(0, self._positions, size):
+            yield start, min(size, self._positions - start)
+
+
+async def verify_all(segments: list[Awaitable[SegmentPosts]]) -> tuple[SegmentPosts, ...]:
+    """All segments at once; the first failure ends the others."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_run(segment)) for segment in segments]
+    return tuple(task.result() for task in tasks)
+
+
+async def _run(segment: Awaitable[SegmentPosts]) -> SegmentPosts:
+    return await segment

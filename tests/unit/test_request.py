@@ -1,0 +1,102 @@
+"""The canonical request: a frozen vector, limits, and bytes that are not canonical."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import pytest
+
+from troth.protocol.errors import InvalidRequest
+from troth.protocol.hashing import keccak256
+from troth.protocol.request import (
+    PROMPT_LIMIT,
+    Request,
+    canonical_bytes,
+    from_canonical_bytes,
+    output_hash,
+    request_hash,
+)
+from troth.protocol.types import Hash32
+
+CLASS, SALT = Hash32(b"\x11" * 32), Hash32(b"\x22" * 32)
+REQUEST = Request(CLASS, (1, 2, 2**32 - 1), 16, 700_000, 950_000, (0, 2))
+VECTOR = (
+    "01" + "11" * 32 + "00000010" + "000aae60" + "000e7ef0"
+    "00000002" + "00000000" + "00000002"
+    "00000003" + "00000001" + "00000002" + "ffffffff"
+)  # fmt: skip
+
+
+def test_canonical_bytes_are_the_frozen_vector() -> None:
+    assert canonical_bytes(REQUEST).hex() == VECTOR
+    assert from_canonical_bytes(bytes.fromhex(VECTOR)) == REQUEST
+
+
+def test_hashes_start_with_the_salt() -> None:
+    assert request_hash(REQUEST, SALT) == keccak256(SALT + bytes.fromhex(VECTOR))
+    assert output_hash(SALT, [5, 258]) == keccak256(SALT + bytes.fromhex("0000000500000102"))
+    assert output_hash(SALT, []) == keccak256(SALT)
+    for short in (b"", bytes(31)):
+        with pytest.raises(InvalidRequest):
+            request_hash(REQUEST, Hash32(short))
+    with pytest.raises(InvalidRequest):
+        output_hash(SALT, [-1])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"prompt_tokens": ()},
+        {"prompt_tokens": (1,) * (PROMPT_LIMIT + 1)},
+        {"prompt_tokens": (-1,)},
+        {"prompt_tokens": (2**32,)},
+        {"prompt_tokens": (1.0,)},
+        {"prompt_tokens": (True,)},
+        {"prompt_tokens": [1]},
+        {"max_tokens": 0},
+        {"max_tokens": 65_537},
+        {"max_tokens": True},
+        {"max_tokens": 1.5},
+        {"temperature_millionths": -1},
+        {"temperature_millionths": 2_000_001},
+        {"top_p_millionths": 0},
+        {"top_p_millionths": 1_000_001},
+        {"end_tokens": (2, 2)},
+        {"end_tokens": (2, 1)},
+        {"end_tokens": tuple(range(65))},
+        {"execution_class": b"short"},
+    ],
+)
+def test_request_outside_its_limits(change: dict[str, object]) -> None:
+    with pytest.raises(InvalidRequest):
+        replace(REQUEST, **change)
+
+
+def test_limits_themselves_are_allowed() -> None:
+    Request(CLASS, (0,), 65_536, 0, 1, ())
+    longest = Request(CLASS, (7,) * PROMPT_LIMIT, 1, 2_000_000, 1_000_000, tuple(range(64)))
+    assert from_canonical_bytes(canonical_bytes(longest)) == longest
+    assert longest.position_limit == PROMPT_LIMIT
+
+
+@pytest.mark.parametrize("size", [0, 1, 44, 45, 48, 49, 56, 60, len(VECTOR) // 2 - 1])
+def test_truncated_bytes(size: int) -> None:
+    with pytest.raises(InvalidRequest):
+        from_canonical_bytes(bytes.fromhex(VECTOR)[:size])
+
+
+def test_bytes_that_are_not_canonical() -> None:
+    data = bytes.fromhex(VECTOR)
+    end_count, prompt_count = 45, 57
+    wrong = {
+        "other version": b"\x02" + data[1:],
+        "trailing byte": data + b"\0",
+        "trailing token": data + bytes(4),
+        "huge end count": data[:end_count] + struct.pack(">I", 2**32 - 1) + data[end_count + 4 :],
+        "huge prompt count": data[:prompt_count] + struct.pack(">I", 2**32 - 1) + data[prompt_count + 4 :],
+        "far too long": data + bytes(4 * PROMPT_LIMIT),
+    }
+    for name, changed in wrong.items():
+        with pytest.raises(InvalidRequest):
+            pytest.fail(f"{name}: {from_canonical_bytes(changed)}")

@@ -1,0 +1,100 @@
+"""The chain of rows, and what a receiver can tell from one signature."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from troth.protocol.errors import InvalidRows, InvalidSignature
+from troth.protocol.hashing import keccak256
+from troth.protocol.rows import POSITIONS_LIMIT, RowChain, row_signature, signed_row, verify_rows
+from troth.protocol.typed_data import Domain, address_of, recover, struct_hash
+from troth.protocol.types import ZERO_HASH, Hash32, Row, address_from_bytes
+
+TASK = Hash32(b"\x01" * 32)
+DOMAIN = Domain(1, address_from_bytes(b"\xcc" * 20))
+SECRET, OTHER = b"\x05" * 32, b"\x06" * 32
+SIGNER = address_of(SECRET)
+SIZE = 24
+DATA = bytes(range(5 * SIZE))
+START = RowChain(TASK, 2, 1)
+
+
+def test_rows_are_linked_by_their_struct_hashes() -> None:
+    chain, rows = START.extend(DATA, SIZE)
+    assert [row.position for row in rows] == [0, 1, 2, 3, 4]
+    assert rows[0] == Row(TASK, 2, 1, 0, Hash32(keccak256(DATA[:SIZE])), ZERO_HASH)
+    assert all(after.previous == struct_hash(before) for before, after in pairwise(rows))
+    assert chain == RowChain(TASK, 2, 1, 5, struct_hash(rows[-1]))
+
+
+def test_pieces_make_the_same_chain_as_one_message() -> None:
+    chain, first = START.extend(DATA[: 2 * SIZE], SIZE)
+    chain, second = chain.extend(memoryview(DATA)[2 * SIZE :], SIZE)
+    assert (chain, first + second) == START.extend(DATA, SIZE)
+
+
+def test_verified_rows_continue_the_chain() -> None:
+    chain, rows = START.extend(DATA, SIZE)
+    signature = row_signature(rows[-1], DOMAIN, SECRET)
+    assert verify_rows(START, DATA, SIZE, signature, signer=SIGNER, domain=DOMAIN) == (chain, rows)
+    assert recover(signed_row(START, signature), DOMAIN, signature.signature) == SIGNER
+
+
+def refuse(chain: RowChain, data: bytes, match: str, **changes: object) -> None:
+    _, rows = START.extend(DATA, SIZE)
+    signature = msgspec.structs.replace(row_signature(rows[-1], DOMAIN, SECRET), **changes)
+    with pytest.raises(InvalidRows, match=match):
+        verify_rows(chain, data, SIZE, signature, signer=SIGNER, domain=DOMAIN)
+
+
+def test_receiver_says_what_differs() -> None:
+    refuse(START, DATA[:-SIZE], "not where the signature says")
+    refuse(START, DATA, "not where the signature says", position=5)
+    refuse(START, DATA[:-1] + b"x", "not those that were signed")
+    refuse(START, b"x" + DATA[1:], "before position 4")
+    refuse(START, DATA, "not those that were signed", row_hash=b"\x09" * 32)
+    refuse(START, DATA, "before position 4", previous=b"\x09" * 32)
+    refuse(replace(START, link=Hash32(b"\x09" * 32)), DATA, "before position 4")
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [replace(START, task_id=Hash32(b"\x02" * 32)), replace(START, segment=3), replace(START, attempt=0)],
+    ids=["task", "segment", "attempt"],
+)
+def test_rows_of_another_message_are_refused(chain: RowChain) -> None:
+    signature = row_signature(START.extend(DATA, SIZE)[1][-1], DOMAIN, SECRET)
+    with pytest.raises(InvalidRows):
+        verify_rows(chain, DATA, SIZE, signature, signer=SIGNER, domain=DOMAIN)
+    one = row_signature(START.extend(DATA[:SIZE], SIZE)[1][-1], DOMAIN, SECRET)
+    with pytest.raises(InvalidSignature):
+        verify_rows(chain, DATA[:SIZE], SIZE, one, signer=SIGNER, domain=DOMAIN)
+
+
+def test_rows_of_another_signer_are_refused() -> None:
+    signature = row_signature(START.extend(DATA, SIZE)[1][-1], DOMAIN, OTHER)
+    with pytest.raises(InvalidSignature, match=SIGNER):
+        verify_rows(START, DATA, SIZE, signature, signer=SIGNER, domain=DOMAIN)
+
+
+@pytest.mark.parametrize("data", [b"", DATA[:-1], DATA + b"x"])
+def test_only_whole_rows(data: bytes) -> None:
+    with pytest.raises(InvalidRows):
+        START.extend(data, SIZE)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_row_size_is_positive(size: int) -> None:
+    with pytest.raises(InvalidRows):
+        START.extend(DATA, size)
+
+
+def test_positions_end_with_uint32() -> None:
+    chain, rows = replace(START, position=POSITIONS_LIMIT - 5).extend(DATA, SIZE)
+    assert rows[-1].position == POSITIONS_LIMIT - 1
+    with pytest.raises(InvalidRows):
+        chain.extend(DATA[:SIZE], SIZE)
