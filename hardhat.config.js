@@ -14,7 +14,7 @@ export default {
         settings: {
           evmVersion: "osaka",
           viaIR: true,
-          optimizer: { enabled: true, runs: 10_000 },
+          optimizer: { enabled: true, runs: 200 },
           metadata: { bytecodeHash: "none" },
         },
       },

@@ -111,6 +111,7 @@ library EcVrf {
             mstore8(sub(end, 1), 0)
             mstore(0x40, end)
         }
+        unchecked {
         uint256 skipped = hints.length - FIXED_HINTS;
         for (uint256 counter = 0; ; ++counter) {
             assembly ("memory-safe") {
@@ -126,6 +127,7 @@ library EcVrf {
             } else if (witness >= P || witness & 1 != 0 || addmod(mulmod(witness, witness, P), _cubic(hX), P) != 0) {
                 revert InvalidProof(4);
             }
+        }
         }
     }
 
@@ -165,20 +167,22 @@ library EcVrf {
         uint256[] calldata hints
     ) private view {
         uint256 inverse = _at(hints, INVERSE);
+        unchecked {
         // (6) One inverse of c·s serves for both; it exists, so neither is zero.
         if (inverse >= N || mulmod(mulmod(c, s, N), inverse, N) != 1) revert InvalidProof(6);
         uint256 inverseOfC = mulmod(s, inverse, N);
         uint256 gammaY = _at(hints, GAMMA_Y);
         uint256 t = c * c;
         // (7) U = sG - cY
-        _checkAbscissa(_at(hints, U_X), s, N - inverseOfC, x, y, 7);
+        checkAbscissa(_at(hints, U_X), s, N - inverseOfC, x, y, 7);
         // (8) C = tG + cΓ
-        _checkAbscissa(_at(hints, C_X), t, inverseOfC, gammaX, gammaY, 8);
+        checkAbscissa(_at(hints, C_X), t, inverseOfC, gammaX, gammaY, 8);
         // (9) D = tG + sH
-        _checkAbscissa(_at(hints, D_X), t, mulmod(c, inverse, N), hX, _at(hints, H_Y), 9);
+        checkAbscissa(_at(hints, D_X), t, mulmod(c, inverse, N), hX, _at(hints, H_Y), 9);
         // (10) E = (t - s - 1)G + c(Γ + Y)
         (uint256 sumX, uint256 sumY) = _add(gammaX, gammaY, x, y, _at(hints, SLOPE));
-        _checkAbscissa(_at(hints, E_X), addmod(addmod(t, N - s, N), N - 1, N), inverseOfC, sumX, sumY, 10);
+        checkAbscissa(_at(hints, E_X), addmod(addmod(t, N - s, N), N - 1, N), inverseOfC, sumX, sumY, 10);
+        }
     }
 
     /// @dev (11) Γ + Y by the hinted slope of their chord.
@@ -187,22 +191,24 @@ library EcVrf {
         pure
         returns (uint256 sumX, uint256 sumY)
     {
+        unchecked {
         uint256 run = addmod(x, P - gammaX, P);
         if (run == 0 || slope >= P || mulmod(slope, run, P) != addmod(y, P - gammaY, P)) revert InvalidProof(11);
         sumX = addmod(mulmod(slope, slope, P), addmod(P - gammaX, P - x, P), P);
         sumY = addmod(mulmod(slope, addmod(gammaX, P - sumX, P), P), P - gammaY, P);
+        }
     }
 
-    /// @dev Checks that factor·G + (1 / inverse)·Q has this abscissa. P256VERIFY(h, r, v, Q) compares (h/v)G + (r/v)Q with r
+    /// @dev Reverts unless factor·G + (1 / inverse)·Q has this abscissa. P256VERIFY(h, r, v, Q) compares (h/v)G + (r/v)Q with r
     /// modulo n; from p - n on and below n an abscissa equals its residue.
-    function _checkAbscissa(
+    function checkAbscissa(
         uint256 abscissa,
         uint256 factor,
         uint256 inverse,
         uint256 x,
         uint256 y,
         uint256 check
-    ) private view {
+    ) internal view {
         bool holds = abscissa >= P - N && abscissa < N;
         assembly ("memory-safe") {
             let free := mload(0x40)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Rules, Terms, VrfProof} from "../interfaces/TrothTypes.sol";
+import {VrfProof} from "../interfaces/TrothTypes.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
 import {Permutation} from "../libraries/Permutation.sol";
 import {Registry} from "./Registry.sol";
@@ -15,71 +15,66 @@ abstract contract Assignment is Registry, TaskStore {
     bytes32 private constant SAMPLE_TAG = keccak256("troth/sample/1");
 
     /// @dev Draws every segment's parties: c candidates, then k verifiers, per segment.
-    function _assign(bytes32 taskId, Terms memory terms, uint256 segments, VrfProof[] calldata proofs, Rules memory rules)
-        internal
-        returns (address[] memory parties)
-    {
+    function _assign(Case memory task, VrfProof[] calldata proofs) internal {
+        uint256 segments = task.progress.segments;
         if (proofs.length != segments) revert WrongProofCount(proofs.length, segments);
-        uint256 width = uint256(rules.candidates) + rules.verifiers;
-        VrfKey memory key = _vrfKeys[terms.scheduler];
+        VrfKey memory key = _vrfKeys[task.terms.scheduler];
         bytes32[] memory betas = new bytes32[](segments);
         bytes[] memory pis = new bytes[](segments);
-        parties = new address[](segments * width);
+        task.progress.parties =
+            new address[](segments * (uint256(task.rules.candidates) + task.rules.verifiers));
         uint8 first = 0;
         for (uint256 s = 0; s < segments; ++s) {
-            uint8 end = uint8(terms.ends[s]);
-            bytes32 group = groupId(terms.executionClass, first, end);
-            uint256 size = groupSizeAt(group, terms.referenceBlock);
-            bytes32 alpha = keccak256(
-                abi.encode(ASSIGNMENT_TAG, block.chainid, address(this), taskId, s, size, terms.referenceBlock)
-            );
-            betas[s] = EcVrf.verify(key.x, key.y, alpha, proofs[s].proof, proofs[s].hints);
+            uint8 end = uint8(task.terms.ends[s]);
+            betas[s] = _assignSegment(task, s, groupId(task.terms.executionClass, first, end), key, proofs[s]);
             pis[s] = proofs[s].proof;
-            _draw(parties, s * width, width, group, size, terms.referenceBlock, betas[s]);
             first = end;
         }
-        emit TaskAssigned(taskId, parties, betas, pis);
+        emit TaskAssigned(task.taskId, task.progress.parties, betas, pis);
     }
 
     /// @dev The VRF output over all posts and the hash of the block in which they were completed: neither the holder
     ///      of the VRF key nor the block producer can choose it alone.
-    function _sampleSeed(
-        bytes32 taskId,
-        address scheduler,
-        bytes32[] memory posts,
-        uint256 commitBlock,
-        VrfProof calldata proof
-    ) internal view returns (bytes32) {
-        VrfKey memory key = _vrfKeys[scheduler];
+    function _sampleSeed(Case memory task, VrfProof calldata proof) internal view returns (bytes32) {
+        VrfKey memory key = _vrfKeys[task.terms.scheduler];
         bytes32 alpha = keccak256(
             abi.encode(
                 SAMPLE_TAG,
                 block.chainid,
                 address(this),
-                taskId,
-                keccak256(abi.encode(posts)),
-                blockhash(commitBlock)
+                task.taskId,
+                keccak256(abi.encode(task.progress.posts)),
+                blockhash(task.progress.phaseBlock)
             )
         );
         return EcVrf.verify(key.x, key.y, alpha, proof.proof, proof.hints);
     }
 
-    /// @dev Walks the shuffled slots, passing over empty ones, until a segment's parties are complete.
-    function _draw(
-        address[] memory parties,
-        uint256 from,
-        uint256 needed,
+    function _assignSegment(
+        Case memory task,
+        uint256 segment,
         bytes32 group,
-        uint256 size,
-        uint256 referenceBlock,
-        bytes32 beta
-    ) private view {
-        Permutation.Walk memory walk = Permutation.start(beta, size);
+        VrfKey memory key,
+        VrfProof calldata proof
+    ) private view returns (bytes32 beta) {
+        uint256 referenceBlock = task.terms.referenceBlock;
+        uint256 size = groupSizeAt(group, referenceBlock);
+        bytes32 alpha = keccak256(
+            abi.encode(ASSIGNMENT_TAG, block.chainid, address(this), task.taskId, segment, size, referenceBlock)
+        );
+        beta = EcVrf.verify(key.x, key.y, alpha, proof.proof, proof.hints);
+        _draw(task, segment, group, Permutation.start(beta, size));
+    }
+
+    /// @dev Walks the shuffled slots, passing over empty ones, until a segment's parties are complete.
+    function _draw(Case memory task, uint256 segment, bytes32 group, Permutation.Walk memory walk) private view {
+        address[] memory parties = task.progress.parties;
+        uint256 needed = parties.length / task.progress.segments;
         uint256 found = 0;
         while (found < needed) {
             if (!walk.hasNext()) revert GroupTooSmall(group, found, needed);
-            address member = memberAt(group, walk.next(), referenceBlock);
-            if (member != address(0)) parties[from + found++] = member;
+            address member = memberAt(group, walk.next(), task.terms.referenceBlock);
+            if (member != address(0)) parties[segment * needed + found++] = member;
         }
     }
 }

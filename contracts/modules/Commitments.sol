@@ -3,7 +3,7 @@ pragma solidity ^0.8.30;
 
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
-import {CommitSubmission, Order, Phase, Progress, Rules, Task, Terms, VrfProof} from "../interfaces/TrothTypes.sol";
+import {CommitSubmission, Order, Phase, Progress, Task, VrfProof} from "../interfaces/TrothTypes.sol";
 import {Tasks} from "./Tasks.sol";
 
 /// @title All roots and commitments in one call, each with its maker's signature
@@ -18,13 +18,11 @@ abstract contract Commitments is Tasks {
         VrfProof[] calldata proofs,
         CommitSubmission calldata submission
     ) external returns (bytes32 taskId) {
-        Terms memory terms;
-        Progress memory progress;
-        Rules memory rules;
-        (taskId, terms, progress, rules) = _open(order, ends, signature);
-        progress.parties = _assign(taskId, terms, progress.segments, proofs, rules);
-        _commit(taskId, progress, submission);
-        _store(taskId, _termsHash(terms), progress);
+        Case memory opened = _open(order, ends, signature);
+        _assign(opened, proofs);
+        _commit(opened.taskId, opened.progress, submission);
+        _store(opened.taskId, opened.termsHash, opened.progress);
+        return opened.taskId;
     }
 
     /// @inheritdoc ITrothTasks
@@ -34,16 +32,14 @@ abstract contract Commitments is Tasks {
         VrfProof[] calldata proofs,
         CommitSubmission calldata submission
     ) external {
-        (Terms memory terms, Progress memory progress, bytes32 termsHash) = _load(taskId, task);
-        if (progress.phase > Phase.Assigned) revert WrongPhase(taskId, progress.phase);
-        _requireNotAfter(progress.phaseBlock + COMMIT_WINDOW);
-        if (progress.phase == Phase.Opened) {
-            progress.parties = _assign(taskId, terms, progress.segments, proofs, _rulesOf(terms.executionClass));
-        } else if (proofs.length != 0) {
-            revert WrongProofCount(proofs.length, 0);
-        }
-        _commit(taskId, progress, submission);
-        _store(taskId, termsHash, progress);
+        Case memory opened = _load(taskId, task);
+        Phase phase = opened.progress.phase;
+        if (phase > Phase.Assigned) revert WrongPhase(taskId, phase);
+        _requireNotAfter(opened.progress.phaseBlock + COMMIT_WINDOW);
+        if (phase == Phase.Opened) _assign(opened, proofs);
+        else if (proofs.length != 0) revert WrongProofCount(proofs.length, 0);
+        _commit(taskId, opened.progress, submission);
+        _store(taskId, opened.termsHash, opened.progress);
     }
 
     /// @dev Closes the commit phase; the caller stores the state.

@@ -29,15 +29,15 @@ abstract contract Comparison is Reveals {
 
     /// @dev Checks one segment's openings, compares them and decides.
     function _judge(
-        Case memory case_,
+        Case memory task,
         uint256 segment,
         Opening[] calldata openings
     ) internal view returns (Finding memory finding) {
-        Shown memory shown = _check(taskId, progress, rules, segment, openings, finding);
+        Shown memory shown = _check(task, segment, openings, finding);
         bool inferencerOpened = finding.opened & 1 != 0;
         uint256 consistent = finding.opened >> 1;
-        if (inferencerOpened) consistent = _consistent(rules, shown, consistent, finding.verdicts);
-        finding.cluster = _properCluster(rules, shown, consistent, finding.verdicts);
+        if (inferencerOpened) consistent = _consistent(task.rules, shown, consistent, finding.verdicts);
+        finding.cluster = _properCluster(task.rules, shown, consistent, finding.verdicts);
         if (!inferencerOpened) finding.outcome = Outcome.Rejected;
         else if (finding.cluster == 0) finding.outcome = Outcome.Indeterminate;
         else finding.outcome = finding.cluster & finding.verdicts != 0 ? Outcome.Accepted : Outcome.Rejected;
@@ -46,25 +46,25 @@ abstract contract Comparison is Reveals {
     /// @dev Every opening that is there must be right; one may be missing only after the deadline, and only if the
     ///      party has not revealed it by its own call.
     function _check(
-        Case memory case_,
+        Case memory task,
         uint256 segment,
         Opening[] calldata openings,
         Finding memory finding
     ) private view returns (Shown memory shown) {
-        uint256 width = 1 + uint256(rules.verifiers);
+        uint256 width = 1 + uint256(task.rules.verifiers);
         shown = Shown({roots: new bytes32[](width), tiles: new bytes[](width)});
         for (uint256 party = 0; party < width; ++party) {
             Opening calldata opening = openings[segment * width + party];
-            bool posted = progress.posts[segment * width + party] != 0;
+            bool posted = task.progress.posts[segment * width + party] != 0;
             if (posted) finding.committed |= 1 << party;
             if (opening.root == 0 && opening.tiles.length == 0) {
-                if (posted) _requireExcusable(progress, segment, party, width);
+                if (posted) _requireExcusable(task.progress, segment * width + party, segment, party);
                 continue;
             }
             bytes memory tiles = party == 0 || shown.tiles[0].length == 0
                 ? opening.tiles
                 : TileTree.unmask(opening.tiles, shown.tiles[0]);
-            _requireShown(taskId, progress, rules, segment, party, opening, tiles);
+            _requireShown(task, segment, party, opening, tiles);
             shown.roots[party] = opening.root;
             shown.tiles[party] = tiles;
             finding.opened |= 1 << party;
@@ -72,24 +72,25 @@ abstract contract Comparison is Reveals {
         }
     }
 
-    function _requireExcusable(Progress memory progress, uint256 segment, uint256 party, uint256 width) private view {
+    function _requireExcusable(Progress memory progress, uint256 place, uint256 segment, uint256 party) private view {
         uint256 lastBlock = progress.phaseBlock + REVEAL_WINDOW;
-        bool revealed = progress.revealed.length != 0 && progress.revealed[segment * width + party] != 0;
+        bool revealed = progress.revealed.length != 0 && progress.revealed[place] != 0;
         if (revealed || block.number <= lastBlock) revert OpeningMissing(segment, party, lastBlock);
     }
 
     function _requireShown(
-        Case memory case_,
+        Case memory task,
         uint256 segment,
         uint256 party,
         Opening calldata opening,
         bytes memory tiles
     ) private pure {
-        uint256 place = segment * (1 + uint256(rules.verifiers)) + party;
-        bytes32 revealed = progress.revealed.length == 0 ? bytes32(0) : progress.revealed[place];
+        bytes32[] memory hashes = task.progress.revealed;
+        uint256 place = segment * (1 + uint256(task.rules.verifiers)) + party;
+        bytes32 revealed = hashes.length == 0 ? bytes32(0) : hashes[place];
         if (revealed == 0) {
-            _requireCommitted(taskId, progress, segment, party, opening);
-            _requireTiles(progress, rules, segment, party, opening, tiles);
+            _requireCommitted(task, segment, party, opening);
+            _requireTiles(task, segment, party, opening, tiles);
             return;
         }
         bytes32 given = _revealHash(opening, keccak256(tiles));

@@ -2,11 +2,11 @@
 pragma solidity ^0.8.30;
 
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
-import {ITroth} from "../interfaces/ITroth.sol";
+import {ITrothDeployment} from "../interfaces/ITrothDeployment.sol";
 import {Parameters} from "../interfaces/TrothTypes.sol";
 
 /// @title What is fixed when the contract is deployed
-abstract contract Deployment is ITroth, EIP712 {
+abstract contract Deployment is EIP712 {
     /// @dev Blocks that an order's reference may lie back. Together with the sample window it bounds how long block
     ///      hashes and memberships must stay known.
     uint256 internal constant REFERENCE_AGE = 200;
@@ -26,29 +26,12 @@ abstract contract Deployment is ITroth, EIP712 {
         if (
             !windowsOpen || parameters.sampleWindow > MAXIMUM_SAMPLE_WINDOW || parameters.reserve == address(0)
                 || parameters.unbondingPeriod <= windows + REFERENCE_AGE
-        ) revert InvalidParameters(parameters);
+        ) revert ITrothDeployment.InvalidParameters(parameters);
         COMMIT_WINDOW = parameters.commitWindow;
         SAMPLE_WINDOW = parameters.sampleWindow;
         REVEAL_WINDOW = parameters.revealWindow;
         UNBONDING_PERIOD = parameters.unbondingPeriod;
         MINIMUM_SCHEDULER_STAKE = parameters.minimumSchedulerStake;
         RESERVE = parameters.reserve;
-    }
-
-    /// @inheritdoc ITroth
-    function parametersOf() external view returns (Parameters memory) {
-        return Parameters({
-            commitWindow: uint32(COMMIT_WINDOW),
-            sampleWindow: uint32(SAMPLE_WINDOW),
-            revealWindow: uint32(REVEAL_WINDOW),
-            unbondingPeriod: uint32(UNBONDING_PERIOD),
-            minimumSchedulerStake: MINIMUM_SCHEDULER_STAKE,
-            reserve: RESERVE
-        });
-    }
-
-    /// @inheritdoc ITroth
-    function domainSeparator() external view returns (bytes32) {
-        return _domainSeparatorV4();
     }
 }

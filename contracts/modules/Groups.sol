@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Checkpoints} from "@openzeppelin/contracts/utils/structs/Checkpoints.sol";
 import {ITrothRegistry} from "../interfaces/ITrothRegistry.sol";
 
 /// @title Who could serve a segment at any block
@@ -9,8 +8,6 @@ import {ITrothRegistry} from "../interfaces/ITrothRegistry.sol";
 ///      assignment reads one word per member. Whoever joins in block b is a member from b + 1 on, so that membership at
 ///      a past block never changes.
 abstract contract Groups is ITrothRegistry {
-    using Checkpoints for Checkpoints.Trace208;
-
     /// @param toBlock first block at which the operator is no member; 0 while it is one
     struct Occupancy {
         address operator;
@@ -18,14 +15,15 @@ abstract contract Groups is ITrothRegistry {
         uint40 toBlock;
     }
 
-    /// @param size slots since `sizeBlock`; earlier sizes are in `sizes`
+    /// @param size slots since `sizeBlock`
+    /// @param created per slot, the block it came into being; these rise, so they tell the size at any block
     struct Group {
         uint32 size;
         uint40 sizeBlock;
         mapping(uint256 slot => Occupancy) latest;
         mapping(uint256 slot => Occupancy[]) earlier;
         uint32[] vacant;
-        Checkpoints.Trace208 sizes;
+        uint40[] created;
     }
 
     mapping(bytes32 group => Group) private _groups;
@@ -51,10 +49,18 @@ abstract contract Groups is ITrothRegistry {
     function groupSizeAt(bytes32 group, uint256 blockNumber) public view returns (uint256) {
         Group storage record = _groups[group];
         if (blockNumber >= record.sizeBlock) return record.size;
-        return record.sizes.upperLookupRecent(uint48(blockNumber));
+        uint40[] storage created = record.created;
+        uint256 low = 0;
+        uint256 high = record.size;
+        while (low < high) {
+            uint256 middle = (low + high) / 2;
+            if (created[middle] <= blockNumber) low = middle + 1;
+            else high = middle;
+        }
+        return low;
     }
 
-    /// @dev The lowest vacant slot that was given up last, or a new one.
+    /// @dev Takes the slot that was given up last, or a new one.
     function _join(bytes32 group, address operator) internal returns (uint32 slot, uint40 fromBlock) {
         Group storage record = _groups[group];
         fromBlock = uint40(block.number + 1);
@@ -67,7 +73,7 @@ abstract contract Groups is ITrothRegistry {
             slot = record.size;
             record.size = slot + 1;
             record.sizeBlock = fromBlock;
-            record.sizes.push(fromBlock, slot + 1);
+            record.created.push(fromBlock);
         }
         record.latest[slot] = Occupancy({operator: operator, fromBlock: fromBlock, toBlock: 0});
     }

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
-import {Phase, Progress, Task, Terms} from "../interfaces/TrothTypes.sol";
+import {Phase, Progress, Task} from "../interfaces/TrothTypes.sol";
 import {Commitments} from "./Commitments.sol";
 
 /// @title Each party posts for itself, should the scheduler not do it
@@ -60,7 +60,8 @@ abstract contract OwnPosts is Commitments {
 
     /// @inheritdoc ITrothTasks
     function seal(bytes32 taskId, Task calldata task) external {
-        (, Progress memory progress, bytes32 termsHash) = _load(taskId, task);
+        Case memory opened = _load(taskId, task);
+        Progress memory progress = opened.progress;
         _requirePhase(taskId, progress, Phase.Assigned);
         _requireAfter(progress.phaseBlock + COMMIT_WINDOW / 2);
         _requireNotAfter(progress.phaseBlock + COMMIT_WINDOW);
@@ -69,7 +70,7 @@ abstract contract OwnPosts is Commitments {
             _requireSealable(progress, s);
         }
         _enterCommitted(taskId, progress);
-        _store(taskId, termsHash, progress);
+        _store(taskId, opened.termsHash, progress);
     }
 
     function _requireOwnPost(bytes32 taskId, bytes32 terms, Progress memory progress, uint256 segment, bytes32 post)

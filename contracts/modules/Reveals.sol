@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ITrothSettlement} from "../interfaces/ITrothSettlement.sol";
-import {Opening, Phase, Progress, Rules, Task, Terms, VrfProof} from "../interfaces/TrothTypes.sol";
+import {Opening, Phase, Progress, Rules, Task, VrfProof} from "../interfaces/TrothTypes.sol";
 import {TileTree} from "../libraries/TileTree.sol";
 import {OwnPosts} from "./OwnPosts.sol";
 
@@ -10,21 +10,21 @@ import {OwnPosts} from "./OwnPosts.sol";
 abstract contract Reveals is OwnPosts {
     /// @inheritdoc ITrothSettlement
     function sample(bytes32 taskId, Task calldata task, VrfProof calldata proof) external {
-        (Terms memory terms, Progress memory progress, bytes32 termsHash) = _load(taskId, task);
-        if (msg.sender != terms.scheduler) revert NotScheduler(terms.scheduler, msg.sender);
-        if (_rulesOf(terms.executionClass).exact) revert ExactClass(terms.executionClass);
-        _requirePhase(taskId, progress, Phase.Committed);
-        _sample(taskId, terms.scheduler, progress, proof);
-        _store(taskId, termsHash, progress);
+        Case memory opened = _load(taskId, task);
+        if (msg.sender != opened.terms.scheduler) revert NotScheduler(opened.terms.scheduler, msg.sender);
+        if (opened.rules.exact) revert ExactClass(opened.terms.executionClass);
+        _requirePhase(taskId, opened.progress, Phase.Committed);
+        _sample(opened, proof);
+        _store(taskId, opened.termsHash, opened.progress);
     }
 
     /// @inheritdoc ITrothSettlement
     function reveal(bytes32 taskId, Task calldata task, uint8 segment, uint8 party, Opening calldata opening)
         external
     {
-        (Terms memory terms, Progress memory progress, bytes32 termsHash) = _load(taskId, task);
-        Rules memory rules = _rulesOf(terms.executionClass);
-        _requireRevealing(taskId, progress, rules);
+        Case memory opened = _load(taskId, task);
+        Progress memory progress = opened.progress;
+        _requireRevealing(opened);
         _requireNotAfter(progress.phaseBlock + REVEAL_WINDOW);
         uint256 width = progress.posts.length / progress.segments;
         if (segment >= progress.segments) revert SegmentOutOfRange(segment, progress.segments);
@@ -33,39 +33,39 @@ abstract contract Reveals is OwnPosts {
         if (progress.revealed.length == 0) progress.revealed = new bytes32[](progress.posts.length);
         if (progress.revealed[place] != 0) revert AlreadyRevealed(segment, party);
         bytes memory tiles = opening.tiles;
-        _requireCommitted(taskId, progress, segment, party, opening);
-        _requireTiles(progress, rules, segment, party, opening, tiles);
+        _requireCommitted(opened, segment, party, opening);
+        _requireTiles(opened, segment, party, opening, tiles);
         bytes32 tilesHash = keccak256(tiles);
         progress.revealed[place] = _revealHash(opening, tilesHash);
         address revealer = _partyOf(progress, segment, party);
         emit TraceRevealed(taskId, revealer, segment, opening.root, opening.verdict, tilesHash);
-        _store(taskId, termsHash, progress);
+        _store(taskId, opened.termsHash, progress);
     }
 
-    function _sample(bytes32 taskId, address scheduler, Progress memory progress, VrfProof calldata proof) internal {
+    /// @dev Moves a committed task on to Sampled; the caller stores the state.
+    function _sample(Case memory task, VrfProof calldata proof) internal {
+        Progress memory progress = task.progress;
         _requireAfter(progress.phaseBlock);
         _requireNotAfter(progress.phaseBlock + SAMPLE_WINDOW);
-        bytes32 seed = _sampleSeed(taskId, scheduler, progress.posts, progress.phaseBlock, proof);
+        bytes32 seed = _sampleSeed(task, proof);
         progress.seed = seed;
         progress.phase = Phase.Sampled;
         progress.phaseBlock = uint40(block.number);
-        emit TaskSampled(taskId, seed, proof.proof);
+        emit TaskSampled(task.taskId, seed, proof.proof);
     }
 
     /// @dev Tolerant tasks reveal once they are sampled, exact ones in a later block than the commitments.
-    function _requireRevealing(bytes32 taskId, Progress memory progress, Rules memory rules) internal view {
-        _requirePhase(taskId, progress, rules.exact ? Phase.Committed : Phase.Sampled);
-        if (rules.exact) _requireAfter(progress.phaseBlock);
+    function _requireRevealing(Case memory task) internal view {
+        _requirePhase(task.taskId, task.progress, task.rules.exact ? Phase.Committed : Phase.Sampled);
+        if (task.rules.exact) _requireAfter(task.progress.phaseBlock);
     }
 
     /// @dev An opening must be of what the party committed to: the root in the clear, or the salted verdict.
-    function _requireCommitted(
-        bytes32 taskId,
-        Progress memory progress,
-        uint256 segment,
-        uint256 party,
-        Opening calldata opening
-    ) internal pure {
+    function _requireCommitted(Case memory task, uint256 segment, uint256 party, Opening calldata opening)
+        internal
+        pure
+    {
+        Progress memory progress = task.progress;
         bytes32 post = progress.posts[segment * (progress.posts.length / progress.segments) + party];
         if (post == 0) revert NothingCommitted(segment, party);
         if (party == 0) {
@@ -74,27 +74,27 @@ abstract contract Reveals is OwnPosts {
         }
         address verifier = _partyOf(progress, segment, party);
         bytes32 opened =
-            keccak256(abi.encode(taskId, segment, verifier, opening.root, opening.verdict, opening.salt));
+            keccak256(abi.encode(task.taskId, segment, verifier, opening.root, opening.verdict, opening.salt));
         if (opened != post) revert CommitmentMismatch(segment, party, opened, post);
     }
 
     /// @dev The sampled tiles must lead to the root; an exact class has none.
     function _requireTiles(
-        Progress memory progress,
-        Rules memory rules,
+        Case memory task,
         uint256 segment,
         uint256 party,
         Opening calldata opening,
         bytes memory tiles
     ) internal pure {
+        Rules memory rules = task.rules;
         bytes32 proven = opening.root;
         if (rules.exact) {
             if (tiles.length != 0 || opening.siblings.length != 0) proven = 0;
         } else {
             proven = TileTree.openingRoot(
-                progress.seed,
+                task.progress.seed,
                 segment,
-                progress.positions,
+                task.progress.positions,
                 rules.hiddenSize,
                 rules.dtype,
                 rules.tiles,

@@ -7,10 +7,8 @@ import {
     Outcome,
     Phase,
     Progress,
-    Rules,
     SlashReason,
     Task,
-    Terms,
     VrfProof
 } from "../interfaces/TrothTypes.sol";
 import {Clusters} from "../libraries/Clusters.sol";
@@ -22,21 +20,21 @@ abstract contract Settlement is Comparison {
     function settle(bytes32 taskId, Task calldata task, VrfProof calldata proof, Opening[] calldata openings)
         external
     {
-        (Terms memory terms, Progress memory progress,) = _load(taskId, task);
-        Rules memory rules = _rulesOf(terms.executionClass);
-        if (progress.phase == Phase.Committed && !rules.exact) _sample(taskId, terms.scheduler, progress, proof);
-        _requireRevealing(taskId, progress, rules);
+        Case memory due = _load(taskId, task);
+        Progress memory progress = due.progress;
+        if (progress.phase == Phase.Committed && !due.rules.exact) _sample(due, proof);
+        _requireRevealing(due);
         if (openings.length != progress.posts.length) {
             revert WrongOpeningCount(openings.length, progress.posts.length);
         }
         Finding[] memory findings = new Finding[](progress.segments);
         for (uint256 s = 0; s < progress.segments; ++s) {
-            findings[s] = _judge(taskId, progress, rules, s, openings);
+            findings[s] = _judge(due, s, openings);
         }
         Outcome outcome = _outcome(findings);
         _finish(taskId, outcome);
         _announce(taskId, outcome, findings);
-        _move(taskId, terms, progress, rules, outcome, findings);
+        _move(due, outcome, findings);
     }
 
     /// @dev One rejected segment rejects the task; otherwise one undecided segment leaves it undecided.
@@ -60,54 +58,45 @@ abstract contract Settlement is Comparison {
         emit TaskSettled(taskId, outcome, outcomes, verdicts, clusters);
     }
 
-    function _move(
-        bytes32 taskId,
-        Terms memory terms,
-        Progress memory progress,
-        Rules memory rules,
-        Outcome outcome,
-        Finding[] memory findings
-    ) private {
-        uint256 reward = rules.unit * REWARD;
+    function _move(Case memory task, Outcome outcome, Finding[] memory findings) private {
+        bytes32 taskId = task.taskId;
+        uint256 reward = task.rules.unit * REWARD;
         uint256 spent = 0;
         uint256 reserved = 0;
         for (uint256 s = 0; s < findings.length; ++s) {
             Finding memory finding = findings[s];
             uint256 bounty = 0;
             if (outcome == Outcome.Accepted) {
-                _credit(taskId, _partyOf(progress, s, 0), reward);
+                _credit(taskId, _partyOf(task.progress, s, 0), reward);
                 bounty = reward;
                 spent += reward * (1 + Clusters.count(finding.cluster));
             } else if (finding.outcome == Outcome.Rejected) {
                 uint256 left;
-                (bounty, left) = _slashInferencer(taskId, progress, rules, s, finding);
+                (bounty, left) = _slashInferencer(task, s, finding);
                 reserved += left;
             }
-            reserved += _moveVerifiers(taskId, progress, rules, outcome, s, finding, bounty);
+            reserved += _moveVerifiers(task, outcome, s, finding, bounty);
         }
         if (outcome == Outcome.Accepted) {
-            _credit(taskId, terms.scheduler, reward);
+            _credit(taskId, task.terms.scheduler, reward);
             spent += reward;
         }
-        _release(taskId, terms.client, terms.fee - spent);
+        _release(taskId, task.terms.client, task.terms.fee - spent);
         _credit(taskId, RESERVE, reserved);
     }
 
     /// @dev A rejected inferencer pays its own penalty and its checkers' rewards, as far as its stake goes.
     /// @return bounty for each verifier of the proper cluster
     /// @return left for the reserve
-    function _slashInferencer(
-        bytes32 taskId,
-        Progress memory progress,
-        Rules memory rules,
-        uint256 segment,
-        Finding memory finding
-    ) private returns (uint256 bounty, uint256 left) {
+    function _slashInferencer(Case memory task, uint256 segment, Finding memory finding)
+        private
+        returns (uint256 bounty, uint256 left)
+    {
         uint256 members = Clusters.count(finding.cluster);
         uint256 units = PENALTY + REWARD * members;
-        bytes32 root = progress.posts[segment * (1 + uint256(rules.verifiers))];
-        uint256 taken =
-            _slash(taskId, _partyOf(progress, segment, 0), rules.unit * units, SlashReason.Rejected, root);
+        bytes32 root = task.progress.posts[segment * (1 + uint256(task.rules.verifiers))];
+        address inferencer = _partyOf(task.progress, segment, 0);
+        uint256 taken = _slash(task.taskId, inferencer, task.rules.unit * units, SlashReason.Rejected, root);
         bounty = taken * REWARD / units;
         left = taken - bounty * members;
     }
@@ -115,26 +104,24 @@ abstract contract Settlement is Comparison {
     /// @dev Pays the proper cluster and slashes who was silent, or outside the cluster of a decided task.
     /// @return reserved what the slashes brought
     function _moveVerifiers(
-        bytes32 taskId,
-        Progress memory progress,
-        Rules memory rules,
+        Case memory task,
         Outcome outcome,
         uint256 segment,
         Finding memory finding,
         uint256 bounty
     ) private returns (uint256 reserved) {
         bool decided = outcome != Outcome.Indeterminate && finding.cluster != 0;
-        uint256 penalty = rules.unit * PENALTY;
-        for (uint256 v = 0; v < rules.verifiers; ++v) {
+        uint256 penalty = task.rules.unit * PENALTY;
+        for (uint256 v = 0; v < task.rules.verifiers; ++v) {
             if (finding.committed >> (1 + v) & 1 == 0) continue;
-            address verifier = _partyOf(progress, segment, 1 + v);
+            address verifier = _partyOf(task.progress, segment, 1 + v);
             bool opened = finding.opened >> (1 + v) & 1 != 0;
             if (finding.cluster >> v & 1 != 0) {
-                _credit(taskId, verifier, bounty);
+                _credit(task.taskId, verifier, bounty);
             } else if (!opened || decided) {
-                bytes32 commitment = progress.posts[segment * (1 + uint256(rules.verifiers)) + 1 + v];
+                bytes32 commitment = task.progress.posts[segment * (1 + uint256(task.rules.verifiers)) + 1 + v];
                 SlashReason reason = opened ? SlashReason.Disagreed : SlashReason.Unrevealed;
-                reserved += _slash(taskId, verifier, penalty, reason, commitment);
+                reserved += _slash(task.taskId, verifier, penalty, reason, commitment);
             }
         }
     }

@@ -26,100 +26,95 @@ abstract contract Tasks is Assignment, Escrow {
 
     /// @inheritdoc ITrothTasks
     function open(Order calldata order, bytes32 ends, bytes calldata signature) external returns (bytes32 taskId) {
-        Terms memory terms;
-        Progress memory progress;
-        (taskId, terms, progress,) = _open(order, ends, signature);
-        _store(taskId, _termsHash(terms), progress);
+        Case memory opened = _open(order, ends, signature);
+        _store(opened.taskId, opened.termsHash, opened.progress);
+        return opened.taskId;
     }
 
     /// @inheritdoc ITrothTasks
     function assign(bytes32 taskId, Task calldata task, VrfProof[] calldata proofs) external {
-        (Terms memory terms, Progress memory progress, bytes32 termsHash) = _load(taskId, task);
-        _requirePhase(taskId, progress, Phase.Opened);
-        _requireNotAfter(progress.phaseBlock + COMMIT_WINDOW);
-        progress.parties = _assign(taskId, terms, progress.segments, proofs, _rulesOf(terms.executionClass));
-        progress.phase = Phase.Assigned;
-        _store(taskId, termsHash, progress);
+        Case memory opened = _load(taskId, task);
+        _requirePhase(taskId, opened.progress, Phase.Opened);
+        _requireNotAfter(opened.progress.phaseBlock + COMMIT_WINDOW);
+        _assign(opened, proofs);
+        opened.progress.phase = Phase.Assigned;
+        _store(taskId, opened.termsHash, opened.progress);
     }
 
     /// @inheritdoc ITrothTasks
     function abort(bytes32 taskId, Task calldata task) external {
-        (Terms memory terms, Progress memory progress,) = _load(taskId, task);
-        if (msg.sender != terms.scheduler) revert NotScheduler(terms.scheduler, msg.sender);
-        if (progress.phase > Phase.Assigned) revert WrongPhase(taskId, progress.phase);
-        if (_sealable(progress)) revert AlreadySealable(taskId);
+        Case memory given = _load(taskId, task);
+        if (msg.sender != given.terms.scheduler) revert NotScheduler(given.terms.scheduler, msg.sender);
+        if (given.progress.phase > Phase.Assigned) revert WrongPhase(taskId, given.progress.phase);
+        if (_sealable(given.progress)) revert AlreadySealable(taskId);
         _finish(taskId, Outcome.Aborted);
         emit TaskAborted(taskId);
-        _release(taskId, terms.client, terms.fee);
+        _release(taskId, given.terms.client, given.terms.fee);
     }
 
     /// @inheritdoc ITrothTasks
     function close(bytes32 taskId, Task calldata task) external {
-        (Terms memory terms, Progress memory progress,) = _load(taskId, task);
-        Rules memory rules = _rulesOf(terms.executionClass);
-        bool sampleDue = progress.phase == Phase.Committed && !rules.exact;
+        Case memory late = _load(taskId, task);
+        Progress memory progress = late.progress;
+        bool sampleDue = progress.phase == Phase.Committed && !late.rules.exact;
         if (progress.phase > Phase.Assigned && !sampleDue) revert WrongPhase(taskId, progress.phase);
         _requireAfter(progress.phaseBlock + (sampleDue ? SAMPLE_WINDOW : COMMIT_WINDOW));
         bytes32 evidence = taskState(taskId);
         _finish(taskId, Outcome.Expired);
         emit TaskExpired(taskId, progress.phase);
-        uint256 penalty = rules.unit * SCHEDULER_PENALTY * progress.segments;
-        uint256 taken = _slash(taskId, terms.scheduler, penalty, SlashReason.SchedulerLate, evidence);
-        if (sampleDue) taken -= _compensate(taskId, progress, taken);
-        _credit(taskId, RESERVE, taken);
-        _release(taskId, terms.client, terms.fee);
+        uint256 penalty = late.rules.unit * SCHEDULER_PENALTY * progress.segments;
+        uint256 taken = _slash(taskId, late.terms.scheduler, penalty, SlashReason.SchedulerLate, evidence);
+        uint256 paid = sampleDue ? _compensate(taskId, progress, taken) : 0;
+        _credit(taskId, RESERVE, taken - paid);
+        _release(taskId, late.terms.client, late.terms.fee);
     }
 
-    function _load(bytes32 taskId, Task calldata task)
-        internal
-        view
-        returns (Terms memory terms, Progress memory progress, bytes32 termsHash)
-    {
-        terms = task.terms;
-        progress = task.progress;
-        termsHash = _termsHash(terms);
-        _requireState(taskId, termsHash, progress);
+    function _load(bytes32 taskId, Task calldata task) internal view returns (Case memory loaded) {
+        loaded.taskId = taskId;
+        loaded.terms = task.terms;
+        loaded.progress = task.progress;
+        loaded.termsHash = _termsHash(loaded.terms);
+        _requireState(taskId, loaded.termsHash, loaded.progress);
+        loaded.rules = _rulesOf(loaded.terms.executionClass);
     }
 
     /// @dev Checks an order and locks its fee; the caller stores the state.
     function _open(Order calldata order, bytes32 ends, bytes calldata signature)
         internal
-        returns (bytes32 taskId, Terms memory terms, Progress memory progress, Rules memory rules)
+        returns (Case memory opened)
     {
         _requireScheduler(order.scheduler);
         if (block.timestamp > order.deadline) revert OrderExpired(order.deadline, block.timestamp);
-        if (order.referenceBlock >= block.number || order.referenceBlock + REFERENCE_AGE < block.number) {
+        if (order.referenceBlock >= block.number || block.number - order.referenceBlock > REFERENCE_AGE) {
             revert InvalidReferenceBlock(order.referenceBlock, block.number);
         }
-        rules = _rulesOf(order.executionClass);
-        uint256 segments = _segmentCount(ends, rules.layers);
-        uint96 fee = _feeWithin(rules, segments, order.maxFee);
-        taskId = taskIdOf(order);
-        if (taskState(taskId) != 0) revert TaskKnown(taskId);
-        address client = ECDSA.recoverCalldata(taskId, signature);
-        uint96 escrow = _lock(client, fee);
-        terms = Terms({
-            client: client,
+        opened.rules = _rulesOf(order.executionClass);
+        uint256 segments = _segmentCount(ends, opened.rules.layers);
+        opened.taskId = taskIdOf(order);
+        if (taskState(opened.taskId) != 0) revert TaskKnown(opened.taskId);
+        opened.terms = Terms({
+            client: ECDSA.recoverCalldata(opened.taskId, signature),
             scheduler: order.scheduler,
             executionClass: order.executionClass,
-            fee: fee,
+            fee: _feeWithin(opened.rules, segments, order.maxFee),
             referenceBlock: order.referenceBlock,
             ends: ends
         });
-        progress.phase = Phase.Opened;
-        progress.phaseBlock = uint40(block.number);
-        progress.segments = uint8(segments);
-        progress.candidates = rules.candidates;
+        opened.termsHash = _termsHash(opened.terms);
+        opened.progress.phase = Phase.Opened;
+        opened.progress.phaseBlock = uint40(block.number);
+        opened.progress.segments = uint8(segments);
+        opened.progress.candidates = opened.rules.candidates;
         emit TaskOpened(
-            taskId,
-            client,
+            opened.taskId,
+            opened.terms.client,
             order.scheduler,
             order.executionClass,
             order.requestHash,
-            fee,
+            opened.terms.fee,
             order.referenceBlock,
             ends,
-            escrow
+            _lock(opened.terms.client, opened.terms.fee)
         );
     }
 

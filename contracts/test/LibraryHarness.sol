@@ -25,12 +25,16 @@ contract LibraryHarness {
         return EcVrf.verify(x, y, alpha, proof, hints);
     }
 
-    /// @notice Which of many changed proofs still verify: bit i flips bit i of proof ‖ hints.
-    function vrfSurvivors(uint256 x, uint256 y, bytes32 alpha, bytes calldata proof, uint256[] calldata hints, uint256 from, uint256 to)
-        external
-        view
-        returns (uint256 survivors)
-    {
+    /// @notice How many changed proofs still verify, or fail otherwise than with InvalidProof: change i flips bit i of proof ‖ hints.
+    function vrfSurvivors(
+        uint256 x,
+        uint256 y,
+        bytes32 alpha,
+        bytes calldata proof,
+        uint256[] calldata hints,
+        uint256 from,
+        uint256 to
+    ) external view returns (uint256 survivors) {
         for (uint256 bit = from; bit < to; ++bit) {
             bytes memory changed = proof;
             uint256[] memory changedHints = hints;
@@ -53,6 +57,10 @@ contract LibraryHarness {
         used = gasleft();
         beta = EcVrf.verify(x, y, alpha, proof, hints);
         used -= gasleft();
+    }
+
+    function checkAbscissa(uint256 abscissa, uint256 factor, uint256 inverse, uint256 x, uint256 y) external view {
+        EcVrf.checkAbscissa(abscissa, factor, inverse, x, y, 0);
     }
 
     function isOnCurve(uint256 x, uint256 y) external pure returns (bool) {

@@ -6,8 +6,9 @@ import secrets
 
 import numpy as np
 
-from troth.protocol import trace, vrf
+from troth.protocol import vrf
 from troth.protocol.dtype import Dtype
+from troth.protocol.trace import TileLayout
 from troth.protocol.typed_data import Domain, recover, sign
 from troth.protocol.types import Row
 
@@ -34,8 +35,8 @@ def _vrf() -> list[Figure]:
 
 def _commitment() -> list[Figure]:
     states = np.random.default_rng(1).standard_normal((ROWS, COLUMNS), dtype=np.float32)
-    layout = trace.TileLayout(secrets.token_bytes(32), secrets.token_bytes(32), ROWS, COLUMNS, Dtype.FLOAT32)
-    milliseconds = median_milliseconds(lambda: trace.commit(layout, states), repeats=30, warm_up=3)
+    layout = TileLayout(secrets.token_bytes(32), secrets.token_bytes(32), ROWS, COLUMNS, Dtype.FLOAT32)
+    milliseconds = median_milliseconds(lambda: layout.commit(states).root, repeats=30, warm_up=3)
     return [
         Figure(
             "commitment, per scalar",

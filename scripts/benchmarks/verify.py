@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from troth.node.engine.interface import SessionKey
 from troth.node.engine.torch_engine import TorchEngine
-from troth.protocol import tokens, trace
-from troth.protocol.comparison import weighted_rms
+from troth.protocol import tokens
 from troth.protocol.dtype import Dtype
+from troth.protocol.scores import dimension_spread, weighted_rms
+from troth.protocol.trace import TileLayout
 from troth.protocol.types import Segment
 
 from benchmarks.figures import Figure
@@ -36,6 +37,7 @@ SAMPLING = tokens.Sampling(temperature=0.7, top_p=0.95)
 class Run:
     """One request on one engine: what was computed, and the processor seconds of each part."""
 
+    seed: bytes
     states: NDArray[Any]
     output: list[int]
     prefill: float
@@ -98,7 +100,7 @@ async def _infer(engine: TorchEngine, prompt: NDArray[Any]) -> Run:
         decode += cost
         states.append(rows)
     await engine.release(key.task_id)
-    return Run(np.concatenate(states), output, prefill, decode, choice)
+    return Run(seed, np.concatenate(states), output, prefill, decode, choice)
 
 
 async def _choose(engine: TorchEngine, row: NDArray[Any], seed: bytes, position: int) -> int:
@@ -116,13 +118,11 @@ async def _verify(engine: TorchEngine, prompt: NDArray[Any], run: Run) -> tuple[
 
 
 async def _judge(engine: TorchEngine, states: NDArray[Any], run: Run) -> float:
-    layout = trace.TileLayout(secrets.token_bytes(32), secrets.token_bytes(32), len(states), states.shape[1], Dtype.FLOAT32)
-    trace.commit(layout, states)
-    score = weighted_rms(run.states, states, states.std(axis=0)).mean()
+    layout = TileLayout(secrets.token_bytes(32), secrets.token_bytes(32), len(states), states.shape[1], Dtype.FLOAT32)
+    layout.commit(states)
+    score = weighted_rms(run.states, states, dimension_spread(states)).mean()
     logits = await engine.logits(states[PROMPT - 1 :])
-    seed = secrets.token_bytes(32)
-    for step, token in enumerate(run.output):
-        tokens.margin(logits[step], token, SAMPLING, tokens.noise(seed, PROMPT - 1 + step, logits.shape[1]))
+    tokens.margins(logits, run.output, SAMPLING, seed=run.seed, first_position=PROMPT - 1)
     return float(score)
 
 

@@ -92,6 +92,14 @@ class Chain:
         found = await self._rpc.request("eth_getBlockByNumber", tag, False)
         return None if found is None else decoding.block(found)
 
+    async def unmined(self, account: Address) -> int:
+        """Transactions of an account that the node holds and no block has: what a restarted process may have sent."""
+        mined, all_sent = await asyncio.gather(
+            self._rpc.request("eth_getTransactionCount", account, "latest"),
+            self._rpc.request("eth_getTransactionCount", account, "pending"),
+        )
+        return max(0, decoding.quantity(all_sent) - decoding.quantity(mined))
+
     async def balance(self, account: Address) -> int:
         """Wei that an account holds outside the contract."""
         return decoding.quantity(await self._rpc.request("eth_getBalance", account, "latest"))

@@ -119,7 +119,7 @@ class Transactions:
         return found is not None
 
     async def wait(self, transaction: Hash32, contract: Address | None, confirmations: int, timeout: float) -> Receipt:
-        """The receipt once ``confirmations`` blocks, its own included, hold it; TransactionTimeout after ``timeout``."""
+        """The receipt once ``confirmations`` blocks, its own included, hold it; else TransactionTimeout."""
         give_up = time.monotonic() + timeout
         interval = RECEIPT_INTERVAL
         while True:

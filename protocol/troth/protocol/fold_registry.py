@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import assert_never
+from typing import Any, assert_never
 
 from troth.protocol.contract_types import Account, Role
 from troth.protocol.errors import InvalidField
@@ -111,7 +111,7 @@ def _with_slot(state: State, event: SlotFilled | SlotVacated, group: Group, hist
     return replace(state, groups=state.groups.with_item(event.group, replace(group, slots=slots)))
 
 
-def _party_changed(state: State, operator: Address, **changes: str | bytes) -> State:
+def _party_changed(state: State, operator: Address, **changes: Any) -> State:
     """A node or scheduler with some fields replaced."""
     node, scheduler = state.nodes.get(operator), state.schedulers.get(operator)
     if node is not None:

@@ -15,7 +15,6 @@ from troth.protocol.events import (
     TaskOpened,
 )
 from troth.protocol.state import State, TaskRecord
-from troth.protocol.task import Outcome
 from troth.protocol.task_progress import advance, opened, outcome_after
 
 
@@ -59,7 +58,7 @@ def _opened(event: TaskOpened, state: State) -> State:
             "Follow from the contract's first block.",
         )
     task = opened(event, definition.candidates)
-    record = TaskRecord(task, event.request_hash, Outcome.NONE, (event,))
+    record = TaskRecord(task, event.request_hash, None, (event,))
     return replace(
         state,
         tasks=state.tasks.with_item(event.task_id, record),

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from troth.protocol.contract_types import Account
 from troth.protocol.events import EquivocationProven, LogMeta, MoneyEvent, TaskEvent
 from troth.protocol.mapping import PersistentMap
-from troth.protocol.task import Outcome, Task
+from troth.protocol.settlement import Outcome
+from troth.protocol.task import Task
 from troth.protocol.types import Address, ExecutionClass, Hash32, ModelDescriptor, Segment
 
 NO_ACCOUNT = Account()
@@ -86,13 +87,13 @@ class TaskRecord:
 
     task: Task
     request_hash: Hash32
-    outcome: Outcome
+    outcome: Outcome | None
     events: tuple[TaskEvent | MoneyEvent, ...]
 
     @property
     def live(self) -> bool:
         """True until the task has an outcome."""
-        return self.outcome is Outcome.NONE
+        return self.outcome is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,17 +25,6 @@ class Phase(IntEnum):
     SAMPLED = 4
 
 
-class Outcome(IntEnum):
-    """How a task ended; NONE while it lives."""
-
-    NONE = 0
-    ACCEPTED = 1
-    REJECTED = 2
-    INDETERMINATE = 3
-    EXPIRED = 4
-    ABORTED = 5
-
-
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What never changes. ``ends`` is packed: byte s is the end of segment s, zero after the last one."""

@@ -22,7 +22,8 @@ from troth.protocol.events import (
     VerificationCommitted,
 )
 from troth.protocol.hashing import keccak256
-from troth.protocol.task import Outcome, Phase, Progress, Task, Terms, unpack_ends
+from troth.protocol.settlement import Outcome
+from troth.protocol.task import Phase, Progress, Task, Terms, unpack_ends
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 
 
@@ -58,8 +59,8 @@ def advance(task: Task, event: TaskEvent) -> Task:
     return Task(task.terms, changed)
 
 
-def outcome_after(event: TaskEvent) -> Outcome:
-    """How ``event`` ended its task; NONE if it did not."""
+def outcome_after(event: TaskEvent) -> Outcome | None:
+    """How ``event`` ended its task; None if it did not."""
     match event:
         case TaskSettled():
             return event.outcome
@@ -68,7 +69,7 @@ def outcome_after(event: TaskEvent) -> Outcome:
         case TaskExpired():
             return Outcome.EXPIRED
         case _:
-            return Outcome.NONE
+            return None
 
 
 def reveal_hash(root: Hash32, verdict: bool, tiles_hash: Hash32) -> Hash32:

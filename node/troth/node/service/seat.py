@@ -111,7 +111,9 @@ async def take_seat(
     order = announcement.order
     _require(sender == order.scheduler, "another scheduler's order", order.scheduler, "Send your own orders.")
     _require(order.execution_class == post.execution_class, "another class is served here", order.execution_class)
-    _require(now <= order.deadline, "the order's deadline has passed", order.deadline, "Ask the client for a new order.")
+    _require(
+        now <= order.deadline, "the order's deadline has passed", order.deadline, "Ask the client for a new order."
+    )
     seen = await view.until(lambda: view.head >= order.reference_block, PATIENCE)
     _require(seen, "this node has not seen the reference block", order.reference_block, "Retry, or check its RPC node.")
     recent = order.reference_block >= view.head - OLDEST_REFERENCE

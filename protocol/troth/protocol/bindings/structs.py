@@ -34,7 +34,8 @@ def to_abi(value: object) -> object:
 
 def from_abi(kind: type[Struct], values: Sequence[object]) -> Struct:
     """The dataclass ``kind`` from the decoded fields of its struct."""
-    converters = _converters(kind)
+    hashable: Any = kind
+    converters = _converters(hashable)
     if len(values) != len(converters):
         raise InvalidField(f"{kind.__name__} has {len(converters)} fields", len(values), "Regenerate the bindings.")
     return kind(*(convert(value) for convert, value in zip(converters, values, strict=True)))
@@ -65,14 +66,13 @@ def decode_parameters(parameters: Sequence[Parameter], data: bytes) -> tuple[Any
     return decoded
 
 
-@lru_cache(maxsize=256)
-def field_names(kind: type) -> tuple[str, ...]:
+def field_names(kind: Any) -> tuple[str, ...]:
     """Names of a dataclass's fields, in order."""
     return tuple(field.name for field in fields(kind))
 
 
 @lru_cache(maxsize=256)
-def _converters(kind: type) -> tuple[Converter, ...]:
+def _converters(kind: Any) -> tuple[Converter, ...]:
     hints = get_type_hints(kind)
     return tuple(converter(hints[name]) for name in field_names(kind))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from troth.protocol.bindings.structs import converter, from_abi
 from troth.protocol.calls.call import View, calldata
 from troth.protocol.contract_types import Account, Parameters, Rules
-from troth.protocol.task import Outcome, Task
+from troth.protocol.settlement import Outcome
+from troth.protocol.task import Task
 from troth.protocol.types import Address, Hash32, Order
 
 _address = converter(Address)
@@ -71,9 +72,9 @@ def task_state(task_id: Hash32) -> View[Hash32]:
     return View("taskState", calldata("taskState", task_id), Hash32)
 
 
-def outcome_of(task_id: Hash32) -> View[Outcome]:
-    """How a task ended."""
-    return View("outcomeOf", calldata("outcomeOf", task_id), Outcome)
+def outcome_of(task_id: Hash32) -> View[Outcome | None]:
+    """How a task ended; None while it lives or if it was never opened."""
+    return View("outcomeOf", calldata("outcomeOf", task_id), lambda number: Outcome(number) if number else None)
 
 
 def task_id_of(order: Order) -> View[Hash32]:

@@ -9,7 +9,6 @@ from troth.protocol.events.money import (
     EscrowWithdrawn,
     MoneyEvent,
     Slashed,
-    SlashReason,
     StakeAdded,
     Withdrawn,
 )
@@ -64,7 +63,6 @@ __all__ = [
     "PayoutChanged",
     "RegistryEvent",
     "SchedulerRegistered",
-    "SlashReason",
     "Slashed",
     "SlotFilled",
     "SlotVacated",

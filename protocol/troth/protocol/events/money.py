@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 
 from troth.protocol.events.log import LogMeta
+from troth.protocol.settlement import SlashReason
 from troth.protocol.types import Address, Hash32
-
-
-class SlashReason(IntEnum):
-    """Why stake was taken."""
-
-    NONE = 0
-    REJECTED = 1
-    DISAGREED = 2
-    UNREVEALED = 3
-    SCHEDULER_LATE = 4
-    EQUIVOCATED = 5
 
 
 @dataclass(frozen=True, slots=True)

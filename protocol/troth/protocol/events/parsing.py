@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import get_args, get_type_hints
@@ -22,7 +23,8 @@ EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
 class _Decoder:
     """How one event is read: which parameters are topics, which are data, and how each becomes a field."""
 
-    kind: type[Event]
+    name: str
+    make: Callable[..., Event]
     topics: tuple[Parameter, ...]
     data: tuple[Parameter, ...]
     order: tuple[int, ...]
@@ -36,14 +38,14 @@ def parse_log(log: Log) -> Event:
         topic = log.topics[0] if log.topics else b""
         raise InvalidField("No event of the contract has this topic", topic, "Check the contract address and version.")
     if len(log.topics) != len(decoder.topics) + 1:
-        name, indexed = decoder.kind.__name__, len(decoder.topics)
+        name, indexed = decoder.name, len(decoder.topics)
         raise InvalidField(f"{name} has {indexed} indexed fields", log.topics, "Check the node.")
     values = (
         *decode_parameters(decoder.topics, b"".join(log.topics[1:])),
         *decode_parameters(decoder.data, log.data),
     )
     ordered = (convert(values[index]) for index, convert in zip(decoder.order, decoder.converters, strict=True))
-    return decoder.kind(*ordered, log.meta)
+    return decoder.make(*ordered, log.meta)
 
 
 @lru_cache(maxsize=1)
@@ -59,7 +61,8 @@ def _decoder(kind: type[Event]) -> _Decoder:
     read = (*topics, *data)
     hints = get_type_hints(kind)
     return _Decoder(
-        kind=kind,
+        name=kind.__name__,
+        make=kind,
         topics=topics,
         data=data,
         order=tuple(read.index(parameter) for parameter in inputs),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from troth.protocol.events.log import LogMeta
-from troth.protocol.task import Outcome, Phase
+from troth.protocol.settlement import Outcome
+from troth.protocol.task import Phase
 from troth.protocol.types import Address, Hash32
 
 
@@ -103,7 +104,7 @@ class TaskSettled:
 
     task_id: Hash32
     outcome: Outcome
-    segment_outcomes: tuple[int, ...]
+    segment_outcomes: tuple[Outcome, ...]
     verdicts: tuple[int, ...]
     clusters: tuple[int, ...]
     meta: LogMeta

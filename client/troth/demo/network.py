@@ -1,0 +1,235 @@
+"""The local network: sets every party up through the commands a real one would use, and runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from troth.chain import keystore
+from troth.chain.deployment import deploy
+from troth.demo import cli
+from troth.demo.anvil import free_port, fund, start_anvil
+from troth.demo.errors import DemoError
+from troth.demo.plan import ETHER, Plan
+from troth.demo.processes import Child, ProcessGroup, wait_until
+from troth.protocol.contract_types import Parameters
+
+Report = Callable[[str], None]
+PASSWORD = "local test network\n"  # noqa: S105 - keys of a throw-away chain
+PARALLEL_COMMANDS = 3
+READY_SECONDS = 120.0
+
+
+@dataclass(slots=True)
+class Party:
+    """A process with a home folder, an operator address and an HTTPS endpoint."""
+
+    name: str
+    home: Path
+    operator: str = ""
+    endpoint: str = ""
+    child: Child | None = None
+
+
+@dataclass(slots=True)
+class LocalNetwork:
+    """One chain, one contract, one scheduler and `plan.node_names` nodes below `home`.
+
+    Use it as a context manager: whatever happens, no process is left behind.
+    """
+
+    home: Path
+    models: Path
+    plan: Plan = field(default_factory=Plan)
+    report: Report = print
+    rpc: str = ""
+    contract: str = ""
+    execution_class: str = ""
+    model_id: str = ""
+    nodes: dict[str, Party] = field(default_factory=dict)
+    scheduler: Party = field(init=False)
+    processes: ProcessGroup = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Lay out the folders; nothing runs yet."""
+        self.processes = ProcessGroup(self.home / "logs")
+        self.scheduler = Party("scheduler", self.home / "scheduler")
+        self.nodes = {name: Party(name, self.home / f"node-{name}") for name in self.plan.node_names}
+
+    def __enter__(self) -> LocalNetwork:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def password_file(self) -> Path:
+        """The one password of all keyfiles of this network."""
+        return self.home / "password"
+
+    @property
+    def owner_keystore(self) -> Path:
+        """Keyfile of the account that owns every party here and pays their gas and stakes."""
+        return self.home / "owner.json"
+
+    def start(self) -> None:
+        """Chain, contract, model, parties, processes; returns when all of them are ready to serve."""
+        self.start_chain()
+        self.register_model()
+        self.set_up_parties()
+        self.start_parties()
+
+    def start_chain(self) -> None:
+        """A fresh chain with the contract on it."""
+        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.password_file.write_text(PASSWORD)
+        self.password_file.chmod(0o600)
+        self.report("starting a local chain (anvil)")
+        _, self.rpc = start_anvil(self.processes, self.plan.block_seconds)
+        owner = keystore.create_account(self.owner_keystore, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
+        fund(self.rpc, owner.address, 10_000 * ETHER)
+        commit, sample, reveal, unbonding = self.plan.windows
+        parameters = Parameters(commit, sample, reveal, unbonding, ETHER, owner.address)
+
+        async def create() -> tuple[str, int]:
+            chain, receipt = await deploy(self.rpc, parameters, owner)
+            await chain.close()
+            return chain.contract, receipt.gas_used
+
+        self.contract, gas = asyncio.run(create())
+        self.report(f"deployed Troth at {self.contract} ({gas:,} gas)")
+
+    def register_model(self) -> None:
+        """Compute the model's id from its weights and register it with its execution class."""
+        self.report(f"hashing the weights of {self.plan.model} and registering model and class")
+        added = self._troth(
+            *("model", "add", self.plan.model, "--home", self.models, "--dtype", self.plan.dtype),
+            *("--unit", self.plan.unit, "--candidates", self.plan.candidates, "--verifiers", self.plan.verifiers),
+            *("--rpc", self.rpc, "--contract", self.contract, "--keystore", self.owner_keystore, "--broadcast"),
+        )
+        self.model_id, self.execution_class = added["model_id"], added["class_id"]
+
+    def set_up_parties(self) -> None:
+        """Create keys, configuration and TLS identity of every party, and register it with its stake."""
+        self.report(f"registering a scheduler and {len(self.nodes)} staked nodes")
+        with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
+            list(pool.map(lambda action: action(), [self._set_up_scheduler, *map(self._node_setter, self.nodes.values())]))
+
+    def start_parties(self) -> None:
+        """Start the processes and wait until each says it is ready."""
+        for node in self.nodes.values():
+            self.start_node(node.name, wait=False)
+        self.start_scheduler(wait=False)
+        self.report(f"waiting for {len(self.nodes)} nodes to load their slices and the scheduler to connect")
+        for party in [*self.nodes.values(), self.scheduler]:
+            self._wait_ready(party)
+
+    def start_node(self, name: str, *, model: Path | None = None, wait: bool = True) -> None:
+        """Start one node; with `model` it serves that folder without checking it, as a cheat would."""
+        node = self.nodes[name]
+        if model is not None:
+            self._serve_other_weights(node, model)
+        options = ["--no-verify-weights"] if model is not None else []
+        node.child = self.processes.start(
+            name, cli.command("node", "start", "--home", node.home, *options), cli.environment(self.password_file)
+        )
+        if wait:
+            self._wait_ready(node)
+
+    def start_scheduler(self, *, wait: bool = True) -> None:
+        """Start the scheduler's process."""
+        self.scheduler.child = self.processes.start(
+            "scheduler",
+            cli.command("scheduler", "start", "--home", self.scheduler.home),
+            cli.environment(self.password_file),
+        )
+        if wait:
+            self._wait_ready(self.scheduler)
+
+    def stop(self) -> None:
+        """End every process."""
+        self.processes.stop_all()
+
+    def discard(self) -> None:
+        """Remove the home folder."""
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def node_of(self, operator: str) -> Party:
+        """The party with this operator address."""
+        for party in self.nodes.values():
+            if party.operator.lower() == operator.lower():
+                return party
+        raise DemoError("No node of this network has that operator", operator, "Look at the addresses in its events.")
+
+    def wait_ready(self, name: str) -> None:
+        """Wait until the node of this name is ready to serve."""
+        self._wait_ready(self.nodes[name])
+
+    def _node_setter(self, node: Party) -> Callable[[], None]:
+        return lambda: self._set_up_node(node)
+
+    def _set_up_node(self, node: Party) -> None:
+        first, end = self.plan.slice_of(node.name)
+        made = self._troth(
+            *("node", "init", "--home", node.home, "--rpc", self.rpc, "--contract", self.contract),
+            *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
+            *("--slice", f"{first}:{end}", "--port", free_port(), "--threads", 1),
+            *("--import-key", self._operator_key(node.home)),
+        )
+        node.operator, node.endpoint = made["operator"], made["endpoint"]
+        fund(self.rpc, node.operator, ETHER)
+        self._troth("node", "register", "--home", node.home, *self._owner(), "--broadcast")
+
+    def _set_up_scheduler(self) -> None:
+        made = self._troth(
+            *("scheduler", "init", "--home", self.scheduler.home, "--rpc", self.rpc, "--contract", self.contract),
+            *("--port", free_port(), "--import-key", self._operator_key(self.scheduler.home)),
+        )
+        self.scheduler.operator, self.scheduler.endpoint = made["operator"], made["endpoint"]
+        fund(self.rpc, self.scheduler.operator, 10 * ETHER)
+        self._troth("scheduler", "register", "--home", self.scheduler.home, *self._owner(), "--broadcast")
+
+    def _owner(self) -> tuple[object, ...]:
+        return ("--owner-keystore", self.owner_keystore, "--owner-password-file", self.password_file)
+
+    def _operator_key(self, home: Path) -> Path:
+        path = self.home / "keys" / f"{home.name}.json"
+        path.parent.mkdir(exist_ok=True, mode=0o700)
+        # A cheap work factor: these keys live as long as the chain they are for.
+        keystore.create_account(path, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
+        return path
+
+    def _serve_other_weights(self, node: Party, model: Path) -> None:
+        path = node.home / "node.toml"
+        honest = str(self.models / "models" / self.plan.model)
+        path.write_text(path.read_text().replace(json.dumps(honest), json.dumps(str(model))))
+
+    def _troth(self, *arguments: object) -> Any:
+        return cli.run(self.password_file, *arguments)
+
+    def _wait_ready(self, party: Party) -> None:
+        if party.child is None:
+            raise DemoError("This party was not started", party.name, "Call start_parties first.")
+        wait_until(lambda: is_ready(party.endpoint), f"{party.name} becoming ready", READY_SECONDS, [party.child])
+
+
+def is_ready(endpoint: str) -> bool:
+    """Whether the party behind an endpoint of this machine says that it can serve."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    # Only asks whether the process is up; all protocol traffic pins the key that is registered on chain.
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with urllib.request.urlopen(f"{endpoint}/readyz", timeout=2, context=context) as answer:  # noqa: S310
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
+import {ITrothRegistry} from "../interfaces/ITrothRegistry.sol";
+import {ITrothSettlement} from "../interfaces/ITrothSettlement.sol";
+import {Account, SlashReason} from "../interfaces/TrothTypes.sol";
+import {State} from "./State.sol";
+
+/// @title How credit grows, stake shrinks and wei leaves
+/// @dev All sums fit 96 bits because they are parts of the contract's balance.
+abstract contract Money is State, ReentrancyGuardTransient {
+    /// @dev Units paid to an inferencer, to a verifier of the proper cluster and to the scheduler (VeriLLM, App. E).
+    uint256 internal constant REWARD = 6;
+    /// @dev Units taken from who was wrong or silent (VeriLLM, Appendix E).
+    uint256 internal constant PENALTY = 2;
+
+    function _credit(bytes32 taskId, address to, uint256 amount) internal {
+        if (amount == 0) return;
+        uint96 credit = uint96(_accounts[to].credit + amount);
+        _accounts[to].credit = credit;
+        emit ITrothSettlement.Credited(taskId, to, uint96(amount), credit);
+    }
+
+    /// @dev Takes what is there, up to the amount; nothing once the exit block has passed.
+    /// @return taken wei that the caller must now credit to others
+    function _slash(bytes32 taskId, address operator, uint256 amount, SlashReason reason, bytes32 evidence)
+        internal
+        returns (uint256 taken)
+    {
+        Account storage account = _accounts[operator];
+        uint96 stake = account.stake;
+        uint40 exitBlock = account.exitBlock;
+        if (exitBlock == 0 || block.number <= exitBlock) taken = Math.min(amount, stake);
+        stake -= uint96(taken);
+        account.stake = stake;
+        emit ITrothSettlement.Slashed(taskId, operator, uint96(taken), stake, reason, evidence);
+    }
+
+    function _pay(address to, uint256 amount) internal {
+        (bool success,) = to.call{value: amount}("");
+        if (!success) revert ITrothRegistry.TransferFailed(to, amount);
+    }
+
+    /// @dev The value of a call as 96 bits.
+    function _value() internal view returns (uint96) {
+        if (msg.value > type(uint96).max) revert ITrothRegistry.AmountTooLarge(msg.value);
+        return uint96(msg.value);
+    }
+}

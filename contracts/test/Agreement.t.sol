@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {Test} from "@uniswap/v4-core/lib/forge-std/src/Test.sol";
+
+import {Agreement} from "../libraries/Agreement.sol";
+
+contract AgreementTest is Test {
+    function count(bytes memory first, bytes memory second, uint8 dtype, uint8 bits) external pure returns (uint256 agreed) {
+        (agreed,) = Agreement.agreeing(first, second, dtype, bits, 1);
+    }
+
+    /// @dev One element at a time, by the rule's words.
+    function plainly(bytes memory first, bytes memory second, uint256 width, uint256 mantissa, uint8 bits, uint16 steps)
+        private
+        pure
+        returns (uint256 agreed)
+    {
+        for (uint256 at = 0; at < first.length; at += width) {
+            uint256 a;
+            uint256 b;
+            for (uint256 i = 0; i < width; ++i) {
+                a = (a << 8) | uint8(first[at + i]);
+                b = (b << 8) | uint8(second[at + i]);
+            }
+            if (a >> mantissa != b >> mantissa) continue;
+            (a, b) = (a >> (mantissa - bits), b >> (mantissa - bits));
+            if ((a > b ? a - b : b - a) <= steps) ++agreed;
+        }
+    }
+
+    /// @dev Random words, the second near the first in all elements so that both sides of the limit are met.
+    function openings(uint256 seed, uint256 noise) private pure returns (bytes memory first, bytes memory second) {
+        first = new bytes(512);
+        second = new bytes(512);
+        for (uint256 i = 0; i < 512; ++i) {
+            uint256 random = uint256(keccak256(abi.encode(seed, i)));
+            first[i] = bytes1(uint8(random));
+            second[i] = first[i];
+            if ((random >> 8) % 16 < noise) second[i] = bytes1(uint8(random) ^ uint8(1 << ((random >> 16) % 8)));
+        }
+    }
+
+    function testFloat32EqualsThePlainCount(uint256 seed, uint8 bits, uint16 steps) public pure {
+        bits = uint8(bound(bits, 0, 23));
+        (bytes memory first, bytes memory second) = openings(seed, seed % 8);
+        (uint256 agreed, uint256 total) = Agreement.agreeing(first, second, 0, bits, steps);
+        assertEq(agreed, plainly(first, second, 4, 23, bits, steps));
+        assertEq(total, 128);
+    }
+
+    function testBfloat16EqualsThePlainCount(uint256 seed, uint8 bits, uint16 steps) public pure {
+        bits = uint8(bound(bits, 0, 7));
+        (bytes memory first, bytes memory second) = openings(seed, seed % 8);
+        (uint256 agreed, uint256 total) = Agreement.agreeing(first, second, 1, bits, steps % 130);
+        assertEq(agreed, plainly(first, second, 2, 7, bits, steps % 130));
+        assertEq(total, 256);
+    }
+
+    function testASharesLimitIsInclusive() public pure {
+        bytes memory first = new bytes(512);
+        bytes memory second = new bytes(512);
+        for (uint256 i = 0; i < 32; ++i) second[4 * i] = 0x80;
+        assertTrue(Agreement.agrees(first, second, 0, 10, 8, 7500));
+        assertFalse(Agreement.agrees(first, second, 0, 10, 8, 7501));
+    }
+
+    function testNumbersOnTwoSidesOfAPowerOfTwoDisagree() public view {
+        bytes memory first = new bytes(32);
+        bytes memory second = new bytes(32);
+        (first[0], first[1], first[2], first[3]) = (0x3f, 0x80, 0, 0);
+        (second[0], second[1], second[2], second[3]) = (0x3f, 0x7f, 0xff, 0xff);
+        assertEq(this.count(first, second, 0, 23), 7);
+    }
+
+    function testRefusesWhatItCannotCompare() public {
+        vm.expectRevert(abi.encodeWithSelector(Agreement.WrongLengths.selector, 512, 480));
+        this.count(new bytes(512), new bytes(480), 0, 10);
+        vm.expectRevert(abi.encodeWithSelector(Agreement.WrongLengths.selector, 0, 0));
+        this.count("", "", 0, 10);
+        vm.expectRevert(abi.encodeWithSelector(Agreement.WrongLengths.selector, 33, 33));
+        this.count(new bytes(33), new bytes(33), 0, 10);
+        vm.expectRevert(abi.encodeWithSelector(Agreement.UnknownFormat.selector, 2, 7));
+        this.count(new bytes(32), new bytes(32), 2, 7);
+        vm.expectRevert(abi.encodeWithSelector(Agreement.UnknownFormat.selector, 1, 8));
+        this.count(new bytes(32), new bytes(32), 1, 8);
+    }
+}

@@ -1,0 +1,33 @@
+"""What a node counts for Prometheus. Names end in their unit."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class Metrics:
+    """One registry per node, so that tests and several nodes in one process do not collide."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "troth_node_requests", "Messages by type and outcome.", ["message", "outcome"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "troth_node_request_seconds", "Time to answer.", ["message"], buckets=SECONDS, registry=self.registry
+        )
+        self.positions = Counter("troth_node_positions", "Positions computed.", ["role"], registry=self.registry)
+        self.sessions = Gauge("troth_node_sessions", "Sessions held.", registry=self.registry)
+        self.cache_bytes = Gauge("troth_node_cache_bytes", "Memory of attention caches.", registry=self.registry)
+        self.block = Gauge("troth_node_block", "Last block that was followed.", registry=self.registry)
+        self.stake = Gauge("troth_node_stake_wei", "Own stake.", registry=self.registry)
+        self.own_posts = Counter(
+            "troth_node_own_posts", "Transactions sent because a scheduler was late.", ["call"], registry=self.registry
+        )
+
+    def observe(self, message: str, outcome: str, seconds: float) -> None:
+        """Count one message."""
+        self.requests.labels(message=message, outcome=outcome).inc()
+        self.seconds.labels(message=message).observe(seconds)

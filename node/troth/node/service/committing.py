@@ -1,0 +1,113 @@
+"""Commit: an inferencer signs its trace root; a verifier signs a salted commitment to its own, still hidden, root.
+
+The trace is on stable storage before the signature exists: a node that is killed afterwards can still open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import msgspec
+
+from troth.node.errors import BadInput, OutOfOrder
+from troth.node.service.bench import Bench
+from troth.node.service.work import Work
+from troth.node.signing_record import TRACE_COMMITMENT, TRACE_ROOT, Subject
+from troth.node.traces import UNDECIDED, StoredTrace
+from troth.protocol.announcement import announcement_to_wire
+from troth.protocol.identifiers import model_id, trace_commitment
+from troth.protocol.request import output_hash
+from troth.protocol.tensors import tokens_from_bytes
+from troth.protocol.tokens import finish_reason
+from troth.protocol.trace import TileLayout
+from troth.protocol.types import ZERO_HASH, Hash32, TraceCommitment, TraceRoot
+from troth.protocol.wire import Commit, Committed, TraceCommitted
+
+Reply = Committed | TraceCommitted
+
+
+async def commit(bench: Bench, work: Work, header: Commit, payload: memoryview) -> tuple[Reply, bytes]:
+    """Answer a Commit; asking again gives the same answer. The caller holds the work's lock.
+
+    Raises:
+        OutOfOrder: not as many positions as were computed.
+        BadInput: tokens missing, or not those of this trace.
+    """
+    if header.positions != work.positions or not work.positions:
+        raise OutOfOrder(f"{work.positions} positions were computed", header.positions, "Commit to exactly those.")
+    tokens = _generated(work, header, payload)
+    if work.trace is None:
+        work.trace = await _store(bench, work, tokens)
+        work.tokens = tokens
+        await bench.engine.forget(work.key)
+    elif tokens != work.tokens:
+        raise BadInput("the trace was committed with other tokens", len(tokens), "Repeat the first message.")
+    return await _signed(bench, work.trace), b""
+
+
+def _generated(work: Work, header: Commit, payload: memoryview) -> tuple[int, ...]:
+    """The generated tokens at the last segment; none elsewhere."""
+    seat = work.seat
+    sent = tokens_from_bytes(payload, header.tokens, seat.descriptor.vocabulary)
+    if not seat.is_last:
+        if sent:
+            raise BadInput("only the last segment is told the tokens", len(sent), "Send none.")
+        return ()
+    own = tuple(work.emitted[position] for position in sorted(work.emitted))
+    tokens = own if seat.infers and not sent else sent
+    _check_text(work, tokens, own)
+    return tokens
+
+
+def _check_text(work: Work, tokens: tuple[int, ...], own: tuple[int, ...]) -> None:
+    seat, prompt = work.seat, work.seat.request.prompt_tokens
+    if len(prompt) + len(tokens) - 1 != work.positions:
+        raise BadInput("tokens and positions do not fit together", len(tokens), "There are P + T - 1 positions.")
+    if seat.infers and tokens != own:
+        raise BadInput("these are not the tokens that this node chose", len(tokens), "Send none, or its own.")
+    if seat.infers and finish_reason(tokens, seat.request) is None:
+        raise OutOfOrder("the text has not ended", len(tokens), "Go on until Rows says finished.")
+    if seat.is_first and tuple(work.all_inputs().tolist()) != (*prompt, *tokens[:-1]):
+        raise BadInput("the text is not the one that was computed", len(tokens), "Send the same tokens again.")
+
+
+async def _store(bench: Bench, work: Work, tokens: tuple[int, ...]) -> StoredTrace:
+    seat, rows = work.seat, work.all_outputs()
+    layout = TileLayout(seat.task_id, model_id(seat.descriptor), len(rows), rows.shape[1], seat.dtype)
+    committed = await asyncio.to_thread(layout.commit, rows)
+    part, _ = announcement_to_wire(seat.announcement.without_request())
+    known = await bench.write(lambda: bench.traces.find(seat.task_id, seat.index, work.attempt))
+    if known is not None and known.root == committed.root:
+        return known
+    trace = StoredTrace(
+        task_id=seat.task_id,
+        segment=seat.index,
+        attempt=work.attempt,
+        inferred=int(seat.infers),
+        positions=len(rows),
+        columns=int(rows.shape[1]),
+        dtype=int(seat.dtype),
+        root=committed.root,
+        salt=ZERO_HASH if seat.infers else os.urandom(32),
+        output_hash=output_hash(seat.salt, tokens) if seat.is_last else ZERO_HASH,
+        verdict=1 if seat.infers else UNDECIDED,
+        commitment=b"",
+        announcement=msgspec.json.encode(part),
+        created_at=bench.traces.now(),
+    )
+    await bench.write(lambda: bench.traces.keep(trace, rows))
+    return trace
+
+
+async def _signed(bench: Bench, trace: StoredTrace) -> Reply:
+    task, root = Hash32(trace.task_id), Hash32(trace.root)
+    if trace.inferred:
+        outputs = Hash32(trace.output_hash)
+        statement = TraceRoot(task, trace.segment, trace.attempt, trace.positions, root, outputs)
+        subject = Subject(task, trace.segment, trace.attempt, TRACE_ROOT)
+        return Committed(root, outputs, await bench.sign(subject, statement))
+    hidden = trace_commitment(task, trace.segment, bench.operator.address, root=root, salt=Hash32(trace.salt))
+    promise = TraceCommitment(task, trace.segment, trace.attempt, hidden)
+    subject = Subject(task, trace.segment, trace.attempt, TRACE_COMMITMENT)
+    return TraceCommitted(hidden, await bench.sign(subject, promise))

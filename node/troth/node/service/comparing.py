@@ -1,0 +1,110 @@
+"""Compare: a verifier that has committed to its own root is shown the inferencer's rows and decides.
+
+Verdict (design.md section 5): (1) the rows are those that the inferencer signed; anything else is the messenger's
+fault and refused; (2) the signed root is the root of these rows; (3) states within the class's cut; (4) at the last
+segment, tokens within the class's margin and a valid end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.errors import BadInput, OutOfOrder
+from troth.node.service.bench import Bench
+from troth.node.service.judging import Judgement, judge
+from troth.node.service.work import Work
+from troth.node.signing_record import VERDICT, Subject
+from troth.node.traces import UNDECIDED, StoredTrace
+from troth.protocol import typed_data
+from troth.protocol.identifiers import verdict_commitment
+from troth.protocol.rows import RowChain, verify_rows
+from troth.protocol.tensors import rows_from_bytes, rows_to_bytes
+from troth.protocol.types import Address, Hash32, TraceRoot, VerdictCommitment, to_address
+from troth.protocol.wire import Compare, Compared, Received, RowSignature
+
+Reply = Received | Compared
+
+
+async def compare(bench: Bench, work: Work, header: Compare, payload: memoryview) -> tuple[Reply, bytes]:
+    """Answer a Compare; the caller holds the work's lock.
+
+    Raises:
+        OutOfOrder: this node has not committed to its own trace yet, or rows are missing.
+        BadInput, InvalidRows, InvalidSignature: what was handed over is not what the inferencer signed.
+    """
+    trace = _own_trace(work, header)
+    if trace.verdict != UNDECIDED:
+        return await _signed(bench, trace), b""
+    rows = rows_from_bytes(payload, header.count, trace.columns, work.seat.dtype)
+    received = sum(len(part) for part in work.claimed)
+    if header.start == 0 and received:
+        work.claimed, received = [], 0
+    if header.start != received or received + header.count > trace.positions:
+        raise OutOfOrder(f"the next row to compare is {received}", header.start, "Send the rows in order.")
+    if received + header.count < trace.positions:
+        work.claimed.append(rows)
+        return Received(received + header.count), b""
+    claimed = np.concatenate([*work.claimed, rows])
+    root = _signed_root(bench, work, header, claimed)
+    judgement = await judge(bench.engine, work, claimed, root)
+    work.trace = await _decide(bench, trace, judgement)
+    work.claimed = []
+    return await _signed(bench, work.trace), b""
+
+
+def _own_trace(work: Work, header: Compare) -> StoredTrace:
+    if work.seat.infers or work.trace is None:
+        raise OutOfOrder("only a verifier that has committed compares", work.seat.index, "Send Commit first.")
+    if header.positions != work.trace.positions:
+        raise BadInput("the trace has another length", header.positions, f"It has {work.trace.positions} positions.")
+    return work.trace
+
+
+def _signed_root(bench: Bench, work: Work, header: Compare, claimed: NDArray[Any]) -> bytes:
+    """The root that the inferencer signed, after checking its chain and its signature."""
+    row, root, outputs, signature = header.row, header.root, header.output_hash, header.root_signature
+    if row is None or root is None or outputs is None or signature is None:
+        raise BadInput("the last rows come with chain end, root and its signature", header.start, "Add them.")
+    inferencer = to_address(header.inferencer)
+    if inferencer not in work.seat.assignment.candidates(work.seat.index):
+        raise BadInput("this is no candidate of the segment", inferencer, "Name the inferencer.")
+    if work.trace is not None and outputs != work.trace.output_hash:
+        raise BadInput("the inferencer signed another text", outputs, "Send every verifier the tokens it emitted.")
+    _check_chain(bench, work, inferencer, row, claimed)
+    statement = TraceRoot(
+        work.seat.task_id, work.seat.index, work.attempt, header.positions, Hash32(root), Hash32(outputs)
+    )
+    typed_data.require_signer(statement, bench.operator.domain, signature, inferencer)
+    return root
+
+
+def _check_chain(bench: Bench, work: Work, inferencer: Address, row: RowSignature, claimed: NDArray[Any]) -> None:
+    start = RowChain(work.seat.task_id, work.seat.index, work.attempt)
+    verify_rows(
+        start,
+        rows_to_bytes(claimed, work.seat.dtype),
+        work.row_size,
+        row,
+        signer=inferencer,
+        domain=bench.operator.domain,
+    )
+
+
+async def _decide(bench: Bench, trace: StoredTrace, judgement: Judgement) -> StoredTrace:
+    hidden = _commitment(bench.operator.address, trace, judgement.verdict)
+    return await bench.write(lambda: bench.traces.decide(trace, verdict=judgement.verdict, commitment=hidden))
+
+
+def _commitment(me: Address, trace: StoredTrace, verdict: bool) -> Hash32:
+    task, root, salt = Hash32(trace.task_id), Hash32(trace.root), Hash32(trace.salt)
+    return verdict_commitment(task, trace.segment, me, root=root, verdict=verdict, salt=salt)
+
+
+async def _signed(bench: Bench, trace: StoredTrace) -> Compared:
+    commitment = Hash32(trace.commitment)
+    statement = VerdictCommitment(Hash32(trace.task_id), trace.segment, trace.attempt, commitment)
+    subject = Subject(trace.task_id, trace.segment, trace.attempt, VERDICT)
+    return Compared(commitment, await bench.sign(subject, statement))

@@ -1,0 +1,135 @@
+"""Forward: compute positions and sign their rows; one path for inferencers and verifiers.
+
+The engine starts at once; the upstream signature is checked while it runs. Nothing is kept from a message that fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.errors import BadInput
+from troth.node.service.bench import Bench
+from troth.node.service.inputs import read_inputs, require_next
+from troth.node.service.work import Work
+from troth.node.signing_record import ROW, Subject
+from troth.protocol import typed_data
+from troth.protocol.rows import RowChain
+from troth.protocol.tensors import rows_to_bytes
+from troth.protocol.tokens import Sampling, choose, finish_reason, noise
+from troth.protocol.types import Address, Row
+from troth.protocol.wire import Forward, Rows, RowSignature
+
+
+async def forward(bench: Bench, work: Work, header: Forward, payload: memoryview) -> tuple[Rows, bytes]:
+    """Answer a Forward; the caller holds the work's lock.
+
+    Raises:
+        Refusal, ProtocolError: see `inputs`, `Work.check_upstream`; the session is as it was before.
+        AlreadySigned: the same position was signed with another state.
+    """
+    inputs = read_inputs(work, header, payload, bench.limits.positions)
+    _require_emitter(work, header)
+    if header.start + header.count <= work.positions:
+        return await _repeat(bench, work, header, inputs)
+    work.require_open()
+    require_next(work, header)
+    _require_unfinished(work)
+    upstream, outputs = await _compute_beside_check(bench, work, header, inputs, payload)
+    data = rows_to_bytes(outputs, work.seat.dtype)
+    chain, rows = work.own_chain.extend(data, work.row_size)
+    token = await _next_token(bench, work, header, outputs) if header.emit else None
+    signature = await _sign(bench, work, rows)
+    _keep(work, inputs, outputs, chain, upstream)
+    if token is not None:
+        work.emitted[rows[-1].position] = token
+    return _reply(work, header, rows[-1], signature, token), data
+
+
+def _require_emitter(work: Work, header: Forward) -> None:
+    if header.emit and not (work.seat.is_last and work.seat.infers):
+        raise BadInput("only the last segment's inferencer chooses tokens", work.seat.index, "Do not ask to emit.")
+    if header.emit and header.start + header.count < len(work.seat.request.prompt_tokens):
+        raise BadInput("the prompt is not complete yet", header.start + header.count, "Emit from its last token on.")
+
+
+def _require_unfinished(work: Work) -> None:
+    if work.emitted and finish_reason(_tokens(work), work.seat.request) is not None:
+        raise BadInput("the text has ended", len(work.emitted), "Send Commit.")
+
+
+def _tokens(work: Work) -> tuple[int, ...]:
+    return tuple(work.emitted[position] for position in sorted(work.emitted))
+
+
+async def _compute_beside_check(
+    bench: Bench, work: Work, header: Forward, inputs: NDArray[Any], payload: memoryview
+) -> tuple[tuple[RowChain, Address] | None, NDArray[Any]]:
+    computing = asyncio.ensure_future(bench.engine.forward(work.key, work.seat.layers, header.start, inputs))
+    try:
+        await asyncio.sleep(0)
+        upstream = None
+        if not work.seat.is_first:
+            upstream = work.check_upstream(payload, header.upstream, bench.operator.domain)
+        return upstream, await computing
+    finally:
+        # After a failed check the job ends by itself; the next message starts at the old position and overwrites it.
+        computing.cancel()
+
+
+async def _next_token(bench: Bench, work: Work, header: Forward, outputs: NDArray[Any]) -> int:
+    logits = (await bench.engine.logits(outputs[-1:]))[0]
+    position = header.start + header.count - 1
+    return await asyncio.to_thread(_choose, work, logits, position)
+
+
+def _choose(work: Work, logits: NDArray[Any], position: int) -> int:
+    sampling = Sampling.of(work.seat.request)
+    gumbel = noise(work.seat.noise_seed, position, len(logits)) if sampling.temperature > 0 else None
+    return choose(logits, sampling, gumbel)
+
+
+async def _sign(bench: Bench, work: Work, rows: tuple[Row, ...]) -> RowSignature:
+    last = rows[-1]
+    covered = [(row.position, typed_data.struct_hash(row)) for row in rows]
+    subject = Subject(last.task_id, last.segment, last.attempt, ROW, last.position)
+    signature = await bench.write(
+        lambda: bench.record.sign_chain(subject, covered[:-1], covered[-1][1], lambda: bench.operator.sign(last))
+    )
+    return RowSignature(last.position, last.row_hash, last.previous, signature)
+
+
+def _keep(
+    work: Work,
+    inputs: NDArray[Any],
+    outputs: NDArray[Any],
+    chain: RowChain,
+    upstream: tuple[RowChain, Address] | None,
+) -> None:
+    work.inputs.append(inputs)
+    work.outputs.append(outputs)
+    work.own_chain = chain
+    if upstream is not None:
+        work.upstream_chain, work.upstream_signer = upstream
+
+
+async def _repeat(bench: Bench, work: Work, header: Forward, inputs: NDArray[Any]) -> tuple[Rows, bytes]:
+    """The answer to a message that was answered before: same inputs, same rows, same signature."""
+    known = work.slice_of(work.inputs, header.start, header.count)
+    if not np.array_equal(known, inputs):
+        raise BadInput("these positions were computed from other inputs", header.start, "Start another attempt.")
+    data = rows_to_bytes(work.all_outputs(), work.seat.dtype)
+    end = (header.start + header.count) * work.row_size
+    _, rows = RowChain(work.seat.task_id, work.seat.index, work.attempt).extend(data[:end], work.row_size)
+    signature = await _sign(bench, work, rows[header.start :])
+    token = work.emitted.get(header.start + header.count - 1)
+    return _reply(work, header, rows[-1], signature, token), data[header.start * work.row_size : end]
+
+
+def _reply(work: Work, header: Forward, last: Row, signature: RowSignature, token: int | None) -> Rows:
+    upto = [value for position, value in sorted(work.emitted.items()) if position <= last.position]
+    finished = finish_reason(upto, work.seat.request) if token is not None else None
+    return Rows(header.start, header.count, signature, token, finished)

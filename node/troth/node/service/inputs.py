@@ -1,0 +1,55 @@
+"""Reading the payload of a Forward: tokens or rows, checked before anything is computed from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.errors import BadInput, OutOfOrder
+from troth.node.service.work import Work
+from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
+from troth.protocol.wire import Forward
+
+
+def read_inputs(work: Work, header: Forward, payload: memoryview, position_limit: int) -> NDArray[Any]:
+    """Tokens (int64) or rows of a message.
+
+    Raises:
+        BadInput: the wrong kind, too many positions, or tokens that the task cannot have there.
+        WireError: another size than the header says, a token outside the vocabulary, NaN or infinity.
+    """
+    seat = work.seat
+    expected = "tokens" if seat.is_first else "rows"
+    if header.kind != expected:
+        raise BadInput(f"segment {seat.index} takes {expected}", header.kind, f"Send {expected}.")
+    end = header.start + header.count
+    if end > _longest(work, position_limit):
+        raise BadInput("there are more positions than the task can have", end, "Stop at the request's limit.")
+    if not seat.is_first:
+        return rows_from_bytes(payload, header.count, seat.descriptor.hidden_size, seat.dtype)
+    tokens = tokens_from_bytes(payload, header.count, seat.descriptor.vocabulary)
+    _check_tokens(work, header.start, tokens)
+    return np.array(tokens, dtype=np.int64)
+
+
+def _longest(work: Work, position_limit: int) -> int:
+    request = work.seat.announcement.request
+    return position_limit if request is None else min(position_limit, request.position_limit)
+
+
+def _check_tokens(work: Work, start: int, tokens: tuple[int, ...]) -> None:
+    prompt = work.seat.request.prompt_tokens
+    for position, token in enumerate(tokens, start):
+        if position < len(prompt):
+            if token != prompt[position]:
+                raise BadInput("this is not the prompt that was ordered", position, "Send the client's prompt.")
+        elif work.emitted.get(position - 1, token) != token:
+            raise BadInput("this is not the token that this node chose", position, "Send back what it emitted.")
+
+
+def require_next(work: Work, header: Forward) -> None:
+    """Raise OutOfOrder unless the message starts where the session ends."""
+    if header.start != work.positions:
+        raise OutOfOrder(f"the next position is {work.positions}", header.start, "Send the missing positions first.")

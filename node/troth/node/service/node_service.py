@@ -1,0 +1,129 @@
+"""Routes the channel's messages to their handlers and keeps the sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from troth.node.errors import BadInput, Busy, NotAssigned, OutOfOrder
+from troth.node.metrics import Metrics
+from troth.node.service.bench import Bench
+from troth.node.service.committing import commit
+from troth.node.service.comparing import compare
+from troth.node.service.forwarding import forward
+from troth.node.service.opening import open_trace
+from troth.node.service.seat import take_seat
+from troth.node.service.work import Work
+from troth.overlay.logs import task_bound
+from troth.protocol.announcement import announcement_from_wire
+from troth.protocol.types import Address
+from troth.protocol.wire import Commit, Compare, Forward, NodeReply, NodeRequest, Open, Release, Released
+
+Name = tuple[bytes, int, int]
+Answer = tuple[NodeReply, bytes]
+
+
+class NodeService:
+    """The handler that the channel server calls; see `wire` for what each message means."""
+
+    def __init__(self, bench: Bench, metrics: Metrics) -> None:
+        self._bench = bench
+        self._metrics = metrics
+        self._works: dict[Name, Work] = {}
+        self._beginning: dict[Name, asyncio.Lock] = {}
+
+    @property
+    def sessions(self) -> int:
+        """Sessions held now."""
+        return len(self._works)
+
+    async def handle(self, sender: Address, header: NodeRequest, payload: memoryview) -> Answer:
+        """Answer one message; raises a Refusal or a ProtocolError, which the channel turns into a Failure."""
+        started = time.perf_counter()
+        outcome = "refused"
+        with task_bound(header.task_id):
+            try:
+                answer = await self._route(sender, header, payload)
+                outcome = "answered"
+                return answer
+            finally:
+                self._metrics.observe(type(header).__name__, outcome, time.perf_counter() - started)
+                self._metrics.sessions.set(len(self._works))
+                self._metrics.cache_bytes.set(self._bench.engine.cache_bytes)
+
+    async def _route(self, sender: Address, header: NodeRequest, payload: memoryview) -> Answer:
+        if isinstance(header, Release):
+            return await self._release(sender, header)
+        if isinstance(header, Open):
+            return await open_trace(self._bench, sender, header)
+        if isinstance(header, Forward):
+            work, rest = await self._work_for(sender, header, payload)
+            async with work.lock:
+                answer = await forward(self._bench, work, header, rest)
+            self._metrics.positions.labels(role=_role(work)).inc(header.count)
+            return answer
+        work = self._find(sender, header)
+        async with work.lock:
+            if isinstance(header, Commit):
+                return await commit(self._bench, work, header, payload)
+            return await compare(self._bench, work, header, payload)
+
+    async def _work_for(self, sender: Address, header: Forward, payload: memoryview) -> tuple[Work, memoryview]:
+        """The session of a Forward, begun if the message announces it; and the payload after the request."""
+        if header.request_size > len(payload):
+            raise BadInput("the payload is shorter than its request", len(payload), "Send the whole request.")
+        request, rest = payload[: header.request_size], payload[header.request_size :]
+        name = (header.task_id, header.segment, header.attempt)
+        if name in self._works:
+            return self._find(sender, header), rest
+        if header.announcement is None:
+            raise OutOfOrder("this task was not announced here", header.segment, "Send the announcement first.")
+        lock = self._beginning.setdefault(name, asyncio.Lock())
+        try:
+            async with lock:
+                if name not in self._works:
+                    self._works[name] = await self._begin(sender, header, request)
+        finally:
+            self._beginning.pop(name, None)
+        return self._find(sender, header), rest
+
+    async def _begin(self, sender: Address, header: Forward, request: memoryview) -> Work:
+        assert header.announcement is not None
+        await self._make_room()
+        announcement = announcement_from_wire(header.announcement, request)
+        bench, now = self._bench, self._bench.clock()
+        seat = await take_seat(announcement, header.segment, sender=sender, post=bench.post, view=bench.view, now=now)
+        if seat.task_id != header.task_id:
+            raise NotAssigned("the announcement is for another task", seat.task_id, "Send the order's own task id.")
+        return Work.begin(seat, header.attempt, now)
+
+    async def _make_room(self) -> None:
+        now, limits = self._bench.clock(), self._bench.limits
+        idle = [name for name, work in self._works.items() if now - work.touched > limits.idle_seconds]
+        for name in idle:
+            await self._bench.engine.forget(self._works.pop(name).key)
+        if len(self._works) >= limits.works:
+            raise Busy("this node has no session left", len(self._works), "Retry later or choose another node.")
+
+    def _find(self, sender: Address, header: Forward | Commit | Compare) -> Work:
+        work = self._works.get((header.task_id, header.segment, header.attempt))
+        if work is None:
+            raise OutOfOrder("there is no such session here", header.segment, "Announce it with Forward.")
+        if sender != work.seat.scheduler:
+            raise NotAssigned("this is another scheduler's task", sender, "Send your own tasks.")
+        work.touched = self._bench.clock()
+        return work
+
+    async def _release(self, sender: Address, header: Release) -> Answer:
+        own = [name for name, work in self._works.items() if name[0] == header.task_id]
+        if any(self._works[name].seat.scheduler != sender for name in own):
+            raise NotAssigned("this is another scheduler's task", sender, "Release your own tasks.")
+        for name in own:
+            del self._works[name]
+        if own:
+            await self._bench.engine.release(header.task_id)
+        return Released(), b""
+
+
+def _role(work: Work) -> str:
+    return "inferencer" if work.seat.infers else "verifier"

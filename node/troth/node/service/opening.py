@@ -1,0 +1,124 @@
+"""Open: only once the node's own chain shows its own commitment, and only the tiles that an honest seed picks.
+
+A scheduler that could make a node open early, or at places of its choice, could show the tiles to a colluder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from troth.node.errors import NotAssigned, OutOfOrder
+from troth.node.service.bench import Bench
+from troth.node.traces import StoredTrace
+from troth.node.view import ChainView
+from troth.protocol import vrf
+from troth.protocol.assignment import sample_alpha, tile_indices
+from troth.protocol.contract_types import Opening
+from troth.protocol.dtype import Dtype
+from troth.protocol.task import Phase, Task
+from troth.protocol.trace import TileLayout, TileOpening
+from troth.protocol.types import Address, ExecutionClass, Hash32
+from troth.protocol.wire import Open, Opened
+
+PATIENCE = 10.0
+"""Seconds to wait for blocks that the scheduler has seen and this node has not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A live task in which this node's own commitment stands; `party` is 0 for the inferencer, then verifiers."""
+
+    task: Task
+    execution_class: ExecutionClass
+    party: int
+
+
+async def open_trace(bench: Bench, sender: Address, header: Open) -> tuple[Opened, bytes]:
+    """Answer an Open from what is on disk, so that a restarted node can do it.
+
+    Raises:
+        OutOfOrder: nothing was committed here, or the chain does not show it (yet).
+        InvalidProof: the sampling proof does not belong to the commitments on chain.
+    """
+    trace = await bench.write(lambda: bench.traces.find(header.task_id, header.segment, header.attempt))
+    if trace is None:
+        raise OutOfOrder("this node committed to no such trace", header.segment, "Commit first.")
+    await bench.view.until(lambda: _may_open(bench.view, trace, header), PATIENCE)
+    committed = own_commitment(bench.view, bench.operator.address, trace)
+    if sender != committed.task.terms.scheduler:
+        raise NotAssigned("this is another scheduler's task", sender, "Open your own tasks.")
+    seed = await sampling_seed(bench.view, trace, committed, header.proof)
+    opening = await open_tiles(bench, trace, committed, seed)
+    payload = opening.tiles + b"".join(opening.siblings)
+    tiles, siblings = len(opening.tiles) // 512, len(opening.siblings)
+    return Opened(opening.root, opening.verdict, opening.salt, tiles, siblings), payload
+
+
+def _may_open(view: ChainView, trace: StoredTrace, header: Open) -> bool:
+    task = view.task(Hash32(trace.task_id))
+    if task is None:
+        return False
+    phase, block = task.progress.phase, task.progress.phase_block
+    return (
+        phase is Phase.SAMPLED
+        or (phase is Phase.COMMITTED and view.head > block and header.proof is not None)
+        or (phase is Phase.COMMITTED and header.proof is None)
+    )
+
+
+def own_commitment(view: ChainView, me: Address, trace: StoredTrace) -> Committed:
+    """The task, if this node's own commitment is on chain; raises OutOfOrder otherwise."""
+    task = view.task(Hash32(trace.task_id))
+    if task is None or task.progress.phase not in (Phase.COMMITTED, Phase.SAMPLED):
+        raise OutOfOrder("the commitments are not on chain", trace.task_id, "Open after the commit's block.")
+    execution_class = view.execution_class(task.terms.execution_class)
+    if execution_class is None:
+        raise OutOfOrder("the execution class is unknown", task.terms.execution_class, "Wait for the node to catch up.")
+    posts = task.posts_of(trace.segment)
+    expected = trace.root if trace.inferred else trace.commitment
+    if task.progress.attempt != trace.attempt or expected not in posts:
+        raise OutOfOrder("another commitment than this node's is on chain", trace.segment, "Open what was committed.")
+    party = party_of(task, execution_class, me, trace)
+    if posts[party] != expected:
+        raise OutOfOrder("this node's commitment stands at another's place", party, "Report the contract.")
+    return Committed(task, execution_class, party)
+
+
+def party_of(task: Task, execution_class: ExecutionClass, me: Address, trace: StoredTrace) -> int:
+    """0 for the inferencer, 1 + index for a verifier."""
+    verifiers = task.parties_of(trace.segment)[execution_class.candidates :]
+    return 0 if trace.inferred else 1 + verifiers.index(me)
+
+
+async def sampling_seed(
+    view: ChainView, trace: StoredTrace, committed: Committed, proof: bytes | None
+) -> Hash32 | None:
+    """The seed that picks tiles, None in an exact class; from the chain if it is there, else from the proof."""
+    progress, terms = committed.task.progress, committed.task.terms
+    if committed.execution_class.exact:
+        return None
+    if progress.phase is Phase.SAMPLED:
+        return progress.seed
+    key = view.vrf_key(terms.scheduler)
+    if proof is None or key is None or view.head <= progress.phase_block:
+        raise OutOfOrder("there is no sampling seed yet", progress.phase_block, "Send the proof, a block later.")
+    block_hash = await view.block_hash(progress.phase_block)
+    alpha = sample_alpha(view.domain, Hash32(trace.task_id), posts=progress.posts, block_hash=block_hash)
+    return Hash32(vrf.verify(key, alpha, proof))
+
+
+async def open_tiles(bench: Bench, trace: StoredTrace, committed: Committed, seed: Hash32 | None) -> Opening:
+    """The opening in the contract's words; without a seed, of the root alone."""
+    opened = TileOpening(b"", ())
+    if seed is not None:
+        opened = await asyncio.to_thread(_tiles, bench, trace, committed, seed)
+    siblings = tuple(Hash32(sibling) for sibling in opened.siblings)
+    return Opening(Hash32(trace.root), bool(trace.verdict), Hash32(trace.salt), opened.tiles, siblings)
+
+
+def _tiles(bench: Bench, trace: StoredTrace, committed: Committed, seed: Hash32) -> TileOpening:
+    model = committed.execution_class.model
+    layout = TileLayout(trace.task_id, model, trace.positions, trace.columns, Dtype(trace.dtype))
+    indices = tile_indices(seed, trace.segment, committed.execution_class.tiles, layout.count)
+    return layout.commit(bench.traces.rows(trace)).open(indices)

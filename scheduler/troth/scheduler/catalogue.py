@@ -1,0 +1,117 @@
+"""What this scheduler serves: classes, how it splits their layers, and the texts that a client needs to speak to a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from troth.protocol.architecture import architecture_name, canonical_config
+from troth.protocol.identifiers import fee
+from troth.protocol.state import State
+from troth.protocol.types import ExecutionClass, Hash32, ModelDescriptor, Segment, segments_from_ends
+from troth.scheduler.errors import ConfigurationInvalid, UnknownClass
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Tokenizer, chat template and canonical configuration, exactly as the model's descriptor hashes them."""
+
+    tokenizer: str
+    chat_template: str
+    config: str
+    architecture: str
+    context: int
+
+    @classmethod
+    def load(cls, folder: Path) -> Texts:
+        """Read a model folder's config.json, tokenizer.json and chat_template.jinja (may be missing)."""
+        try:
+            config = json.loads((folder / "config.json").read_text("utf-8"))
+            tokenizer = (folder / "tokenizer.json").read_text("utf-8")
+            template_file = folder / "chat_template.jinja"
+            template = template_file.read_text("utf-8") if template_file.exists() else ""
+        except (OSError, ValueError) as error:
+            raise ConfigurationInvalid(
+                f"The model folder {folder} cannot be used", error, "Give the folder with config.json and tokenizer.json."
+            ) from error
+        context = config.get("max_position_embeddings")
+        if not isinstance(context, int) or context < 1:
+            raise ConfigurationInvalid("config.json names no max_position_embeddings", folder, "Set `context` instead.")
+        return cls(
+            tokenizer=tokenizer,
+            chat_template=template,
+            config=canonical_config(config).decode(),
+            architecture=architecture_name(config, tokenizer.encode(), template),
+            context=context,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One class: the ends of its segments, its texts, and the longest sequence that is taken."""
+
+    class_id: Hash32
+    ends: tuple[int, ...]
+    texts: Texts
+    context: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A served class with what the chain knows of it."""
+
+    served: Served
+    execution_class: ExecutionClass
+    model: ModelDescriptor
+    segments: tuple[Segment, ...]
+
+    @property
+    def fee(self) -> int:
+        """Wei for one task."""
+        return fee(self.execution_class, len(self.segments))
+
+
+class Catalogue:
+    """The served classes by id."""
+
+    def __init__(self, served: Iterable[Served]) -> None:
+        self._served = {entry.class_id: entry for entry in served}
+
+    def ids(self) -> list[Hash32]:
+        """The served class ids."""
+        return list(self._served)
+
+    def served(self, class_id: Hash32) -> Served:
+        """The entry of a class; raises UnknownClass."""
+        entry = self._served.get(class_id)
+        if entry is None:
+            raise UnknownClass(
+                "This scheduler does not serve the execution class", "0x" + class_id.hex(), "GET /v1/info lists what it serves."
+            )
+        return entry
+
+    def terms(self, class_id: Hash32, state: State) -> Terms:
+        """The entry with class and model from the chain; raises UnknownClass if they are not registered there."""
+        served = self.served(class_id)
+        execution_class = state.classes.get(class_id)
+        model = state.models.get(execution_class.model) if execution_class else None
+        if execution_class is None or model is None:
+            raise UnknownClass(
+                "The execution class is not registered on chain", "0x" + class_id.hex(), "Register model and class first."
+            )
+        return Terms(served, execution_class, model, segments_from_ends(served.ends, model.layers))
+
+    def problems(self, state: State) -> list[str]:
+        """Why a served class cannot be served now; empty if all is well."""
+        found = []
+        for class_id, entry in self._served.items():
+            try:
+                terms = self.terms(class_id, state)
+            except UnknownClass as error:
+                found.append(str(error))
+                continue
+            if terms.model.architecture != entry.texts.architecture:
+                found.append(f"class 0x{class_id.hex()}: the model folder holds another tokenizer, template or configuration")
+        return found

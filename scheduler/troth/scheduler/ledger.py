@@ -1,0 +1,138 @@
+"""The scheduler's writes to the chain. Each is done at most once, whatever happened in between.
+
+Before a transaction is sent, and again after anything went wrong, the folded events are asked whether its effect is there
+already. Only then is it sent (again). A restart therefore needs to know nothing but which effect it wants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from troth.chain.adapter import Chain
+from troth.chain.errors import ChainError, ChainRejected, ChainUnavailable, TransactionTimeout
+from troth.chain.follower import EventFollower
+from troth.chain.keystore import Key
+from troth.chain.records import Receipt
+from troth.protocol.calls import Call
+from troth.protocol.events import TaskEvent
+from troth.protocol.state import State, TaskRecord
+from troth.protocol.task import Outcome
+from troth.protocol.types import Hash32
+from troth.scheduler.errors import TaskFailed
+
+log = logging.getLogger(__name__)
+
+Wanted = TypeVar("Wanted", bound=TaskEvent)
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 15.0
+NEXT_BLOCK = 1.5
+"""Seconds to wait for another block before a call that was refused as too early is tried again."""
+
+
+class TaskEnded(TaskFailed):
+    """The task has an outcome on chain already, another one than was being worked for."""
+
+    code = "task_ended"
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__("The task has ended on chain", outcome.name.lower())
+        self.outcome = outcome
+
+
+class Ledger:
+    """Sends with the operator's key; remembers nothing itself."""
+
+    def __init__(self, chain: Chain, follower: EventFollower, key: Key) -> None:
+        self._chain = chain
+        self._follower = follower
+        self._key = key
+
+    @property
+    def state(self) -> State:
+        """The folded events as of the last followed block."""
+        return self._follower.state
+
+    @property
+    def block(self) -> int:
+        """The last followed block."""
+        return self._follower.block
+
+    def task(self, task_id: Hash32) -> TaskRecord | None:
+        """The task as the events tell it, or None if it was never opened."""
+        return self.state.tasks.get(task_id)
+
+    async def ensure(self, task_id: Hash32, event: type[Wanted], call: Callable[[], Call]) -> tuple[Wanted, Receipt]:
+        """Bring about `event` by `call` unless it is there; its receipt.
+
+        `call` is built anew for every attempt, from the state of that moment. While the chain is away this waits. Raises
+        ChainRejected if the contract refuses, TaskEnded if the task ended otherwise.
+        """
+        pause, uncertain = FIRST_PAUSE, False
+        while True:
+            try:
+                if uncertain:
+                    await self.wait_for_pending()
+                await self._follower.catch_up()
+                found = self._find(task_id, event)
+                if found is None:
+                    receipt = await self._chain.execute(call(), self._key)
+                    await self._follower.reach(receipt.block, timeout=30)
+                    found = self._find(task_id, event)
+                if found is not None:
+                    return found, await self._chain.wait_for_receipt(found.meta.transaction)
+                log.warning("a reorganisation took %s away", event.__name__)
+            except ChainRejected:
+                await self._follower.catch_up()
+                if self._find(task_id, event) is None:
+                    raise
+            except (ChainUnavailable, TransactionTimeout) as error:
+                log.warning("waiting for the chain: %s", error)
+                uncertain = True
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def ensure_soon(
+        self, task_id: Hash32, event: type[Wanted], call: Callable[[], Call], too_early: frozenset[str]
+    ) -> tuple[Wanted, Receipt]:
+        """`ensure` that waits for another block when the contract refuses with one of the errors in `too_early`."""
+        while True:
+            try:
+                return await self.ensure(task_id, event, call)
+            except ChainRejected as error:
+                if error.name not in too_early:
+                    raise
+                await asyncio.sleep(NEXT_BLOCK)
+
+    async def reach(self, block: int) -> None:
+        """Wait until a block was followed, for as long as it takes."""
+        while self._follower.block < block:
+            try:
+                await self._follower.reach(block, timeout=60)
+            except ChainError as error:
+                log.debug("waiting for block %d: %s", block, error)
+
+    async def block_hash(self, number: int) -> Hash32:
+        """Hash of a block; ChainUnavailable if the node does not have it."""
+        block = await self._chain.block(number)
+        if block is None:
+            raise ChainUnavailable(f"Block {number} is not there", self._chain.place, "Check the node's synchronisation.")
+        return block.hash
+
+    async def wait_for_pending(self) -> None:
+        """Let transactions that were sent, perhaps in an earlier life, be mined: they may be what is wanted."""
+        while await self._chain.unmined(self._key.address):
+            await asyncio.sleep(FIRST_PAUSE)
+
+    def _find(self, task_id: Hash32, event: type[Wanted]) -> Wanted | None:
+        record = self.task(task_id)
+        if record is None:
+            return None
+        for entry in record.events:
+            if isinstance(entry, event):
+                return entry
+        if not record.live:
+            raise TaskEnded(record.outcome)
+        return None

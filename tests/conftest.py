@@ -1,0 +1,153 @@
+"""Fixtures that need a real chain: an anvil process, funded keys, a fresh contract.
+
+`anvil` is shared by the session, `deployed` is a new contract per test, `start_anvil` makes processes that a test may
+kill. Tests that use them carry the marker `chain`.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from troth.chain.adapter import Chain
+from troth.chain.deployment import deploy
+from troth.chain.keystore import Key
+from troth.protocol.contract_types import Parameters
+from troth.protocol.hashing import keccak256
+
+ROOT = Path(__file__).resolve().parent.parent
+ANVIL = ROOT / "node_modules" / ".bin" / "anvil"
+START_DEADLINE = 30.0
+FUNDED_KEYS = 16
+FUNDS = 10_000 * 10**18
+
+
+@dataclass
+class Anvil:
+    """A running node with instant mining; `keys` are funded."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    keys: tuple[Key, ...]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def rpc(self, method: str, *parameters: object) -> Any:
+        """A JSON-RPC call from outside the adapter."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(parameters)}
+        answer = httpx.post(self.url, json=body, timeout=30).json()
+        if "error" in answer:
+            raise AssertionError(f"{method}: {answer['error']}")
+        return answer["result"]
+
+    def mine(self, blocks: int = 1) -> None:
+        """Mine empty blocks."""
+        self.rpc("anvil_mine", hex(blocks))
+
+    def fund(self, key: Key) -> None:
+        """Give an account ether."""
+        self.rpc("anvil_setBalance", key.address, hex(FUNDS))
+
+    def stop(self) -> None:
+        """Kill the process, as a node that goes away does."""
+        self.process.kill()
+        self.process.wait()
+
+
+def key_number(number: int) -> Key:
+    """A key that depends on its number alone."""
+    return Key.from_secret(keccak256(b"troth test key %d" % number))
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def anvil_process(port: int | None = None) -> Iterator[Anvil]:
+    if not ANVIL.exists():
+        pytest.skip("anvil is not installed; run npm ci")
+    chosen = port or free_port()
+    command = [str(ANVIL), "--port", str(chosen), "--hardfork", "osaka", "--silent", "--accounts", "1", "--code-size-limit", "60000"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    node = Anvil(process, chosen, tuple(key_number(number) for number in range(FUNDED_KEYS)))
+    try:
+        wait_for_answer(node)
+        for key in node.keys:
+            node.fund(key)
+        yield node
+    finally:
+        node.stop()
+
+
+def wait_for_answer(node: Anvil) -> None:
+    give_up = time.monotonic() + START_DEADLINE
+    while True:
+        try:
+            node.rpc("eth_chainId")
+        except httpx.TransportError:
+            if node.process.poll() is not None or time.monotonic() > give_up:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+@pytest.fixture(scope="session")
+def anvil() -> Iterator[Anvil]:
+    """One node for the whole session."""
+    with anvil_process() as node:
+        yield node
+
+
+@pytest.fixture
+def start_anvil() -> Iterator[Callable[..., Anvil]]:
+    """Starts nodes of a test's own, on a given port if it wants one back there."""
+    with ExitStack() as stack:
+        yield lambda port=None: stack.enter_context(anvil_process(port))
+
+
+@dataclass
+class Deployed:
+    """A contract that no other test knows; `deployer` paid for it, `parameters.reserve` is nobody's key."""
+
+    anvil: Anvil
+    chain: Chain
+    deployer: Key
+    parameters: Parameters
+    block: int
+
+
+@pytest.fixture
+def parameters() -> Parameters:
+    """Short windows, so that deadlines are a few mined blocks away."""
+    return Parameters(
+        commit_window=40,
+        sample_window=20,
+        reveal_window=20,
+        unbonding_period=300,
+        minimum_scheduler_stake=10**17,
+        reserve=key_number(900).address,
+    )
+
+
+@pytest.fixture
+async def deployed(anvil: Anvil, parameters: Parameters) -> AsyncIterator[Deployed]:
+    """A fresh contract."""
+    deployer = anvil.keys[0]
+    chain, receipt = await deploy(anvil.url, parameters, deployer)
+    async with chain:
+        yield Deployed(anvil, chain, deployer, parameters, receipt.block)

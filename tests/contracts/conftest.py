@@ -1,0 +1,52 @@
+"""A real chain process with the library harness deployed on it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from web3 import Web3
+
+ROOT = Path(__file__).parents[2]
+BINARIES = ROOT / "node_modules" / ".bin"
+
+
+@pytest.fixture(scope="session")
+def library_harness() -> Iterator[Any]:
+    """The harness contract: each function of the libraries as a view call."""
+    compiled = _compile()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    limits = ["--gas-limit", "100000000000", "--code-size-limit", "100000"]
+    process = subprocess.Popen([BINARIES / "anvil", "--port", str(port), "--silent", *limits])
+    try:
+        web3 = Web3(Web3.HTTPProvider(f"http://127.0.0.1:{port}", request_kwargs={"timeout": 120}))
+        _wait_until_connected(web3, process)
+        factory = web3.eth.contract(abi=compiled["abi"], bytecode=compiled["bytecode"])
+        receipt = web3.eth.wait_for_transaction_receipt(factory.constructor().transact({"from": web3.eth.accounts[0]}))
+        yield web3.eth.contract(address=receipt["contractAddress"], abi=compiled["abi"])
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _compile() -> dict[str, Any]:
+    script = Path(__file__).with_name("compile_library_harness.mjs")
+    finished = subprocess.run([BINARIES / "node", script, ROOT], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    compiled: dict[str, Any] = json.loads(finished.stdout)
+    return compiled
+
+
+def _wait_until_connected(web3: Web3, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 30
+    while not web3.is_connected():
+        assert process.poll() is None, "anvil ended before it answered"
+        assert time.monotonic() < deadline, "anvil did not answer in 30 seconds"

@@ -1,0 +1,99 @@
+"""Nothing that a peer sends makes the decoder raise anything but WireError, and what decodes re-encodes the same."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as some
+
+from troth.protocol.errors import WireError
+from troth.protocol.wire import (
+    Compare,
+    Failure,
+    Forward,
+    Message,
+    Opened,
+    Release,
+    Rows,
+    RowSignature,
+    decode_frame,
+    encode_frame,
+)
+
+words = some.binary(min_size=32, max_size=32)
+signatures = some.binary(min_size=65, max_size=65)
+bytes_ = some.integers(0, 255)
+positions = some.integers(0, 2**32 - 1)
+counts = some.integers(1, 65_536)
+rows = some.builds(RowSignature, positions, words, words, signatures)
+messages = some.one_of(
+    some.builds(
+        Forward, words, bytes_, bytes_, positions, counts, some.sampled_from(["tokens", "rows"]), some.booleans(),
+        upstream=some.none() | rows, countersignature=some.none() | signatures, announcement=some.none(),
+        request_size=some.integers(0, 1_048_576),
+    ),
+    some.builds(Rows, positions, counts, rows, some.none() | positions, some.sampled_from([None, "stop", "length"])),
+    some.builds(
+        Compare, words, bytes_, bytes_, some.from_regex(r"\A0x[0-9a-fA-F]{40}\Z"), positions, positions, counts,
+    ),
+    some.builds(Opened, words, some.booleans(), words, bytes_, bytes_),
+    some.builds(Release, words),
+    some.builds(Failure, some.from_regex(r"\A[a-z][a-z0-9_]{0,63}\Z"), some.text(max_size=200), some.text(max_size=9)),
+)  # fmt: skip
+values = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats() | some.text(max_size=50),
+    lambda inner: some.lists(inner, max_size=4) | some.dictionaries(some.text(max_size=12), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def survives(data: bytes) -> None:
+    try:
+        frame = decode_frame(data)
+    except WireError:
+        return
+    assert encode_frame(frame.header, bytes(frame.payload)) == data
+
+
+@given(some.binary(max_size=300))
+@example(struct.pack(">I", 1) + b"{")
+def test_any_bytes(data: bytes) -> None:
+    survives(data)
+
+
+@given(some.binary(max_size=300), some.binary(max_size=8))
+def test_any_header(header: bytes, payload: bytes) -> None:
+    survives(struct.pack(">I", len(header)) + header + payload)
+
+
+@given(messages, some.binary(max_size=40))
+def test_messages_round_trip(message: Message, payload: bytes) -> None:
+    frame = decode_frame(encode_frame(message, payload))
+    assert (frame.header, bytes(frame.payload)) == (message, payload)
+
+
+@given(messages, some.data())
+def test_changed_byte_decodes_to_itself_or_not_at_all(message: Message, data: some.DataObject) -> None:
+    frame = bytearray(encode_frame(message, b"payload"))
+    index = data.draw(some.integers(0, len(frame) - 1))
+    frame[index] = data.draw(some.integers(0, 255))
+    survives(bytes(frame))
+
+
+@given(messages, some.data())
+@settings(max_examples=200)
+def test_any_value_in_any_field(message: Message, data: some.DataObject) -> None:
+    header = json.loads(encode_frame(message)[4:])
+    header[data.draw(some.sampled_from([*header, "more"]))] = data.draw(values)
+    encoded = json.dumps(header, separators=(",", ":"), ensure_ascii=data.draw(some.booleans())).encode(
+        "utf-8", "surrogatepass"
+    )
+    survives(struct.pack(">I", len(encoded)) + encoded)
+
+
+@given(messages, some.integers(0, 1 << 32))
+def test_truncated_frame(message: Message, size: int) -> None:
+    frame = encode_frame(message)
+    survives(frame[: size % len(frame)])
