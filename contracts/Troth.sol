@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {ITrothReads} from "./interfaces/ITrothReads.sol";
 import {Parameters} from "./interfaces/TrothTypes.sol";
 import {Deployment} from "./modules/Deployment.sol";
-import {Equivocation} from "./modules/Equivocation.sol";
+import {Reads} from "./modules/Reads.sol";
+import {RegistryForward} from "./modules/RegistryForward.sol";
 import {Settlement} from "./modules/Settlement.sol";
 
 /// @title Troth: inference that its users need not trust
 /// @notice One contract without an administrator: registry, escrow, tasks and settlement. Nothing in it can be changed
 ///         or halted after its deployment. The interfaces document every function, event and error.
-contract Troth is Settlement, Equivocation {
-    constructor(Parameters memory parameters) Deployment(parameters) {}
+contract Troth is Settlement, RegistryForward, Reads {
+    constructor(Parameters memory parameters) Deployment(parameters) RegistryForward(parameters) {}
+
+    /// @inheritdoc ITrothReads
+    function registryCode() external view returns (address) {
+        return REGISTRY_CODE;
+    }
 }

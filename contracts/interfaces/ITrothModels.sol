@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ExecutionClass, ModelDescriptor, Rules} from "./TrothTypes.sol";
+import {ExecutionClass, ModelDescriptor} from "./TrothTypes.sol";
 
 /// @title Content-addressed models and execution classes; anyone may register one, nobody can change it
 interface ITrothModels {
@@ -11,7 +11,6 @@ interface ITrothModels {
     /// @notice The model or class with this id is registered.
     error AlreadyRegistered(bytes32 id);
     error UnknownModel(bytes32 model);
-    error UnknownClass(bytes32 executionClass);
     /// @notice A descriptor needs 1 to 255 layers, a hidden size, a vocabulary, a known dtype and a weights root.
     error InvalidModel(uint16 layers, uint32 hiddenSize, uint32 vocabulary, uint8 dtype, bytes32 weightsRoot);
     error UnknownDtype(uint8 dtype);
@@ -34,16 +33,4 @@ interface ITrothModels {
     /// @notice Registers an execution class of a registered model under its hash.
     /// @return executionClass keccak256(abi.encode(class))
     function registerClass(ExecutionClass calldata class) external returns (bytes32 executionClass);
-
-    /// @notice Layers of a model; 0 if it is unknown.
-    function layersOf(bytes32 model) external view returns (uint16);
-
-    /// @notice What settlement knows of a class; reverts if it is unknown.
-    function rulesOf(bytes32 executionClass) external view returns (Rules memory);
-
-    /// @notice Wei a node needs to join a group of the class.
-    function minimumStakeOf(bytes32 executionClass) external view returns (uint96);
-
-    /// @notice What a task of this class with so many segments costs: unit * 6 * ((1 + k) * segments + 1), in wei.
-    function feeOf(bytes32 executionClass, uint256 segments) external view returns (uint96);
 }

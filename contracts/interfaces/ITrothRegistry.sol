@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Account, NodeRegistration, Role, SchedulerRegistration} from "./TrothTypes.sol";
+import {NodeRegistration, Role, SchedulerRegistration} from "./TrothTypes.sol";
 
 /// @title Who takes part: owners, operators, payouts, stakes, groups and their history
 /// @dev VeriLLM section 5.2. Stake stays slashable up to and including the exit block.
@@ -45,8 +45,6 @@ interface ITrothRegistry {
     event Claimed(address indexed operator, address indexed payout, uint96 amount);
     event Evicted(address indexed operator);
 
-    /// @notice An address that must not be zero is.
-    error ZeroAddress();
     /// @notice An operator address can be registered once in its life.
     error OperatorKnown(address operator);
     error UnknownOperator(address operator);
@@ -56,9 +54,6 @@ interface ITrothRegistry {
     error InvalidConsent(address operator, address signer);
     error EndpointNotHttps(string endpoint);
     error StakeTooLow(uint256 stake, uint256 minimum);
-    /// @notice More wei than an account can hold.
-    error AmountTooLarge(uint256 amount);
-    error ZeroAmount();
     /// @notice The slice is empty or exceeds the model's layers.
     error InvalidSlice(uint8 first, uint8 end, uint16 layers);
     error SegmentOutsideSlice(uint8 first, uint8 end, uint8 sliceFirst, uint8 sliceEnd);
@@ -76,7 +71,6 @@ interface ITrothRegistry {
     error NothingToEvict(address operator);
     error NothingToClaim(address operator);
     error InvalidVrfKey(uint256 vrfX, uint256 vrfY);
-    error TransferFailed(address to, uint256 amount);
 
     /// @notice Registers a node; the caller becomes its owner, the value its stake.
     /// @param consent EIP-712 signature of the operator over Consent(owner, operator)
@@ -109,25 +103,4 @@ interface ITrothRegistry {
 
     /// @notice Takes a node whose stake fell under its class's minimum out of its groups. It may top up and enroll again.
     function evict(address operator) external;
-
-    /// @notice Stake, credit, exit block and role of an address.
-    function accountOf(address operator) external view returns (Account memory);
-
-    /// @notice The owner that registered an operator; zero if it never was.
-    function ownerOf(address operator) external view returns (address);
-
-    /// @notice Where an operator is paid.
-    function payoutOf(address operator) external view returns (address);
-
-    /// @notice The P-256 VRF key of a scheduler.
-    function vrfKeyOf(address scheduler) external view returns (uint256 x, uint256 y);
-
-    /// @notice keccak256(abi.encode(executionClass, first, end)).
-    function groupId(bytes32 executionClass, uint8 first, uint8 end) external pure returns (bytes32);
-
-    /// @notice Member in a slot at a block; zero if it was empty.
-    function memberAt(bytes32 group, uint256 slot, uint256 blockNumber) external view returns (address);
-
-    /// @notice Number of slots, filled or empty, at a block.
-    function groupSizeAt(bytes32 group, uint256 blockNumber) external view returns (uint256);
 }

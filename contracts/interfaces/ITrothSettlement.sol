@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Opening, Outcome, Progress, SlashReason, Task, Terms, VrfProof} from "./TrothTypes.sol";
+import {Opening, Outcome, Task, VrfProof} from "./TrothTypes.sol";
 
 /// @title Sample, reveal, compare, pay and slash
 /// @dev VeriLLM sections 5.7 and Appendix E.
@@ -16,15 +16,6 @@ interface ITrothSettlement {
     /// @param clusters per segment: bit v is set if verifier v is in the proper cluster
     event TaskSettled(
         bytes32 indexed taskId, Outcome outcome, uint8[] segmentOutcomes, uint8[] verdicts, uint8[] clusters
-    );
-    event Credited(bytes32 indexed taskId, address indexed account, uint96 amount, uint96 credit);
-    event Slashed(
-        bytes32 indexed taskId,
-        address indexed operator,
-        uint96 amount,
-        uint96 stake,
-        SlashReason reason,
-        bytes32 evidence
     );
 
     /// @notice Exact classes are not sampled.

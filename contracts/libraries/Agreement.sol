@@ -3,17 +3,20 @@ pragma solidity ^0.8.28;
 
 /// @title Agreement of two openings, element by element (VeriLLM, equation 29)
 /// @notice Two numbers agree if sign and exponent are equal and the mantissas, cut to `bits` bits, differ by at most `steps`.
-/// @dev The same rule is `troth.protocol.agreement`. Numbers are big-endian, several to a word, and all lanes of a word are
-/// judged at once. Each word is split in two, so that a lane has as many spare bits above it as the number itself has.
+/// @dev The same rule is `troth.protocol.agreement`. Numbers are big-endian, several to a word, and all of a word are judged at
+/// once: mantissas leave the bits of sign and exponent free, so that a sum or difference of theirs stays in its lane.
 library Agreement {
-    /// @notice The openings differ in length, are empty, or are not whole 32-byte words.
+    /// @notice The openings differ in length, are empty, are not whole 32-byte words, or too long.
     error WrongLengths(uint256 first, uint256 second);
     /// @notice The execution class names a number format that no rule covers, or more bits than its mantissa has.
     error UnknownFormat(uint8 dtype, uint8 bits);
 
-    /// @notice Lanes of a word that hold every second number, for float32 (four lanes) and bfloat16 (eight lanes).
-    uint256 private constant ONES_FLOAT32 = 0x0000000000000001000000000000000100000000000000010000000000000001;
-    uint256 private constant ONES_BFLOAT16 = 0x0000000100000001000000010000000100000001000000010000000100000001;
+    /// @dev A word with 1 in each lane.
+    uint256 private constant ONES_FLOAT32 = 0x0000000100000001000000010000000100000001000000010000000100000001;
+    uint256 private constant ONES_BFLOAT16 = 0x0001000100010001000100010001000100010001000100010001000100010001;
+
+    /// @dev Bytes above which a lane's counter could overflow, far above what a class can sample.
+    uint256 private constant MAXIMUM_BYTES = 1 << 20;
 
     /// @notice Number of agreeing elements, and of all elements.
     /// @param first tiles of one party
@@ -27,13 +30,17 @@ library Agreement {
         returns (uint256 agreed, uint256 total)
     {
         uint256 length = first.length;
-        if (length != second.length || length == 0 || length % 32 != 0) revert WrongLengths(length, second.length);
+        if (length != second.length || length == 0 || length % 32 != 0 || length > MAXIMUM_BYTES) {
+            revert WrongLengths(length, second.length);
+        }
         uint256 mantissa = dtype == 0 ? 23 : 7;
         if (dtype > 1 || bits > mantissa) revert UnknownFormat(dtype, bits);
+        // No two mantissas are further apart than this, and no lane overflows.
+        uint256 limit = steps > 1 << bits ? 1 << bits : steps;
         total = length / (dtype == 0 ? 4 : 2);
         agreed = dtype == 0
-            ? _count(first, second, ONES_FLOAT32, 32, mantissa, mantissa - bits, steps)
-            : _count(first, second, ONES_BFLOAT16, 16, mantissa, mantissa - bits, steps);
+            ? _count(first, second, ONES_FLOAT32, 32, mantissa, mantissa - bits, limit)
+            : _count(first, second, ONES_BFLOAT16, 16, mantissa, mantissa - bits, limit);
     }
 
     /// @notice Whether the share of agreeing elements is at least `theta` basis points.
@@ -46,8 +53,8 @@ library Agreement {
         return agreed * 10_000 >= uint256(theta) * total;
     }
 
-    /// @dev Counts agreeing elements of `width` bits. Within a lane of twice that width, with a guard bit above the number:
-    /// guard + a - b + steps keeps the guard iff b - a <= steps, and guard - (a xor b) keeps it iff the bits are equal.
+    /// @dev Counts agreeing elements of `width` bits; the top bit of each lane is its guard. guard + steps + a - b keeps the
+    /// guard iff b - a <= steps, and guard - (sign and exponent of a xor b, halved) keeps it iff both are equal.
     /// @param ones a word with 1 in each lane
     /// @param dropped mantissa bits that are not compared
     function _count(
@@ -59,33 +66,27 @@ library Agreement {
         uint256 dropped,
         uint256 steps
     ) private pure returns (uint256 agreed) {
+        uint256 guards = ones << (width - 1);
+        uint256 compared = ones * ((1 << mantissa) - (1 << dropped));
+        uint256 scale = ones * ((1 << width) - (1 << mantissa));
+        uint256 slack = guards + ones * (steps << dropped);
         assembly ("memory-safe") {
-            let guards := shl(add(width, 8), ones)
-            let kept := mul(ones, sub(shl(width, 1), shl(dropped, 1)))
-            let scale := mul(ones, sub(shl(width, 1), shl(mantissa, 1)))
-            let slack := add(guards, mul(ones, shl(dropped, steps)))
-            let lanes := 0
             let apart := sub(second, first)
             let end := add(add(first, 0x20), mload(first))
             for { let at := add(first, 0x20) } lt(at, end) { at := add(at, 0x20) } {
                 let a := mload(at)
                 let b := mload(add(at, apart))
-                let low := and(a, kept)
-                let other := and(b, kept)
-                let both := and(sub(add(slack, low), other), sub(add(slack, other), low))
-                let unequal := and(xor(a, b), scale)
-                both := and(and(both, sub(guards, unequal)), guards)
-                lanes := add(lanes, shr(add(width, 8), both))
-
-                low := and(shr(width, a), kept)
-                other := and(shr(width, b), kept)
-                both := and(sub(add(slack, low), other), sub(add(slack, other), low))
-                unequal := and(shr(width, xor(a, b)), scale)
-                both := and(and(both, sub(guards, unequal)), guards)
-                lanes := add(lanes, shr(add(width, 8), both))
+                let kept := sub(guards, shr(1, and(xor(a, b), scale)))
+                a := and(a, compared)
+                b := and(b, compared)
+                kept := and(kept, and(sub(add(slack, a), b), sub(add(slack, b), a)))
+                agreed := add(agreed, shr(sub(width, 1), and(kept, guards)))
             }
-            // Modulo 2^lane - 1 a word is the sum of its lanes.
-            agreed := mod(lanes, sub(shl(mul(2, width), 1), 1))
+            // Neighbouring counters are added in lanes twice as wide; modulo 2^lane - 1 a word is the sum of its lanes.
+            let half := sub(shl(width, 1), 1)
+            let wide := sub(shl(add(width, width), 1), 1)
+            let evens := mul(half, div(not(0), wide))
+            agreed := mod(add(and(agreed, evens), and(shr(width, agreed), evens)), wide)
         }
     }
 }

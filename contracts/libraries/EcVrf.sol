@@ -26,8 +26,8 @@ library EcVrf {
 
     uint256 private constant P = 0xffffffff00000001000000000000000000000000ffffffffffffffffffffffff;
     uint256 private constant N = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551;
-    uint256 private constant A = 0xffffffff00000001000000000000000000000000fffffffffffffffffffffffc;
     uint256 private constant B = 0x5ac635d8aa3a93e7b3ebbd55769886bc651d06b0cc53b0f63bce3c3e27d2604b;
+    uint256 private constant TWICE_B = 0xb58c6bb1547527cf67d77aaaed310d78ca3a0d6198a761ec779c787c4fa4c096;
     uint256 private constant GX = 0x6b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296;
     uint256 private constant GY = 0x4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5;
 
@@ -46,7 +46,7 @@ library EcVrf {
 
     /// @notice Whether (x, y) is a point of P-256 other than the one at infinity.
     function isOnCurve(uint256 x, uint256 y) internal pure returns (bool) {
-        return x < P && y < P && mulmod(y, y, P) == _cubic(x);
+        return x < P && y < P && mulmod(y, y, P) == _cubic(x, P);
     }
 
     /// @notice Verifies a proof over the 32 bytes `alpha`.
@@ -124,7 +124,7 @@ library EcVrf {
             uint256 witness = _at(hints, FIXED_HINTS + counter);
             if (hX >= P) {
                 if (witness != 0) revert InvalidProof(4);
-            } else if (witness >= P || witness & 1 != 0 || addmod(mulmod(witness, witness, P), _cubic(hX), P) != 0) {
+            } else if (witness >= P || witness & 1 != 0 || addmod(mulmod(witness, witness, P), _cubic(hX, P), P) != 0) {
                 revert InvalidProof(4);
             }
         }
@@ -228,73 +228,84 @@ library EcVrf {
 
     /// @dev Ties U and V, signs and all, to C, D and E.
     function _checkSums(uint256[] calldata hints) private pure {
+        uint256 p = _modulus();
         uint256 uX = _at(hints, U_X);
         uint256 uY = _at(hints, U_Y);
         uint256 vX = _at(hints, V_X);
         uint256 vY = _at(hints, V_Y);
         // (12) U and V are points, neither ±G (for -G the other's sign would be free), and not each other's opposite.
-        if (!isOnCurve(uX, uY) || !isOnCurve(vX, vY) || uX == GX || vX == GX || uX == vX) revert InvalidProof(12);
+        bool apart;
+        assembly ("memory-safe") {
+            apart := and(and(lt(uX, p), lt(uY, p)), and(lt(vX, p), lt(vY, p)))
+            apart := and(apart, iszero(or(or(eq(uX, GX), eq(vX, GX)), eq(uX, vX))))
+        }
+        if (!apart || mulmod(uY, uY, p) != _cubic(uX, p) || mulmod(vY, vY, p) != _cubic(vX, p)) revert InvalidProof(12);
         uint256 dX = _at(hints, D_X);
         // (13) V = ±C ± D
-        if (!_areCollinear(_at(hints, C_X), dX, vX, 1)) revert InvalidProof(13);
+        if (!_areCollinear(_at(hints, C_X), dX, vX, 1, p)) revert InvalidProof(13);
         // (14) U + V + G = ±D ± E
-        (uint256 numerator, uint256 denominator) = _sumWithGenerator(uX, uY, vX, vY);
-        if (denominator == 0 || !_areCollinear(dX, _at(hints, E_X), numerator, denominator)) revert InvalidProof(14);
+        (uint256 numerator, uint256 denominator) = _sumWithGenerator(uX, uY, vX, vY, p);
+        if (denominator == 0 || !_areCollinear(dX, _at(hints, E_X), numerator, denominator, p)) revert InvalidProof(14);
     }
 
     /// @dev Abscissa of U + V + G as a fraction, by two chord additions; denominator zero if a chord is vertical or a tangent.
-    function _sumWithGenerator(uint256 uX, uint256 uY, uint256 vX, uint256 vY)
+    function _sumWithGenerator(uint256 uX, uint256 uY, uint256 vX, uint256 vY, uint256 p)
         private
         pure
         returns (uint256 numerator, uint256 denominator)
     {
         assembly ("memory-safe") {
             // U + V = (sumX / run², sumY / run³)
-            let run := addmod(vX, sub(P, uX), P)
-            let rise := addmod(vY, sub(P, uY), P)
-            let square := mulmod(run, run, P)
-            let cube := mulmod(square, run, P)
-            let sumX := addmod(mulmod(rise, rise, P), sub(P, mulmod(addmod(uX, vX, P), square, P)), P)
-            let sumY :=
-                addmod(
-                    mulmod(rise, addmod(mulmod(uX, square, P), sub(P, sumX), P), P),
-                    sub(P, mulmod(uY, cube, P)),
-                    P
-                )
+            let run := addmod(vX, sub(p, uX), p)
+            let rise := addmod(vY, sub(p, uY), p)
+            let square := mulmod(run, run, p)
+            let cube := mulmod(square, run, p)
+            let sumX := addmod(mulmod(rise, rise, p), sub(p, mulmod(addmod(uX, vX, p), square, p)), p)
+            let sumY := mulmod(rise, addmod(mulmod(uX, square, p), sub(p, sumX), p), p)
+            sumY := addmod(sumY, sub(p, mulmod(uY, cube, p)), p)
             // and G in the same denominators
-            rise := addmod(mulmod(GY, cube, P), sub(P, sumY), P)
-            run := addmod(mulmod(GX, square, P), sub(P, sumX), P)
-            let chord := mulmod(run, run, P)
-            denominator := mulmod(chord, square, P)
-            numerator := mulmod(chord, addmod(addmod(sumX, sumX, P), run, P), P)
-            numerator := addmod(mulmod(rise, rise, P), sub(P, numerator), P)
+            rise := addmod(mulmod(GY, cube, p), sub(p, sumY), p)
+            run := addmod(mulmod(GX, square, p), sub(p, sumX), p)
+            let chord := mulmod(run, run, p)
+            denominator := mulmod(chord, square, p)
+            numerator := mulmod(chord, addmod(addmod(sumX, sumX, p), run, p), p)
+            numerator := addmod(mulmod(rise, rise, p), sub(p, numerator), p)
         }
     }
 
-    /// @dev Semaev's S3(x, y, z) = (x-y)²z² - 2((x+y)(xy+a) + 2b)z + (xy-a)² - 4b(x+y) for z = numerator / denominator.
-    function _areCollinear(uint256 x, uint256 y, uint256 numerator, uint256 denominator)
+    /// @dev Semaev's S3(x, y, z) = (x-y)²z² + (xy-a)² - 4b(x+y) - 2((x+y)(xy+a) + 2b)z for z = numerator / denominator, with
+    /// what is subtracted on the other side.
+    function _areCollinear(uint256 x, uint256 y, uint256 numerator, uint256 denominator, uint256 p)
         private
         pure
         returns (bool vanishes)
     {
         assembly ("memory-safe") {
-            let sum := addmod(x, y, P)
-            let product := mulmod(x, y, P)
-            let difference := addmod(x, sub(P, y), P)
-            let quadratic := mulmod(mulmod(difference, numerator, P), mulmod(difference, numerator, P), P)
-            let linear := addmod(mulmod(sum, addmod(product, A, P), P), addmod(B, B, P), P)
-            linear := mulmod(addmod(linear, linear, P), mulmod(numerator, denominator, P), P)
-            let constant_ := addmod(product, 3, P)
-            constant_ := addmod(mulmod(constant_, constant_, P), sub(P, mulmod(mulmod(4, B, P), sum, P)), P)
-            constant_ := mulmod(constant_, mulmod(denominator, denominator, P), P)
-            vanishes := eq(addmod(quadratic, constant_, P), linear)
+            let sum := addmod(x, y, p)
+            let product := mulmod(x, y, p)
+            let left := mulmod(addmod(x, sub(p, y), p), numerator, p)
+            let right := mulmod(addmod(product, 3, p), denominator, p)
+            left := addmod(mulmod(left, left, p), mulmod(right, right, p), p)
+            right := addmod(mulmod(sum, addmod(product, sub(p, 3), p), p), TWICE_B, p)
+            right := addmod(mulmod(right, numerator, p), mulmod(mulmod(sum, TWICE_B, p), denominator, p), p)
+            vanishes := eq(left, mulmod(addmod(right, right, p), denominator, p))
         }
     }
 
-    /// @dev The curve's x³ + ax + b.
-    function _cubic(uint256 x) private pure returns (uint256 value) {
+    /// @dev The curve's x³ - 3x + b.
+    function _cubic(uint256 x, uint256 p) private pure returns (uint256 value) {
         assembly ("memory-safe") {
-            value := addmod(mulmod(addmod(mulmod(x, x, P), A, P), x, P), B, P)
+            value := addmod(mulmod(addmod(mulmod(x, x, p), sub(p, 3), p), x, p), B, p)
+        }
+    }
+
+    /// @dev P by way of memory that the compiler must take for overwritten. Where it knows the value, it spells it in eight
+    /// instructions each time, which is most of what the arithmetic here would cost.
+    function _modulus() private pure returns (uint256 p) {
+        assembly ("memory-safe") {
+            mstore(0x20, P)
+            calldatacopy(0, 0, 0x20)
+            p := mload(0x20)
         }
     }
 

@@ -4,11 +4,11 @@ pragma solidity ^0.8.30;
 import {VrfProof} from "../interfaces/TrothTypes.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
 import {Permutation} from "../libraries/Permutation.sol";
-import {Registry} from "./Registry.sol";
+import {Groups} from "./Groups.sol";
 import {TaskStore} from "./TaskStore.sol";
 
 /// @title Who infers and who verifies (VeriLLM section 5.3)
-abstract contract Assignment is Registry, TaskStore {
+abstract contract Assignment is Groups, TaskStore {
     using Permutation for Permutation.Walk;
 
     bytes32 private constant ASSIGNMENT_TAG = keccak256("troth/assignment/1");
@@ -26,7 +26,7 @@ abstract contract Assignment is Registry, TaskStore {
         uint8 first = 0;
         for (uint256 s = 0; s < segments; ++s) {
             uint8 end = uint8(task.terms.ends[s]);
-            betas[s] = _assignSegment(task, s, groupId(task.terms.executionClass, first, end), key, proofs[s]);
+            betas[s] = _assignSegment(task, s, _groupId(task.terms.executionClass, first, end), key, proofs[s]);
             pis[s] = proofs[s].proof;
             first = end;
         }
@@ -58,7 +58,7 @@ abstract contract Assignment is Registry, TaskStore {
         VrfProof calldata proof
     ) private view returns (bytes32 beta) {
         uint256 referenceBlock = task.terms.referenceBlock;
-        uint256 size = groupSizeAt(group, referenceBlock);
+        uint256 size = _groupSizeAt(group, referenceBlock);
         bytes32 alpha = keccak256(
             abi.encode(ASSIGNMENT_TAG, block.chainid, address(this), task.taskId, segment, size, referenceBlock)
         );
@@ -73,7 +73,7 @@ abstract contract Assignment is Registry, TaskStore {
         uint256 found = 0;
         while (found < needed) {
             if (!walk.hasNext()) revert GroupTooSmall(group, found, needed);
-            address member = memberAt(group, walk.next(), task.terms.referenceBlock);
+            address member = _memberAt(group, walk.next(), task.terms.referenceBlock);
             if (member != address(0)) parties[segment * needed + found++] = member;
         }
     }

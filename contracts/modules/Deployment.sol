@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
-import {ITrothDeployment} from "../interfaces/ITrothDeployment.sol";
+import {ITrothReads} from "../interfaces/ITrothReads.sol";
 import {Parameters} from "../interfaces/TrothTypes.sol";
 
 /// @title What is fixed when the contract is deployed
@@ -26,7 +26,7 @@ abstract contract Deployment is EIP712 {
         if (
             !windowsOpen || parameters.sampleWindow > MAXIMUM_SAMPLE_WINDOW || parameters.reserve == address(0)
                 || parameters.unbondingPeriod <= windows + REFERENCE_AGE
-        ) revert ITrothDeployment.InvalidParameters(parameters);
+        ) revert ITrothReads.InvalidParameters(parameters);
         COMMIT_WINDOW = parameters.commitWindow;
         SAMPLE_WINDOW = parameters.sampleWindow;
         REVEAL_WINDOW = parameters.revealWindow;

@@ -4,11 +4,11 @@ pragma solidity ^0.8.30;
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ITrothEquivocation} from "../interfaces/ITrothEquivocation.sol";
 import {Row, SlashReason} from "../interfaces/TrothTypes.sol";
-import {Accounts} from "./Accounts.sol";
+import {Money} from "./Money.sol";
 import {TypedData} from "./TypedData.sol";
 
 /// @title Two signed rows for one position
-abstract contract Equivocation is Accounts, TypedData {
+abstract contract Equivocation is ITrothEquivocation, Money, TypedData {
     /// @dev The reporter's share is one in this many, so that reporting oneself never pays.
     uint256 private constant REPORTER_SHARE = 4;
 

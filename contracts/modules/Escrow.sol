@@ -2,12 +2,10 @@
 pragma solidity ^0.8.30;
 
 import {ITrothEscrow} from "../interfaces/ITrothEscrow.sol";
-import {Accounts} from "./Accounts.sol";
+import {Money} from "./Money.sol";
 
 /// @title Clients' balances
-abstract contract Escrow is Accounts {
-    mapping(address client => uint96) private _escrows;
-
+abstract contract Escrow is ITrothEscrow, Money {
     /// @inheritdoc ITrothEscrow
     function deposit(address client) external payable {
         if (client == address(0)) revert ZeroAddress();

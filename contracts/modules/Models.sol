@@ -7,7 +7,7 @@ import {TileTree} from "../libraries/TileTree.sol";
 import {Money} from "./Money.sol";
 
 /// @title Models and execution classes under the hash of their content
-abstract contract Models is Money {
+abstract contract Models is ITrothModels, Money {
     uint256 private constant BASIS_POINTS = 10_000;
     uint256 private constant MAXIMUM_CANDIDATES = 8;
     /// @dev Pairwise comparison grows with the square, and a settlement must fit into a block for any class.
@@ -15,15 +15,15 @@ abstract contract Models is Money {
     /// @dev Rejections that a stake covers.
     uint256 private constant REJECTIONS_COVERED = 2;
 
-    /// @notice See ITrothModels.
+    /// @inheritdoc ITrothModels
     function registerModel(ModelDescriptor calldata descriptor) external returns (bytes32 model) {
         model = keccak256(abi.encode(descriptor));
-        if (_models[model].layers != 0) revert ITrothModels.AlreadyRegistered(model);
+        if (_models[model].layers != 0) revert AlreadyRegistered(model);
         if (
             descriptor.layers == 0 || descriptor.layers > type(uint8).max || descriptor.hiddenSize == 0
                 || descriptor.vocabulary == 0 || descriptor.dtype > 1 || descriptor.weightsRoot == 0
         ) {
-            revert ITrothModels.InvalidModel(
+            revert InvalidModel(
                 descriptor.layers,
                 descriptor.hiddenSize,
                 descriptor.vocabulary,
@@ -32,15 +32,15 @@ abstract contract Models is Money {
             );
         }
         _models[model] = ModelShape({layers: descriptor.layers, hiddenSize: descriptor.hiddenSize});
-        emit ITrothModels.ModelRegistered(model, descriptor);
+        emit ModelRegistered(model, descriptor);
     }
 
-    /// @notice See ITrothModels.
+    /// @inheritdoc ITrothModels
     function registerClass(ExecutionClass calldata class) external returns (bytes32 executionClass) {
         executionClass = keccak256(abi.encode(class));
-        if (_rules[executionClass].unit != 0) revert ITrothModels.AlreadyRegistered(executionClass);
+        if (_rules[executionClass].unit != 0) revert AlreadyRegistered(executionClass);
         ModelShape memory shape = _models[class.model];
-        if (shape.layers == 0) revert ITrothModels.UnknownModel(class.model);
+        if (shape.layers == 0) revert UnknownModel(class.model);
         _checkComparison(class, shape.hiddenSize);
         _checkEconomy(class);
         _minimumStakes[executionClass] = class.minimumStake;
@@ -57,27 +57,27 @@ abstract contract Models is Money {
             candidates: class.candidates,
             verifiers: class.verifiers
         });
-        emit ITrothModels.ClassRegistered(executionClass, class.model, class);
+        emit ClassRegistered(executionClass, class.model, class);
     }
 
     function _checkComparison(ExecutionClass calldata class, uint256 hiddenSize) private pure {
-        if (class.dtype > 1) revert ITrothModels.UnknownDtype(class.dtype);
+        if (class.dtype > 1) revert UnknownDtype(class.dtype);
         uint8 mantissa = class.dtype == 0 ? 23 : 7;
         if (class.mantissaBits == 0 || class.mantissaBits > mantissa) {
-            revert ITrothModels.InvalidMantissaBits(class.mantissaBits, mantissa);
+            revert InvalidMantissaBits(class.mantissaBits, mantissa);
         }
-        if (class.theta == 0 || class.theta > BASIS_POINTS) revert ITrothModels.InvalidTheta(class.theta);
+        if (class.theta == 0 || class.theta > BASIS_POINTS) revert InvalidTheta(class.theta);
         uint256 maximum = class.exact ? 0 : TileTree.tileCount(1, hiddenSize, class.dtype);
-        if (class.tiles > maximum || (class.tiles == 0) != class.exact) revert ITrothModels.InvalidTiles(class.tiles, maximum);
+        if (class.tiles > maximum || (class.tiles == 0) != class.exact) revert InvalidTiles(class.tiles, maximum);
     }
 
     function _checkEconomy(ExecutionClass calldata class) private pure {
         if (
             class.candidates == 0 || class.candidates > MAXIMUM_CANDIDATES || class.verifiers % 2 == 0
                 || class.verifiers > MAXIMUM_VERIFIERS
-        ) revert ITrothModels.InvalidCommittee(class.candidates, class.verifiers);
-        if (class.unit == 0) revert ITrothModels.ZeroUnit();
+        ) revert InvalidCommittee(class.candidates, class.verifiers);
+        if (class.unit == 0) revert ZeroUnit();
         uint256 required = class.unit * (PENALTY + REWARD * class.verifiers) * REJECTIONS_COVERED;
-        if (class.minimumStake < required) revert ITrothModels.MinimumStakeTooLow(class.minimumStake, required);
+        if (class.minimumStake < required) revert MinimumStakeTooLow(class.minimumStake, required);
     }
 }

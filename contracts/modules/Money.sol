@@ -3,14 +3,13 @@ pragma solidity ^0.8.30;
 
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
-import {ITrothRegistry} from "../interfaces/ITrothRegistry.sol";
-import {ITrothSettlement} from "../interfaces/ITrothSettlement.sol";
-import {Account, SlashReason} from "../interfaces/TrothTypes.sol";
+import {ITrothMoney} from "../interfaces/ITrothMoney.sol";
+import {Account, Rules, SlashReason} from "../interfaces/TrothTypes.sol";
 import {State} from "./State.sol";
 
 /// @title How credit grows, stake shrinks and wei leaves
 /// @dev All sums fit 96 bits because they are parts of the contract's balance.
-abstract contract Money is State, ReentrancyGuardTransient {
+abstract contract Money is ITrothMoney, State, ReentrancyGuardTransient {
     /// @dev Units paid to an inferencer, to a verifier of the proper cluster and to the scheduler (VeriLLM, App. E).
     uint256 internal constant REWARD = 6;
     /// @dev Units taken from who was wrong or silent (VeriLLM, Appendix E).
@@ -20,7 +19,7 @@ abstract contract Money is State, ReentrancyGuardTransient {
         if (amount == 0) return;
         uint96 credit = uint96(_accounts[to].credit + amount);
         _accounts[to].credit = credit;
-        emit ITrothSettlement.Credited(taskId, to, uint96(amount), credit);
+        emit Credited(taskId, to, uint96(amount), credit);
     }
 
     /// @dev Takes what is there, up to the amount; nothing once the exit block has passed.
@@ -35,17 +34,27 @@ abstract contract Money is State, ReentrancyGuardTransient {
         if (exitBlock == 0 || block.number <= exitBlock) taken = Math.min(amount, stake);
         stake -= uint96(taken);
         account.stake = stake;
-        emit ITrothSettlement.Slashed(taskId, operator, uint96(taken), stake, reason, evidence);
+        emit Slashed(taskId, operator, uint96(taken), stake, reason, evidence);
+    }
+
+    function _rulesOf(bytes32 executionClass) internal view returns (Rules memory rules) {
+        rules = _rules[executionClass];
+        if (rules.unit == 0) revert UnknownClass(executionClass);
+    }
+
+    /// @dev A reward for each inferencer and verifier, and one for the scheduler.
+    function _fee(Rules memory rules, uint256 segments) internal pure returns (uint256) {
+        return rules.unit * REWARD * ((1 + uint256(rules.verifiers)) * segments + 1);
     }
 
     function _pay(address to, uint256 amount) internal {
         (bool success,) = to.call{value: amount}("");
-        if (!success) revert ITrothRegistry.TransferFailed(to, amount);
+        if (!success) revert TransferFailed(to, amount);
     }
 
     /// @dev The value of a call as 96 bits.
     function _value() internal view returns (uint96) {
-        if (msg.value > type(uint96).max) revert ITrothRegistry.AmountTooLarge(msg.value);
+        if (msg.value > type(uint96).max) revert AmountTooLarge(msg.value);
         return uint96(msg.value);
     }
 }

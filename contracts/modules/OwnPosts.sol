@@ -11,13 +11,14 @@ abstract contract OwnPosts is Commitments {
     function commitInference(
         bytes32 taskId,
         bytes32 terms,
-        Progress memory progress,
+        Progress calldata given,
         uint8 segment,
         uint8 attempt,
         uint32 positions,
         bytes32 root,
         bytes32 outputHash
     ) external {
+        Progress memory progress = given;
         _requireOwnPost(taskId, terms, progress, segment, root);
         uint256 first = _firstParty(progress, segment);
         uint256 place = _find(progress, first, progress.candidates);
@@ -43,10 +44,11 @@ abstract contract OwnPosts is Commitments {
     function commitVerification(
         bytes32 taskId,
         bytes32 terms,
-        Progress memory progress,
+        Progress calldata given,
         uint8 segment,
         bytes32 commitment
     ) external {
+        Progress memory progress = given;
         _requireOwnPost(taskId, terms, progress, segment, commitment);
         uint256 verifiers = _verifiers(progress);
         uint256 verifier = _find(progress, _firstParty(progress, segment) + progress.candidates, verifiers);

@@ -5,34 +5,13 @@ import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ITrothRegistry} from "../interfaces/ITrothRegistry.sol";
 import {Account, NodeRegistration, Role, SchedulerRegistration, Segment} from "../interfaces/TrothTypes.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
-import {Accounts} from "./Accounts.sol";
-import {Groups} from "./Groups.sol";
-import {Models} from "./Models.sol";
+import {Memberships} from "./Memberships.sol";
+import {Money} from "./Money.sol";
 import {TypedData} from "./TypedData.sol";
 
 /// @title Registration, standing and exit (VeriLLM section 5.2)
-abstract contract Registry is Models, Groups, Accounts, TypedData {
+abstract contract Registry is ITrothRegistry, Memberships, Money, TypedData {
     uint256 private constant MAXIMUM_SEGMENTS = 16;
-
-    struct Slice {
-        bytes32 executionClass;
-        uint8 first;
-        uint8 end;
-        Membership[] memberships;
-    }
-
-    struct Membership {
-        bytes32 group;
-        uint32 slot;
-    }
-
-    struct VrfKey {
-        uint256 x;
-        uint256 y;
-    }
-
-    mapping(address operator => Slice) private _slices;
-    mapping(address operator => VrfKey) internal _vrfKeys;
 
     /// @inheritdoc ITrothRegistry
     function registerNode(NodeRegistration calldata registration, bytes calldata consent) external payable {
@@ -42,7 +21,7 @@ abstract contract Registry is Models, Groups, Accounts, TypedData {
         }
         uint256 count = registration.segments.length;
         if (count == 0) revert InvalidSegmentCount(count);
-        uint96 minimum = minimumStakeOf(registration.executionClass);
+        uint96 minimum = _minimumStakes[registration.executionClass];
         _admit(registration.operator, registration.payout, registration.endpoint, consent, minimum, Role.Node);
         Slice storage slice = _slices[registration.operator];
         slice.executionClass = registration.executionClass;
@@ -96,7 +75,7 @@ abstract contract Registry is Models, Groups, Accounts, TypedData {
         Account memory account = _bonded(operator);
         if (account.role != Role.Node) revert WrongRole(operator, account.role);
         Slice storage slice = _slices[operator];
-        uint96 minimum = minimumStakeOf(slice.executionClass);
+        uint96 minimum = _minimumStakes[slice.executionClass];
         if (account.stake < minimum) revert StakeTooLow(account.stake, minimum);
         _fill(operator, slice, first, end);
     }
@@ -142,16 +121,33 @@ abstract contract Registry is Models, Groups, Accounts, TypedData {
         Slice storage slice = _slices[operator];
         if (slice.memberships.length == 0) revert NothingToEvict(operator);
         uint96 stake = _accounts[operator].stake;
-        uint96 minimum = minimumStakeOf(slice.executionClass);
+        uint96 minimum = _minimumStakes[slice.executionClass];
         if (stake >= minimum) revert StakeSufficient(stake, minimum);
         emit Evicted(operator);
         _vacate(operator);
     }
 
     /// @inheritdoc ITrothRegistry
-    function vrfKeyOf(address scheduler) external view returns (uint256 x, uint256 y) {
-        VrfKey memory key = _vrfKeys[scheduler];
-        return (key.x, key.y);
+    function claim(address account) external nonReentrant {
+        uint96 amount = _accounts[account].credit;
+        if (amount == 0) revert NothingToClaim(account);
+        _accounts[account].credit = 0;
+        address payout = _payouts[account];
+        if (payout == address(0)) payout = account;
+        emit Claimed(account, payout, amount);
+        _pay(payout, amount);
+    }
+
+    /// @inheritdoc ITrothRegistry
+    function withdraw(address operator) external nonReentrant {
+        Account memory account = _accounts[operator];
+        if (account.role == Role.None) revert UnknownOperator(operator);
+        if (account.exitBlock == 0) revert NotExiting(operator);
+        if (block.number <= account.exitBlock) revert StillUnbonding(account.exitBlock, block.number);
+        delete _accounts[operator];
+        address payout = _payouts[operator];
+        emit Withdrawn(operator, payout, account.stake, account.credit);
+        _pay(payout, uint256(account.stake) + account.credit);
     }
 
     function _admit(
@@ -181,7 +177,7 @@ abstract contract Registry is Models, Groups, Accounts, TypedData {
             revert SegmentOutsideSlice(first, end, slice.first, slice.end);
         }
         bytes32 executionClass = slice.executionClass;
-        bytes32 group = groupId(executionClass, first, end);
+        bytes32 group = _groupId(executionClass, first, end);
         uint256 held = slice.memberships.length;
         if (held >= MAXIMUM_SEGMENTS) revert InvalidSegmentCount(held + 1);
         for (uint256 i = 0; i < held; ++i) {

@@ -7,7 +7,7 @@ import {TileTree} from "../libraries/TileTree.sol";
 import {OwnPosts} from "./OwnPosts.sol";
 
 /// @title The sample, and what parties show of their traces (VeriLLM section 5.7)
-abstract contract Reveals is OwnPosts {
+abstract contract Reveals is ITrothSettlement, OwnPosts {
     /// @inheritdoc ITrothSettlement
     function sample(bytes32 taskId, Task calldata task, VrfProof calldata proof) external {
         Case memory opened = _load(taskId, task);

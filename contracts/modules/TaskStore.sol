@@ -3,9 +3,10 @@ pragma solidity ^0.8.30;
 
 import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
 import {Outcome, Phase, Progress, Rules, Task, Terms} from "../interfaces/TrothTypes.sol";
+import {State} from "./State.sol";
 
 /// @title One storage slot per task
-abstract contract TaskStore is ITrothTasks {
+abstract contract TaskStore is ITrothTasks, State {
     /// @dev A task that a call works on, with the rules of its class.
     struct Case {
         bytes32 taskId;
@@ -14,8 +15,6 @@ abstract contract TaskStore is ITrothTasks {
         Progress progress;
         Rules rules;
     }
-
-    mapping(bytes32 taskId => bytes32) private _tasks;
 
     /// @inheritdoc ITrothTasks
     function taskState(bytes32 taskId) public view returns (bytes32) {

@@ -18,9 +18,10 @@ import {
 } from "../interfaces/TrothTypes.sol";
 import {Assignment} from "./Assignment.sol";
 import {Escrow} from "./Escrow.sol";
+import {TypedData} from "./TypedData.sol";
 
 /// @title How a task begins, and how it ends without a result
-abstract contract Tasks is Assignment, Escrow {
+abstract contract Tasks is Assignment, Escrow, TypedData {
     /// @dev Units per segment that a scheduler loses when it leaves a task unfinished.
     uint256 private constant SCHEDULER_PENALTY = PENALTY * 4;
 
@@ -69,6 +70,11 @@ abstract contract Tasks is Assignment, Escrow {
         _release(taskId, late.terms.client, late.terms.fee);
     }
 
+    /// @inheritdoc ITrothTasks
+    function taskIdOf(Order calldata order) external view returns (bytes32) {
+        return _orderDigest(order);
+    }
+
     function _load(bytes32 taskId, Task calldata task) internal view returns (Case memory loaded) {
         loaded.taskId = taskId;
         loaded.terms = task.terms;
@@ -90,7 +96,7 @@ abstract contract Tasks is Assignment, Escrow {
         }
         opened.rules = _rulesOf(order.executionClass);
         uint256 segments = _segmentCount(ends, opened.rules.layers);
-        opened.taskId = taskIdOf(order);
+        opened.taskId = _orderDigest(order);
         if (taskState(opened.taskId) != 0) revert TaskKnown(opened.taskId);
         opened.terms = Terms({
             client: ECDSA.recoverCalldata(opened.taskId, signature),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
 import {Deployment} from "./Deployment.sol";
 import {Order, Row} from "../interfaces/TrothTypes.sol";
 
@@ -20,8 +19,7 @@ abstract contract TypedData is Deployment {
     );
     bytes32 private constant CONSENT_TYPE = keccak256("Consent(address owner,address operator)");
 
-    /// @inheritdoc ITrothTasks
-    function taskIdOf(Order calldata order) public view returns (bytes32) {
+    function _orderDigest(Order calldata order) internal view returns (bytes32) {
         return _hashTypedDataV4(
             keccak256(
                 abi.encode(

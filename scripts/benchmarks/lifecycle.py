@@ -80,7 +80,7 @@ async def build(rpc: str, *, exact: bool) -> World:
     chain, _ = await deploy(rpc, Parameters(100, 100, 100, 1_000, ETHER, owner.address), owner)
     descriptor = ModelDescriptor("llama/gas/gas", LAYERS, COLUMNS, 49_152, 0, Hash32(secrets.token_bytes(32)))
     rules = ExecutionClass(
-        *(Hash32(model_id(descriptor)), "gas", 0, exact, 10, 8, 9_000, 1, 2, 3, 10**12, 10**15, 1_000, 20_000),
+        *(Hash32(model_id(descriptor)), "gas", 0, exact, 10, 8, 9_000, 0 if exact else 1, 2, 3, 10**12, 10**15, 1_000, 20_000),
         Hash32(bytes(32)),
     )
     world = World(chain, rpc, owner, rules)

@@ -124,10 +124,10 @@ async def test_two_programs_with_one_key_both_get_through(deployed: Any) -> None
     client = deployed.anvil.keys[3]
     other = await Chain.connect(deployed.anvil.url, deployed.chain.contract)
     async with other:
-        call = calls.deposit(client.address, 1)
-        pairs = [chain.execute(call, client) for chain in (deployed.chain, other) for _ in range(6)]
-        await asyncio.gather(*pairs)
-    assert await deployed.chain.read(views.escrow_of(client.address)) == 12
+        sent = [deployed.chain.execute(calls.deposit(client.address, 1), client) for _ in range(6)]
+        sent += [other.execute(calls.deposit(client.address, 100), client) for _ in range(6)]
+        await asyncio.gather(*sent)
+    assert await deployed.chain.read(views.escrow_of(client.address)) == 606
 
 
 async def test_failed_send_burns_no_nonce(deployed: Any) -> None:

@@ -131,6 +131,20 @@ def test_cheat_in_part_of_a_trace_is_rejected(strength: float, rows: slice) -> N
     assert judge_states(FLOAT32, REFERENCE, REFERENCE).accepted
 
 
+def test_identical_rows_do_not_hide_worse_ones_beside_them() -> None:
+    distances = np.zeros(32)
+    distances[:12] = 0.015
+    assert not trace_score(distances, 0.001).within(0.001)
+
+
+def test_long_honest_trace_does_not_hide_a_worse_stretch() -> None:
+    distances = np.full(640, 1e-6)
+    distances[100:140] = 0.015
+    found = trace_score(distances, 0.001)
+    assert found.score == pytest.approx(0.015)
+    assert not found.within(0.001)
+
+
 def test_worst_row_is_named() -> None:
     report = judge_states(FLOAT32, disturbed(REFERENCE, 0.5, slice(123, 124)), REFERENCE)
     assert (report.accepted, report.worst_position) == (False, 123)

@@ -43,9 +43,12 @@ RULES = ExecutionClass(
 ALICE = address_from_bytes(b"\xaa" * 20)
 
 
-def test_model_id() -> None:
-    values = ("llama/0xabc/0xdef", 30, 576, 49152, 0, ONE)
-    assert model_id(MODEL) == keccak256(encode(["(string,uint16,uint32,uint32,uint8,bytes32)"], [values]))
+@pytest.mark.parametrize("architecture", ["", "llama/0xabc/0xdef", "l" * 31, "l" * 32, "l" * 33, "ä" * 16])
+def test_model_id(architecture: str) -> None:
+    values = (architecture, 30, 576, 49152, 0, ONE)
+    assert model_id(replace(MODEL, architecture=architecture)) == keccak256(
+        encode(["(string,uint16,uint32,uint32,uint8,bytes32)"], [values])
+    )
 
 
 def test_class_id() -> None:

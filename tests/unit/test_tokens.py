@@ -94,6 +94,7 @@ def test_nucleus_leaves_out_the_tail() -> None:
 
 def test_ties_go_to_the_lowest_token() -> None:
     assert choose(np.array([1.0, 3.0, 3.0]), GREEDY, None) == 1
+    assert choose(np.array([1.0, 2.0, -9.0]), Sampling(1, 0.99), np.array([1.0, 0.0, 0.0])) == 0
     level = np.zeros(10)
     assert {choose(level, Sampling(1, 0.2), noise(SEED, position, 10)) for position in range(100)} == {0, 1}
     assert choose(level, WARM, np.zeros(10)) == 0
@@ -167,6 +168,18 @@ def test_one_honest_slip_in_a_short_text_is_forgiven() -> None:
     request = replace(REQUEST, max_tokens=2)
     assert judge_tokens(np.array([0.0, 0.3]), [5, 6], request, 0.02).accepted
     assert not judge_tokens(np.array([0.0, 2.0]), [5, 6], request, 0.02).accepted
+
+
+def test_rare_honest_slips_do_not_add_up_over_a_long_text() -> None:
+    request = replace(REQUEST, max_tokens=512)
+    found = np.zeros(512)
+    found[::50] = 0.3
+    assert judge_tokens(found, [5] * 512, request, 0.02).accepted
+
+
+def test_no_margin_counts_more_than_the_clip() -> None:
+    request = replace(REQUEST, max_tokens=1)
+    assert judge_tokens(np.array([1e9]), [5], request, 1.0).score == MARGIN_CLIP / 32
 
 
 def test_end_rule() -> None:

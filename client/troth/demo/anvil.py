@@ -35,7 +35,7 @@ def find_anvil() -> str:
 def start_anvil(processes: ProcessGroup, block_seconds: float = 1.0, name: str = "anvil") -> tuple[Child, str]:
     """Start a chain that mines every `block_seconds` (0: one block a transaction) and return it with its RPC address."""
     port = free_port()
-    command = [find_anvil(), "--host", "127.0.0.1", "--port", str(port), "--chain-id", str(CHAIN_ID), "--quiet"]
+    command = [find_anvil(), "--host", "127.0.0.1", "--port", str(port), "--chain-id", str(CHAIN_ID), "--quiet", "--disable-code-size-limit"]
     if block_seconds:
         command += ["--block-time", f"{block_seconds:g}"]
     child = processes.start(name, command)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Annotated, NewType
 
 from troth.protocol.errors import InvalidField
@@ -101,18 +102,10 @@ SEGMENTS_LIMIT = 32
 
 def segments_from_ends(ends: tuple[int, ...], layers: int) -> tuple[Segment, ...]:
     """Segments of a layer split; ``ends`` must rise strictly and finish at ``layers``, as Troth.open demands."""
-    firsts = (0, *ends[:-1])
-    if (
-        not 0 < len(ends) <= SEGMENTS_LIMIT
-        or ends[-1] != layers
-        or any(first >= end for first, end in zip(firsts, ends, strict=True))
-    ):
-        raise InvalidField(
-            "At most 32 segment ends must rise strictly and finish at the model's layer count",
-            (ends, layers),
-            "Check the split.",
-        )
-    return tuple(Segment(first, end) for first, end in zip(firsts, ends, strict=True))
+    if not 0 < len(ends) <= SEGMENTS_LIMIT or ends[-1] != layers:
+        what = f"A split has 1 to {SEGMENTS_LIMIT} segments and ends at the model's layer count, {layers}"
+        raise InvalidField(what, ends, "Check the split.")
+    return tuple(Segment(first, end) for first, end in pairwise((0, *ends)))
 
 
 @dataclass(frozen=True, slots=True)

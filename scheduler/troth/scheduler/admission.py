@@ -138,7 +138,9 @@ class Admission:
     def _client(self, submitted: SubmittedOrder) -> Address:
         if submitted.order.scheduler != self._scheduler:
             raise BadSignature(
-                f"The order is for another scheduler, this is {self._scheduler}", submitted.order.scheduler, "Order here."
+                f"The order is for another scheduler, this is {self._scheduler}",
+                submitted.order.scheduler,
+                "Order here.",
             )
         try:
             return typed_data.recover(submitted.order, self._domain, submitted.signature)
@@ -148,7 +150,9 @@ class Admission:
     def _check_fee(self, order: Order, terms: Terms) -> None:
         if order.max_fee < terms.fee:
             raise FeeTooLow(
-                f"The task costs {terms.fee} wei", f"max_fee is {order.max_fee}", f"Sign an order with max_fee {terms.fee}."
+                f"The task costs {terms.fee} wei",
+                f"max_fee is {order.max_fee}",
+                f"Sign an order with max_fee {terms.fee}.",
             )
 
     def _check_escrow(self, client: Address, terms: Terms, view: View) -> None:
@@ -164,7 +168,9 @@ class Admission:
     def _check_new(self, task: Hash32, view: View) -> None:
         if view.known(task) or view.state.tasks.get(task) is not None:
             raise AlreadyOrdered(
-                "This order was taken before", "0x" + task.hex(), "GET /v1/tasks/{id} has its receipt; for more, sign a new nonce."
+                "This order was taken before",
+                "0x" + task.hex(),
+                "GET /v1/tasks/{id} has its receipt; for more, sign a new nonce.",
             )
 
     def _request(self, submitted: SubmittedOrder, terms: Terms) -> Request:
@@ -184,7 +190,9 @@ class Admission:
         actual = request_hash(request, submitted.salt)
         if actual != submitted.order.request_hash:
             raise BadRequest(
-                "The order was signed for another request", "0x" + actual.hex(), "Hash the canonical request with the salt sent."
+                "The order was signed for another request",
+                "0x" + actual.hex(),
+                "Hash the canonical request with the salt sent.",
             )
         return request
 
@@ -229,7 +237,9 @@ def _check_prompt(sent: SubmittedRequest, terms: Terms) -> None:
     outside = [token for token in (*sent.prompt_tokens, *sent.end_tokens) if not 0 <= token < terms.model.vocabulary]
     if outside:
         raise TokenOutOfVocabulary(
-            f"The vocabulary has {terms.model.vocabulary} tokens", outside[0], "Use the tokenizer that this scheduler offers."
+            f"The vocabulary has {terms.model.vocabulary} tokens",
+            outside[0],
+            "Use the tokenizer that this scheduler offers.",
         )
 
 

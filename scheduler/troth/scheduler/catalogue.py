@@ -34,7 +34,9 @@ class Texts:
             template = template_file.read_text("utf-8") if template_file.exists() else ""
         except (OSError, ValueError) as error:
             raise ConfigurationInvalid(
-                f"The model folder {folder} cannot be used", error, "Give the folder with config.json and tokenizer.json."
+                f"The model folder {folder} cannot be used",
+                error,
+                "Give the folder with config.json and tokenizer.json.",
             ) from error
         context = config.get("max_position_embeddings")
         if not isinstance(context, int) or context < 1:
@@ -88,7 +90,9 @@ class Catalogue:
         entry = self._served.get(class_id)
         if entry is None:
             raise UnknownClass(
-                "This scheduler does not serve the execution class", "0x" + class_id.hex(), "GET /v1/info lists what it serves."
+                "This scheduler does not serve the execution class",
+                "0x" + class_id.hex(),
+                "GET /v1/info lists what it serves.",
             )
         return entry
 
@@ -99,7 +103,9 @@ class Catalogue:
         model = state.models.get(execution_class.model) if execution_class else None
         if execution_class is None or model is None:
             raise UnknownClass(
-                "The execution class is not registered on chain", "0x" + class_id.hex(), "Register model and class first."
+                "The execution class is not registered on chain",
+                "0x" + class_id.hex(),
+                "Register model and class first.",
             )
         return Terms(served, execution_class, model, segments_from_ends(served.ends, model.layers))
 
@@ -113,5 +119,7 @@ class Catalogue:
                 found.append(str(error))
                 continue
             if terms.model.architecture != entry.texts.architecture:
-                found.append(f"class 0x{class_id.hex()}: the model folder holds another tokenizer, template or configuration")
+                found.append(
+                    f"class 0x{class_id.hex()}: the model folder holds another tokenizer, template or configuration"
+                )
         return found

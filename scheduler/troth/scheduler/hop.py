@@ -26,7 +26,14 @@ class Hop:
     """Segment `segment` of one attempt, served by `operator` over `channel`."""
 
     def __init__(
-        self, task: AdmittedTask, segment: int, attempt: int, *, operator: Address, channel: Channel, scheduler: Operator
+        self,
+        task: AdmittedTask,
+        segment: int,
+        attempt: int,
+        *,
+        operator: Address,
+        channel: Channel,
+        scheduler: Operator,
     ) -> None:
         self._task = task
         self.segment = segment

@@ -62,7 +62,9 @@ class Journal:
     def history(self, task: bytes) -> list[Record]:
         """The steps of a task, oldest first; empty for an unknown task."""
         with self._lock:
-            rows = self._connection.execute("SELECT record FROM steps WHERE task = ? ORDER BY number", (task,)).fetchall()
+            rows = self._connection.execute(
+                "SELECT record FROM steps WHERE task = ? ORDER BY number", (task,)
+            ).fetchall()
         return [_DECODER.decode(row[0]) for row in rows]
 
     def times(self, task: bytes) -> dict[str, float]:

@@ -118,7 +118,9 @@ class Ledger:
         """Hash of a block; ChainUnavailable if the node does not have it."""
         block = await self._chain.block(number)
         if block is None:
-            raise ChainUnavailable(f"Block {number} is not there", self._chain.place, "Check the node's synchronisation.")
+            raise ChainUnavailable(
+                f"Block {number} is not there", self._chain.place, "Check the node's synchronisation."
+            )
         return block.hash
 
     async def wait_for_pending(self) -> None:

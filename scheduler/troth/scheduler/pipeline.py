@@ -20,7 +20,7 @@ MESSAGE_BYTES = 32 * 2**20
 """Rows in one message at most: half of what a frame may carry, so that a header never decides."""
 
 Finish = Literal["stop", "length"]
-OnToken = Callable[[int], None]
+OnToken = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Pipeline:
 
     Args:
         tokens: the output so far; what this attempt emits is appended.
-        on_token: gets each token once the rows behind it were checked.
+        on_token: gets index and id of each token once the rows behind it were checked.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Pipeline:
             raise HopFailed(hop.segment, hop.operator, f"token {token} with finish {rows.finished}, not {expected}")
         self._tokens.append(token)
         self._spent.tokens += 1
-        self._on_token(token)
+        self._on_token(len(self._tokens) - 1, token)
 
     def _count(self, hop: Hop, rows: Rows) -> None:
         self._spent.messages += 1

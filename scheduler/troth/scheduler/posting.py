@@ -35,7 +35,10 @@ def submission(committing: Committing) -> CommitSubmission:
     posts: list[Hash32] = []
     signatures: list[bytes] = []
     for segment in committing.segments:
-        posts += [Hash32(segment.root), *(Hash32(commitment) if commitment else ZERO_HASH for commitment in segment.commitments)]
+        posts += [
+            Hash32(segment.root),
+            *(Hash32(commitment) if commitment else ZERO_HASH for commitment in segment.commitments),
+        ]
         signatures += [segment.root_signature, *(signature for signature in segment.signatures if signature)]
     return CommitSubmission(
         attempt=committing.attempt,

@@ -159,9 +159,7 @@ class SegmentVerification:
         answer = (await channel.request(self._commit_request(), self._commit_payload(), self._timeout)).header
         if not isinstance(answer, TraceCommitted):
             raise TaskFailed("The verifier did not commit to its own trace", type(answer).__name__)
-        message = TraceCommitment(
-            self._task.task_id, self._segment, self._generated.attempt, Hash32(answer.commitment)
-        )
+        message = TraceCommitment(self._task.task_id, self._segment, self._generated.attempt, Hash32(answer.commitment))
         typed_data.require_signer(message, self._scheduler.domain, answer.signature, verifier)
 
     def _checked_commitment(self, verifier: Address, answer: Compared) -> _Commitment:

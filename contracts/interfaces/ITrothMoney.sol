@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {SlashReason} from "./TrothTypes.sol";
+
+/// @title Movements of stake and credit
+interface ITrothMoney {
+    event Credited(bytes32 indexed taskId, address indexed account, uint96 amount, uint96 credit);
+    event Slashed(
+        bytes32 indexed taskId,
+        address indexed operator,
+        uint96 amount,
+        uint96 stake,
+        SlashReason reason,
+        bytes32 evidence
+    );
+
+    /// @notice An address that must not be zero is.
+    error ZeroAddress();
+    error ZeroAmount();
+    /// @notice More wei than an account can hold.
+    error AmountTooLarge(uint256 amount);
+    error TransferFailed(address to, uint256 amount);
+    error UnknownClass(bytes32 executionClass);
+}

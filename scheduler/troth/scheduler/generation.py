@@ -1,0 +1,99 @@
+"""From the drawn parties to the last token: attempts, each with one candidate per segment, until one goes through."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from troth.overlay.errors import OverlayError
+from troth.overlay.operator import Operator
+from troth.protocol.types import Address
+from troth.scheduler.admitted import AdmittedTask
+from troth.scheduler.errors import HopFailed, NoCandidateLeft
+from troth.scheduler.hop import Hop
+from troth.scheduler.peers import Peers
+from troth.scheduler.pipeline import OnToken, Patience, Pipeline
+from troth.scheduler.records import Generated, Generating
+from troth.scheduler.timing import Breakdown
+from troth.scheduler.trace_store import TaskTraces
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 1.0
+"""How long the choice among candidates waits for connections: a candidate that is not there by then comes last."""
+
+OnAttempt = Callable[[Generating], Awaitable[None]]
+
+
+class Generation:
+    """One task's generation. A segment whose inferencer failed goes to its next candidate, at the next attempt."""
+
+    def __init__(
+        self,
+        task: AdmittedTask,
+        *,
+        traces: TaskTraces,
+        peers: Peers,
+        scheduler: Operator,
+        spent: Breakdown,
+        patience: Patience,
+    ) -> None:
+        self._task = task
+        self._traces = traces
+        self._peers = peers
+        self._scheduler = scheduler
+        self._spent = spent
+        self._patience = patience
+        self._failed: set[tuple[int, Address]] = set()
+        self._tokens: list[int] = []
+
+    async def run(self, on_attempt: OnAttempt, on_token: OnToken) -> Generated:
+        """Generate to the end; raises NoCandidateLeft. `on_attempt` is awaited before an attempt begins."""
+        await self._peers.warm(self._all_candidates(), CONNECT_SECONDS)
+        attempt = 0
+        while True:
+            chosen = tuple(self._choose(segment) for segment in range(self._task.segment_count))
+            await on_attempt(Generating(attempt, chosen))
+            try:
+                pipeline = self._pipeline(attempt, chosen, on_token)
+                finished = await pipeline.run()
+            except HopFailed as failure:
+                log.warning("attempt %d ended after %d tokens: %s", attempt, len(self._tokens), failure)
+                self._failed.add((failure.segment, Address(failure.operator)))
+                self._peers.note_failure(Address(failure.operator))
+                attempt += 1
+                continue
+            self._traces.sync()
+            return Generated(attempt, chosen, tuple(self._tokens), finished)
+
+    def _pipeline(self, attempt: int, chosen: tuple[int, ...], on_token: OnToken) -> Pipeline:
+        hops = [self._hop(segment, attempt, candidate) for segment, candidate in enumerate(chosen)]
+        return Pipeline(
+            self._task,
+            hops,
+            self._traces,
+            tokens=self._tokens,
+            on_token=on_token,
+            spent=self._spent,
+            patience=self._patience,
+        )
+
+    def _hop(self, segment: int, attempt: int, candidate: int) -> Hop:
+        node = self._task.assignment.candidates(segment)[candidate]
+        try:
+            channel = self._peers.channel(node)
+        except OverlayError as error:
+            raise HopFailed(segment, node, error) from error
+        return Hop(self._task, segment, attempt, operator=node, channel=channel, scheduler=self._scheduler)
+
+    def _choose(self, segment: int) -> int:
+        candidates = self._task.assignment.candidates(segment)
+        left = [index for index, node in enumerate(candidates) if (segment, node) not in self._failed]
+        if not left:
+            raise NoCandidateLeft(f"Every candidate of segment {segment} has failed", ", ".join(candidates))
+        return min(left, key=lambda index: self._peers.preference(candidates[index]))
+
+    def _all_candidates(self) -> set[Address]:
+        return {
+            node for segment in range(self._task.segment_count) for node in self._task.assignment.candidates(segment)
+        }

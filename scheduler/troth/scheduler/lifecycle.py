@@ -1,0 +1,226 @@
+"""One task from its admission to its outcome: the only place that knows the order of the steps.
+
+    received → opening → opened ┐
+               generating … generated → verifying → committing → committed → [sampled] → settling → settled
+    anything before committed may instead go → aborting → aborted, and before opened → failed.
+
+Each step is journalled before the next one begins. The fee is locked while the prompt is already being read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from troth.chain.errors import ChainError, ChainRejected
+from troth.protocol.calls import Call, abort, open_task
+from troth.protocol.events import TaskAborted, TaskOpened
+from troth.protocol.request import output_hash
+from troth.protocol.task import Outcome
+from troth.scheduler.admitted import AdmittedTask
+from troth.scheduler.closing import Closing
+from troth.scheduler.desk import Desk
+from troth.scheduler.errors import SchedulerError, TaskFailed
+from troth.scheduler.generation import Generation
+from troth.scheduler.ledger import TaskEnded
+from troth.scheduler.records import (
+    Aborted,
+    Aborting,
+    Failed,
+    Generated,
+    Opened,
+    Opening,
+    Record,
+    Settled,
+)
+from troth.scheduler.story import Story
+from troth.scheduler.stream import ClientStream
+from troth.scheduler.timing import Breakdown
+
+log = logging.getLogger(__name__)
+
+
+class Lifecycle:
+    """Drives one task. `stream` may be read by a client or by nobody."""
+
+    def __init__(self, task: AdmittedTask, desk: Desk, stream: ClientStream, story: Story | None = None) -> None:
+        self.task = task
+        self.stream = stream
+        self.story = story or Story()
+        self.spent = Breakdown()
+        self._desk = desk
+        self._traces = desk.traces.open(task.task_id, task.row_bytes)
+
+    async def run(self) -> None:
+        """Everything after `received` was journalled."""
+        try:
+            generated = await self._open_and_generate()
+            if generated is not None:
+                await self._finish(generated)
+        finally:
+            self._put_away()
+
+    async def resume(self) -> None:
+        """Go on after a restart from what the journal and the chain say."""
+        try:
+            on_chain = self._desk.ledger.task(self.task.task_id)
+            cut_off = TaskFailed("The scheduler restarted while the task was running")
+            if on_chain is None:
+                await self._fail(cut_off)
+            elif not on_chain.live:
+                await self._note_ending(on_chain.outcome)
+            elif self.story.generated is not None and self.story.aborting is None:
+                await self._finish(self.story.generated)
+            else:
+                # No complete output survives a restart in the middle of it: the client gets its fee back.
+                await self._abort(cut_off)
+        finally:
+            self._put_away()
+
+    async def record(self, record: Record) -> None:
+        """Journal one step."""
+        await self._desk.journal.record(self.task.task_id, record)
+        self.story.add(record)
+
+    async def _open_and_generate(self) -> Generated | None:
+        opening = asyncio.create_task(self._open())
+        generating = asyncio.create_task(self._generate())
+        try:
+            await asyncio.wait({opening, generating}, return_when=asyncio.FIRST_EXCEPTION)
+            await self._wait_for_lock(opening)
+            if opening.exception() is not None:
+                await self._fail(opening.exception())
+                return None
+            generated = await generating
+        except Exception as error:  # noqa: BLE001 - whatever broke, the locked fee must go back
+            await self._abort(error)
+            return None
+        finally:
+            generating.cancel()
+        self._announce_finish(generated)
+        return generated
+
+    async def _wait_for_lock(self, opening: asyncio.Task[None]) -> None:
+        """The opening may outlast a client's patience, when the chain is away; then the fee is given back on sight."""
+        done, _ = await asyncio.wait({opening}, timeout=self._desk.waits.locking)
+        if not done:
+            late = TaskFailed("The chain took too long to lock the fee")
+            self.stream.send("failed", code=late.code, message=str(late), charged=False, retry_free=True)
+            self.stream.end()
+            await asyncio.wait({opening})
+            if opening.exception() is None:
+                raise late
+
+    async def _open(self) -> None:
+        await self.record(Opening())
+        task = self.task
+        with self.spent.spent("opening"):
+            event, receipt = await self._desk.ledger.ensure(
+                task.task_id, TaskOpened, lambda: open_task(task.order, task.ends, task.signature)
+            )
+        await self.record(Opened(event.meta.transaction, event.meta.block, receipt.gas_used))
+        self.stream.send("opened", tx=_hex(event.meta.transaction), gas=receipt.gas_used)
+        self.stream.open_gate()
+
+    async def _generate(self) -> Generated:
+        generation = Generation(
+            self.task,
+            traces=self._traces,
+            peers=self._desk.peers,
+            scheduler=self._desk.scheduler,
+            spent=self.spent,
+            patience=self._desk.waits.generation,
+        )
+        generated = await generation.run(self.record, self._hand_out)
+        await self.record(generated)
+        return generated
+
+    def _hand_out(self, position: int, token: int) -> None:
+        self.stream.send_when_opened("token", id=token, position=position)
+
+    def _announce_finish(self, generated: Generated) -> None:
+        reason = "end" if generated.finished == "stop" else "length"
+        hashed = output_hash(self.task.salt, generated.tokens)
+        self.stream.send("finished", reason=reason, output_hash=_hex(hashed))
+
+    async def _finish(self, generated: Generated) -> None:
+        closing = Closing(self.task, generated, self._desk, self._traces, story=self.story, spent=self.spent)
+        try:
+            committed = await closing.commit(self.record)
+            self.stream.send("committed", tx=_hex(committed.transaction), gas=committed.gas)
+        except TaskEnded as ended:
+            await self._note_ending(ended.outcome)
+            return
+        except Exception as error:  # noqa: BLE001 - nothing is committed, so whatever broke, the fee can go back
+            await self._abort(error)
+            return
+        await self._settle(closing)
+
+    async def _settle(self, closing: Closing) -> None:
+        try:
+            settled = await closing.settle(self.record)
+        except TaskEnded as ended:
+            await self._note_ending(ended.outcome)
+        except ChainRejected as refusal:
+            # Left unfinished in the journal on purpose: a restart tries again, and after the window anyone may close it.
+            log.error("the contract refuses to settle: %s", refusal)
+            self.stream.send("failed", code="not_settled", message=str(refusal), charged=True, retry_free=False)
+        else:
+            self.stream.send("settled", tx=_hex(settled.transaction), gas=settled.gas, outcome=settled.outcome)
+
+    async def _abort(self, reason: BaseException) -> None:
+        code, message = _told(reason)
+        log.warning("giving the task up: %s", message)
+        await self.record(Aborting(code, message))
+        try:
+            event, receipt = await self._desk.ledger.ensure(self.task.task_id, TaskAborted, self._abort_call)
+        except TaskEnded as ended:
+            await self._note_ending(ended.outcome)
+        except ChainRejected as refusal:
+            # Too late to abort: the parties' own posts suffice to go on without this scheduler, or its window is over.
+            await self.record(Failed("abort_refused", str(refusal), charged=True))
+            self.stream.send("failed", code="abort_refused", message=str(refusal), charged=True, retry_free=False)
+        else:
+            await self.record(Aborted(event.meta.transaction, event.meta.block, receipt.gas_used))
+            self.stream.send("failed", code=code, message=message, charged=False, retry_free=True)
+
+    def _abort_call(self) -> Call:
+        record = self._desk.ledger.task(self.task.task_id)
+        if record is None:
+            raise TaskFailed("The task is not on chain", self.task.task_id.hex())
+        return abort(self.task.task_id, record.task)
+
+    async def _fail(self, error: BaseException | None) -> None:
+        """The fee was never locked."""
+        code, message = _told(error)
+        await self.record(Failed(code, message, charged=False))
+        self.stream.send("failed", code=code, message=message, charged=False, retry_free=True)
+
+    async def _note_ending(self, outcome: Outcome) -> None:
+        """The task has ended on chain, by an earlier life of this process or by somebody else."""
+        record = self._desk.ledger.task(self.task.task_id)
+        assert record is not None  # TaskEnded comes from this very record
+        meta = record.events[-1].meta
+        await self.record(Settled(meta.transaction, meta.block, 0, outcome.name.lower()))
+        self.stream.send("settled", tx=_hex(meta.transaction), gas=0, outcome=outcome.name.lower())
+
+    def _put_away(self) -> None:
+        self._traces.close()
+        self._desk.journal.keep_timings(self.task.task_id, self.spent.as_numbers())
+        self.stream.end()
+
+
+def _told(error: BaseException | None) -> tuple[str, str]:
+    """Code and message for the client; what is none of Troth's errors stays in the log."""
+    if isinstance(error, ExceptionGroup):
+        return _told(error.exceptions[0])
+    if isinstance(error, SchedulerError):
+        return error.code, str(error)
+    if isinstance(error, ChainError):
+        return "chain", str(error)
+    log.error("a task failed inside", exc_info=error)
+    return "internal", "The scheduler failed; its log has the cause."
+
+
+def _hex(value: bytes) -> str:
+    return "0x" + value.hex()
