@@ -6,6 +6,8 @@ kill. Tests that use them carry the marker `chain`.
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import time
@@ -61,8 +63,9 @@ class Anvil:
 
     def stop(self) -> None:
         """Kill the process, as a node that goes away does."""
-        self.process.kill()
-        self.process.wait()
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
 
 def key_number(number: int) -> Key:
@@ -81,8 +84,20 @@ def anvil_process(port: int | None = None) -> Iterator[Anvil]:
     if not ANVIL.exists():
         pytest.skip("anvil is not installed; run npm ci")
     chosen = port or free_port()
-    command = [str(ANVIL), "--port", str(chosen), "--hardfork", "osaka", "--silent", "--accounts", "1", "--code-size-limit", "60000"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [
+        str(ANVIL),
+        "--port",
+        str(chosen),
+        "--hardfork",
+        "osaka",
+        "--silent",
+        "--accounts",
+        "1",
+        "--code-size-limit",
+        "60000",
+    ]
+    # npm's anvil is a Node script around the binary: a group of their own, so that stop() ends both.
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     node = Anvil(process, chosen, tuple(key_number(number) for number in range(FUNDED_KEYS)))
     try:
         wait_for_answer(node)

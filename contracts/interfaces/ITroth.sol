@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {ITrothEndings} from "./ITrothEndings.sol";
 import {ITrothEquivocation} from "./ITrothEquivocation.sol";
 import {ITrothEscrow} from "./ITrothEscrow.sol";
 import {ITrothModels} from "./ITrothModels.sol";
+import {ITrothMoney} from "./ITrothMoney.sol";
+import {ITrothProgress} from "./ITrothProgress.sol";
 import {ITrothReads} from "./ITrothReads.sol";
 import {ITrothRegistry} from "./ITrothRegistry.sol";
 import {ITrothSettlement} from "./ITrothSettlement.sol";
@@ -11,10 +14,13 @@ import {ITrothTasks} from "./ITrothTasks.sol";
 
 /// @title Everything the contract offers
 interface ITroth is
+    ITrothMoney,
+    ITrothProgress,
     ITrothModels,
     ITrothRegistry,
     ITrothEscrow,
     ITrothTasks,
+    ITrothEndings,
     ITrothSettlement,
     ITrothEquivocation,
     ITrothReads

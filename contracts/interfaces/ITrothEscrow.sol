@@ -5,16 +5,10 @@ pragma solidity ^0.8.30;
 interface ITrothEscrow {
     event EscrowDeposited(address indexed client, uint96 amount, uint96 balance);
     event EscrowWithdrawn(address indexed client, uint96 amount, uint96 balance);
-    event EscrowReleased(bytes32 indexed taskId, address indexed client, uint96 amount, uint96 balance);
-
-    error InsufficientEscrow(address client, uint96 balance, uint256 needed);
 
     /// @notice Pays the value into a client's balance.
     function deposit(address client) external payable;
 
     /// @notice Pays part of the caller's free balance out to it.
     function withdrawEscrow(uint96 amount) external;
-
-    /// @notice Free balance of a client, in wei; fees of live tasks are not part of it.
-    function escrowOf(address client) external view returns (uint96);
 }

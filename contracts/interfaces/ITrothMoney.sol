@@ -6,6 +6,7 @@ import {SlashReason} from "./TrothTypes.sol";
 /// @title Movements of stake and credit
 interface ITrothMoney {
     event Credited(bytes32 indexed taskId, address indexed account, uint96 amount, uint96 credit);
+    event EscrowReleased(bytes32 indexed taskId, address indexed client, uint96 amount, uint96 balance);
     event Slashed(
         bytes32 indexed taskId,
         address indexed operator,
@@ -21,5 +22,6 @@ interface ITrothMoney {
     /// @notice More wei than an account can hold.
     error AmountTooLarge(uint256 amount);
     error TransferFailed(address to, uint256 amount);
+    error InsufficientEscrow(address client, uint96 balance, uint256 needed);
     error UnknownClass(bytes32 executionClass);
 }

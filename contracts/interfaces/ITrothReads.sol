@@ -14,8 +14,8 @@ interface ITrothReads {
     /// @notice The EIP-712 domain separator.
     function domainSeparator() external view returns (bytes32);
 
-    /// @notice Where the code of the registry lives; it works on this contract's storage and never changes.
-    function registryCode() external view returns (address);
+    /// @notice Where the code of the rarer calls lives; it works on this contract's storage and never changes.
+    function coldPath() external view returns (address);
 
     /// @notice Layers of a model; 0 if it is unknown.
     function layersOf(bytes32 model) external view returns (uint16);
@@ -49,4 +49,7 @@ interface ITrothReads {
 
     /// @notice Number of slots, filled or empty, at a block.
     function groupSizeAt(bytes32 group, uint256 blockNumber) external view returns (uint256);
+
+    /// @notice Free balance of a client, in wei; fees of live tasks are not part of it.
+    function escrowOf(address client) external view returns (uint96);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {CommitSubmission, Order, Outcome, Phase, Progress, Task, VrfProof} from "./TrothTypes.sol";
+import {CommitSubmission, Order, Outcome, Progress, Task, VrfProof} from "./TrothTypes.sol";
 
 /// @title From the client's order to the commitments
 /// @dev A live task is one storage slot with the hash of its state; callers bring the state along.
@@ -28,18 +28,6 @@ interface ITrothTasks {
         bytes32 outputHash
     );
     event VerificationCommitted(bytes32 indexed taskId, address indexed verifier, uint8 segment, bytes32 commitment);
-    event TaskCommitted(
-        bytes32 indexed taskId,
-        uint8 attempt,
-        uint32 positions,
-        bytes32 outputHash,
-        address[] inferencers,
-        bytes32[] posts
-    );
-    event TaskAborted(bytes32 indexed taskId);
-    event TaskExpired(bytes32 indexed taskId, Phase phase);
-
-    error NotScheduler(address expected, address caller);
     /// @notice The scheduler is not registered, is leaving, or has too little stake.
     error SchedulerNotBonded(address scheduler, uint96 stake, uint96 minimum);
     error OrderExpired(uint64 deadline, uint256 timestamp);
@@ -49,13 +37,8 @@ interface ITrothTasks {
     /// @notice Ends must rise strictly, finish at the model's last layer, and be followed by zeros.
     error InvalidEnds(bytes32 ends, uint16 layers);
     error TaskKnown(bytes32 taskId);
-    /// @notice The state does not hash to what is stored for the task.
-    error StateMismatch(bytes32 taskId, bytes32 stored, bytes32 given);
-    error WrongPhase(bytes32 taskId, Phase phase);
     error WrongProofCount(uint256 given, uint256 expected);
     error GroupTooSmall(bytes32 group, uint256 members, uint256 needed);
-    error TooLate(uint256 currentBlock, uint256 lastBlock);
-    error TooEarly(uint256 currentBlock, uint256 firstBlock);
     error WrongPostCount(uint256 given, uint256 expected);
     error WrongSignatureCount(uint256 givenBytes, uint256 expectedBytes);
     /// @notice A post was signed by somebody else than the party in question.
@@ -72,11 +55,6 @@ interface ITrothTasks {
     error AttemptMismatch(uint8 attempt, uint8 postedAttempt, uint32 positions, uint32 postedPositions);
     /// @notice Only the last segment's inferencer, and it always, names the output.
     error InvalidOutputHash(uint256 segment, bytes32 outputHash);
-    error QuorumMissing(uint256 segment, uint256 commitments, uint256 quorum);
-    error RootMissing(uint256 segment);
-    /// @notice The posts suffice to close the commit phase, so the task can no longer be given up.
-    error AlreadySealable(bytes32 taskId);
-
     /// @notice Scheduler: opens a task and locks its fee.
     /// @param ends byte s is the end of segment s; zero after the last
     /// @param signature the client's EIP-712 signature of the order
@@ -128,16 +106,6 @@ interface ITrothTasks {
         uint8 segment,
         bytes32 commitment
     ) external;
-
-    /// @notice Anyone, after half the commit window: closes the commit phase with a quorum of commitments.
-    function seal(bytes32 taskId, Task calldata task) external;
-
-    /// @notice Scheduler: gives up a task that has no commitments yet; the client gets its fee back.
-    function abort(bytes32 taskId, Task calldata task) external;
-
-    /// @notice Anyone: ends a task whose scheduler missed the commit or the sample window; the client gets its fee
-    ///         back, the scheduler is slashed.
-    function close(bytes32 taskId, Task calldata task) external;
 
     /// @notice Hash of a live task's state, the number of its outcome if it has ended, 0 if it was never opened.
     function taskState(bytes32 taskId) external view returns (bytes32);

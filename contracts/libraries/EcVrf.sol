@@ -46,7 +46,7 @@ library EcVrf {
 
     /// @notice Whether (x, y) is a point of P-256 other than the one at infinity.
     function isOnCurve(uint256 x, uint256 y) internal pure returns (bool) {
-        return x < P && y < P && mulmod(y, y, P) == _cubic(x, P);
+        return x < P && y < P && mulmod(y, y, P) == _cubic(x);
     }
 
     /// @notice Verifies a proof over the 32 bytes `alpha`.
@@ -124,7 +124,7 @@ library EcVrf {
             uint256 witness = _at(hints, FIXED_HINTS + counter);
             if (hX >= P) {
                 if (witness != 0) revert InvalidProof(4);
-            } else if (witness >= P || witness & 1 != 0 || addmod(mulmod(witness, witness, P), _cubic(hX, P), P) != 0) {
+            } else if (witness >= P || witness & 1 != 0 || addmod(mulmod(witness, witness, P), _cubic(hX), P) != 0) {
                 revert InvalidProof(4);
             }
         }
@@ -218,10 +218,10 @@ library EcVrf {
             mstore(add(free, 0x40), v)
             mstore(add(free, 0x60), x)
             mstore(add(free, 0x80), y)
-            // A failed check returns nothing, as does a chain without the precompile.
+            // A failed check returns nothing, as does a chain without the precompile, and leaves the zero.
             mstore(0, 0)
-            holds := and(holds, and(staticcall(gas(), 0x100, free, 0xa0, 0, 0x20), eq(returndatasize(), 0x20)))
-            holds := and(holds, eq(mload(0), 1))
+            let answered := staticcall(gas(), 0x100, free, 0xa0, 0, 0x20)
+            holds := and(holds, and(answered, eq(mload(0), 1)))
         }
         if (!holds) revert InvalidProof(check);
     }
@@ -229,23 +229,29 @@ library EcVrf {
     /// @dev Ties U and V, signs and all, to C, D and E.
     function _checkSums(uint256[] calldata hints) private pure {
         uint256 p = _modulus();
-        uint256 uX = _at(hints, U_X);
-        uint256 uY = _at(hints, U_Y);
-        uint256 vX = _at(hints, V_X);
-        uint256 vY = _at(hints, V_Y);
         // (12) U and V are points, neither ±G (for -G the other's sign would be free), and not each other's opposite.
-        bool apart;
-        assembly ("memory-safe") {
-            apart := and(and(lt(uX, p), lt(uY, p)), and(lt(vX, p), lt(vY, p)))
-            apart := and(apart, iszero(or(or(eq(uX, GX), eq(vX, GX)), eq(uX, vX))))
-        }
-        if (!apart || mulmod(uY, uY, p) != _cubic(uX, p) || mulmod(vY, vY, p) != _cubic(vX, p)) revert InvalidProof(12);
-        uint256 dX = _at(hints, D_X);
+        uint256 one = _areFitPoints(_at(hints, U_X), _at(hints, U_Y), _at(hints, V_X), _at(hints, V_Y), p);
+        if (one == 0) revert InvalidProof(12);
         // (13) V = ±C ± D
-        if (!_areCollinear(_at(hints, C_X), dX, vX, 1, p)) revert InvalidProof(13);
+        if (!_areCollinear(_at(hints, C_X), _at(hints, D_X), _at(hints, V_X), one, p)) revert InvalidProof(13);
         // (14) U + V + G = ±D ± E
-        (uint256 numerator, uint256 denominator) = _sumWithGenerator(uX, uY, vX, vY, p);
-        if (denominator == 0 || !_areCollinear(dX, _at(hints, E_X), numerator, denominator, p)) revert InvalidProof(14);
+        (uint256 numerator, uint256 denominator) =
+            _sumWithGenerator(_at(hints, U_X), _at(hints, U_Y), _at(hints, V_X), _at(hints, V_Y), p);
+        if (denominator == 0 || !_areCollinear(_at(hints, D_X), _at(hints, E_X), numerator, denominator, p)) {
+            revert InvalidProof(14);
+        }
+    }
+
+    /// @dev 1 if U and V are as (12) says, else 0.
+    function _areFitPoints(uint256 uX, uint256 uY, uint256 vX, uint256 vY, uint256 p) private pure returns (uint256 fit) {
+        assembly ("memory-safe") {
+            fit := and(and(lt(uX, p), lt(uY, p)), and(lt(vX, p), lt(vY, p)))
+            fit := and(fit, iszero(or(or(eq(uX, GX), eq(vX, GX)), eq(uX, vX))))
+            let cubic := addmod(mulmod(addmod(mulmod(uX, uX, p), sub(p, 3), p), uX, p), B, p)
+            fit := and(fit, eq(cubic, mulmod(uY, uY, p)))
+            cubic := addmod(mulmod(addmod(mulmod(vX, vX, p), sub(p, 3), p), vX, p), B, p)
+            fit := and(fit, eq(cubic, mulmod(vY, vY, p)))
+        }
     }
 
     /// @dev Abscissa of U + V + G as a fraction, by two chord additions; denominator zero if a chord is vertical or a tangent.
@@ -293,9 +299,9 @@ library EcVrf {
     }
 
     /// @dev The curve's x³ - 3x + b.
-    function _cubic(uint256 x, uint256 p) private pure returns (uint256 value) {
+    function _cubic(uint256 x) private pure returns (uint256 value) {
         assembly ("memory-safe") {
-            value := addmod(mulmod(addmod(mulmod(x, x, p), sub(p, 3), p), x, p), B, p)
+            value := addmod(mulmod(addmod(mulmod(x, x, P), sub(P, 3), P), x, P), B, P)
         }
     }
 

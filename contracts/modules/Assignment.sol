@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
 import {VrfProof} from "../interfaces/TrothTypes.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
 import {Permutation} from "../libraries/Permutation.sol";
@@ -8,7 +9,7 @@ import {Groups} from "./Groups.sol";
 import {TaskStore} from "./TaskStore.sol";
 
 /// @title Who infers and who verifies (VeriLLM section 5.3)
-abstract contract Assignment is Groups, TaskStore {
+abstract contract Assignment is ITrothTasks, Groups, TaskStore {
     using Permutation for Permutation.Walk;
 
     bytes32 private constant ASSIGNMENT_TAG = keccak256("troth/assignment/1");

@@ -4,10 +4,11 @@ pragma solidity ^0.8.30;
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
 import {CommitSubmission, Order, Phase, Progress, Task, VrfProof} from "../interfaces/TrothTypes.sol";
+import {Posts} from "./Posts.sol";
 import {Tasks} from "./Tasks.sol";
 
 /// @title All roots and commitments in one call, each with its maker's signature
-abstract contract Commitments is Tasks {
+abstract contract Commitments is Tasks, Posts {
     uint256 private constant SIGNATURE_BYTES = 65;
 
     /// @inheritdoc ITrothTasks
@@ -40,36 +41,6 @@ abstract contract Commitments is Tasks {
         else if (proofs.length != 0) revert WrongProofCount(proofs.length, 0);
         _commit(taskId, opened.progress, submission);
         _store(taskId, opened.termsHash, opened.progress);
-    }
-
-    /// @dev Closes the commit phase; the caller stores the state.
-    function _enterCommitted(bytes32 taskId, Progress memory progress) internal {
-        progress.phase = Phase.Committed;
-        progress.phaseBlock = uint40(block.number);
-        address[] memory inferencers = new address[](progress.segments);
-        for (uint256 s = 0; s < progress.segments; ++s) {
-            inferencers[s] = _partyOf(progress, s, 0);
-        }
-        emit TaskCommitted(
-            taskId, progress.attempt, progress.positions, progress.outputHash, inferencers, progress.posts
-        );
-    }
-
-    /// @dev Puts the candidate at `place` first among its segment's parties, where the inferencer stands.
-    function _seat(Progress memory progress, uint256 first, uint256 place) internal pure {
-        address[] memory parties = progress.parties;
-        (parties[first], parties[place]) = (parties[place], parties[first]);
-    }
-
-    function _requireSealable(Progress memory progress, uint256 segment) internal pure {
-        (bool hasRoot, uint256 commitments, uint256 quorum) = _posted(progress, segment);
-        if (!hasRoot) revert RootMissing(segment);
-        if (commitments < quorum) revert QuorumMissing(segment, commitments, quorum);
-    }
-
-    /// @dev Number of posts of an assigned task: a root and k commitments per segment.
-    function _postCount(Progress memory progress) internal pure returns (uint256) {
-        return progress.segments * (1 + _verifiers(progress));
     }
 
     function _commit(bytes32 taskId, Progress memory progress, CommitSubmission calldata submission) private {

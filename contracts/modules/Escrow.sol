@@ -23,25 +23,4 @@ abstract contract Escrow is ITrothEscrow, Money {
         emit EscrowWithdrawn(msg.sender, amount, balance);
         _pay(msg.sender, amount);
     }
-
-    /// @inheritdoc ITrothEscrow
-    function escrowOf(address client) external view returns (uint96) {
-        return _escrows[client];
-    }
-
-    /// @dev Takes an amount out of a client's free balance.
-    function _lock(address client, uint96 amount) internal returns (uint96 balance) {
-        balance = _escrows[client];
-        if (balance < amount) revert InsufficientEscrow(client, balance, amount);
-        balance -= amount;
-        _escrows[client] = balance;
-    }
-
-    /// @dev Gives (part of) a fee back.
-    function _release(bytes32 taskId, address client, uint256 amount) internal {
-        if (amount == 0) return;
-        uint96 balance = uint96(_escrows[client] + amount);
-        _escrows[client] = balance;
-        emit EscrowReleased(taskId, client, uint96(amount), balance);
-    }
 }

@@ -37,6 +37,22 @@ abstract contract Money is ITrothMoney, State, ReentrancyGuardTransient {
         emit Slashed(taskId, operator, uint96(taken), stake, reason, evidence);
     }
 
+    /// @dev Takes an amount out of a client's free balance.
+    function _lock(address client, uint96 amount) internal returns (uint96 balance) {
+        balance = _escrows[client];
+        if (balance < amount) revert InsufficientEscrow(client, balance, amount);
+        balance -= amount;
+        _escrows[client] = balance;
+    }
+
+    /// @dev Gives (part of) a fee back.
+    function _release(bytes32 taskId, address client, uint256 amount) internal {
+        if (amount == 0) return;
+        uint96 balance = uint96(_escrows[client] + amount);
+        _escrows[client] = balance;
+        emit EscrowReleased(taskId, client, uint96(amount), balance);
+    }
+
     function _rulesOf(bytes32 executionClass) internal view returns (Rules memory rules) {
         rules = _rules[executionClass];
         if (rules.unit == 0) revert UnknownClass(executionClass);

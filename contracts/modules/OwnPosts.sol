@@ -60,21 +60,6 @@ abstract contract OwnPosts is Commitments {
         _afterPost(taskId, terms, progress);
     }
 
-    /// @inheritdoc ITrothTasks
-    function seal(bytes32 taskId, Task calldata task) external {
-        Case memory opened = _load(taskId, task);
-        Progress memory progress = opened.progress;
-        _requirePhase(taskId, progress, Phase.Assigned);
-        _requireAfter(progress.phaseBlock + COMMIT_WINDOW / 2);
-        _requireNotAfter(progress.phaseBlock + COMMIT_WINDOW);
-        if (progress.posts.length == 0) revert RootMissing(0);
-        for (uint256 s = 0; s < progress.segments; ++s) {
-            _requireSealable(progress, s);
-        }
-        _enterCommitted(taskId, progress);
-        _store(taskId, opened.termsHash, progress);
-    }
-
     function _requireOwnPost(bytes32 taskId, bytes32 terms, Progress memory progress, uint256 segment, bytes32 post)
         private
         view

@@ -81,4 +81,9 @@ abstract contract Reads is ITrothReads, Groups, Money {
     function groupSizeAt(bytes32 group, uint256 blockNumber) external view returns (uint256) {
         return _groupSizeAt(group, blockNumber);
     }
+
+    /// @inheritdoc ITrothReads
+    function escrowOf(address client) external view returns (uint96) {
+        return _escrows[client];
+    }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
+import {ITrothProgress} from "../interfaces/ITrothProgress.sol";
 import {Outcome, Phase, Progress, Rules, Task, Terms} from "../interfaces/TrothTypes.sol";
-import {State} from "./State.sol";
+import {Money} from "./Money.sol";
 
 /// @title One storage slot per task
-abstract contract TaskStore is ITrothTasks, State {
+abstract contract TaskStore is ITrothProgress, Money {
     /// @dev A task that a call works on, with the rules of its class.
     struct Case {
         bytes32 taskId;
@@ -16,20 +16,13 @@ abstract contract TaskStore is ITrothTasks, State {
         Rules rules;
     }
 
-    /// @inheritdoc ITrothTasks
-    function taskState(bytes32 taskId) public view returns (bytes32) {
-        return _tasks[taskId];
-    }
-
-    /// @inheritdoc ITrothTasks
-    function outcomeOf(bytes32 taskId) external view returns (Outcome) {
-        uint256 state = uint256(_tasks[taskId]);
-        return state > uint256(type(Outcome).max) ? Outcome.None : Outcome(state);
-    }
-
-    /// @inheritdoc ITrothTasks
-    function stateHash(Task calldata task) external pure returns (bytes32) {
-        return _stateHash(_termsHash(task.terms), task.progress);
+    function _load(bytes32 taskId, Task calldata task) internal view returns (Case memory loaded) {
+        loaded.taskId = taskId;
+        loaded.terms = task.terms;
+        loaded.progress = task.progress;
+        loaded.termsHash = _termsHash(loaded.terms);
+        _requireState(taskId, loaded.termsHash, loaded.progress);
+        loaded.rules = _rulesOf(loaded.terms.executionClass);
     }
 
     function _termsHash(Terms memory terms) internal pure returns (bytes32) {

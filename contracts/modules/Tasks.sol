@@ -11,20 +11,15 @@ import {
     Progress,
     Role,
     Rules,
-    SlashReason,
     Task,
     Terms,
     VrfProof
 } from "../interfaces/TrothTypes.sol";
 import {Assignment} from "./Assignment.sol";
-import {Escrow} from "./Escrow.sol";
 import {TypedData} from "./TypedData.sol";
 
-/// @title How a task begins, and how it ends without a result
-abstract contract Tasks is Assignment, Escrow, TypedData {
-    /// @dev Units per segment that a scheduler loses when it leaves a task unfinished.
-    uint256 private constant SCHEDULER_PENALTY = PENALTY * 4;
-
+/// @title How a task begins
+abstract contract Tasks is Assignment, TypedData {
     /// @inheritdoc ITrothTasks
     function open(Order calldata order, bytes32 ends, bytes calldata signature) external returns (bytes32 taskId) {
         Case memory opened = _open(order, ends, signature);
@@ -43,45 +38,24 @@ abstract contract Tasks is Assignment, Escrow, TypedData {
     }
 
     /// @inheritdoc ITrothTasks
-    function abort(bytes32 taskId, Task calldata task) external {
-        Case memory given = _load(taskId, task);
-        if (msg.sender != given.terms.scheduler) revert NotScheduler(given.terms.scheduler, msg.sender);
-        if (given.progress.phase > Phase.Assigned) revert WrongPhase(taskId, given.progress.phase);
-        if (_sealable(given.progress)) revert AlreadySealable(taskId);
-        _finish(taskId, Outcome.Aborted);
-        emit TaskAborted(taskId);
-        _release(taskId, given.terms.client, given.terms.fee);
+    function taskState(bytes32 taskId) public view returns (bytes32) {
+        return _tasks[taskId];
     }
 
     /// @inheritdoc ITrothTasks
-    function close(bytes32 taskId, Task calldata task) external {
-        Case memory late = _load(taskId, task);
-        Progress memory progress = late.progress;
-        bool sampleDue = progress.phase == Phase.Committed && !late.rules.exact;
-        if (progress.phase > Phase.Assigned && !sampleDue) revert WrongPhase(taskId, progress.phase);
-        _requireAfter(progress.phaseBlock + (sampleDue ? SAMPLE_WINDOW : COMMIT_WINDOW));
-        bytes32 evidence = taskState(taskId);
-        _finish(taskId, Outcome.Expired);
-        emit TaskExpired(taskId, progress.phase);
-        uint256 penalty = late.rules.unit * SCHEDULER_PENALTY * progress.segments;
-        uint256 taken = _slash(taskId, late.terms.scheduler, penalty, SlashReason.SchedulerLate, evidence);
-        uint256 paid = sampleDue ? _compensate(taskId, progress, taken) : 0;
-        _credit(taskId, RESERVE, taken - paid);
-        _release(taskId, late.terms.client, late.terms.fee);
+    function outcomeOf(bytes32 taskId) external view returns (Outcome) {
+        uint256 state = uint256(_tasks[taskId]);
+        return state > uint256(type(Outcome).max) ? Outcome.None : Outcome(state);
+    }
+
+    /// @inheritdoc ITrothTasks
+    function stateHash(Task calldata task) external pure returns (bytes32) {
+        return _stateHash(_termsHash(task.terms), task.progress);
     }
 
     /// @inheritdoc ITrothTasks
     function taskIdOf(Order calldata order) external view returns (bytes32) {
         return _orderDigest(order);
-    }
-
-    function _load(bytes32 taskId, Task calldata task) internal view returns (Case memory loaded) {
-        loaded.taskId = taskId;
-        loaded.terms = task.terms;
-        loaded.progress = task.progress;
-        loaded.termsHash = _termsHash(loaded.terms);
-        _requireState(taskId, loaded.termsHash, loaded.progress);
-        loaded.rules = _rulesOf(loaded.terms.executionClass);
     }
 
     /// @dev Checks an order and locks its fee; the caller stores the state.
@@ -97,7 +71,7 @@ abstract contract Tasks is Assignment, Escrow, TypedData {
         opened.rules = _rulesOf(order.executionClass);
         uint256 segments = _segmentCount(ends, opened.rules.layers);
         opened.taskId = _orderDigest(order);
-        if (taskState(opened.taskId) != 0) revert TaskKnown(opened.taskId);
+        if (_tasks[opened.taskId] != 0) revert TaskKnown(opened.taskId);
         opened.terms = Terms({
             client: ECDSA.recoverCalldata(opened.taskId, signature),
             scheduler: order.scheduler,
@@ -122,31 +96,6 @@ abstract contract Tasks is Assignment, Escrow, TypedData {
             ends,
             _lock(opened.terms.client, opened.terms.fee)
         );
-    }
-
-    /// @dev Whether every segment has a root and a quorum of commitments.
-    function _sealable(Progress memory progress) internal pure returns (bool) {
-        if (progress.posts.length == 0) return false;
-        for (uint256 s = 0; s < progress.segments; ++s) {
-            (bool hasRoot, uint256 commitments, uint256 quorum) = _posted(progress, s);
-            if (!hasRoot || commitments < quorum) return false;
-        }
-        return true;
-    }
-
-    /// @dev What a segment has; the quorum is the smallest majority of its verifiers.
-    function _posted(Progress memory progress, uint256 segment)
-        internal
-        pure
-        returns (bool hasRoot, uint256 commitments, uint256 quorum)
-    {
-        uint256 width = progress.posts.length / progress.segments;
-        uint256 from = segment * width;
-        hasRoot = progress.posts[from] != 0;
-        for (uint256 v = 1; v < width; ++v) {
-            if (progress.posts[from + v] != 0) ++commitments;
-        }
-        quorum = width / 2;
     }
 
     function _requireScheduler(address scheduler) private view {
@@ -175,27 +124,5 @@ abstract contract Tasks is Assignment, Escrow, TypedData {
         uint256 fee = _fee(rules, segments);
         if (fee > maxFee) revert FeeAboveMaximum(fee, maxFee);
         return uint96(fee);
-    }
-
-    /// @dev Shares a late scheduler's slash among those whose work it wasted.
-    /// @return paid never more than `taken`; what does not divide stays with the caller
-    function _compensate(bytes32 taskId, Progress memory progress, uint256 taken) private returns (uint256 paid) {
-        uint256 workers = 0;
-        for (uint256 i = 0; i < progress.posts.length; ++i) {
-            if (progress.posts[i] != 0) ++workers;
-        }
-        uint256 share = taken / workers;
-        uint256 width = progress.posts.length / progress.segments;
-        for (uint256 i = 0; i < progress.posts.length; ++i) {
-            if (progress.posts[i] == 0) continue;
-            _credit(taskId, _partyOf(progress, i / width, i % width), share);
-            paid += share;
-        }
-    }
-
-    /// @dev Party 0 is the inferencer, party 1 + v is verifier v.
-    function _partyOf(Progress memory progress, uint256 segment, uint256 party) internal pure returns (address) {
-        uint256 place = party == 0 ? 0 : progress.candidates + party - 1;
-        return progress.parties[_firstParty(progress, segment) + place];
     }
 }

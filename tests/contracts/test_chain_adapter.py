@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from troth.protocol import calls
 from troth.protocol.calls import views
 from troth.protocol.contract_types import Parameters
 from troth.protocol.events import EscrowDeposited
-from troth.protocol.types import Address
+from troth.protocol.types import Address, Hash32
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
@@ -44,8 +45,6 @@ async def test_deployment_has_its_parameters(deployed: Any) -> None:
 
 
 async def test_constructor_refusal_is_decoded(anvil: Any, parameters: Parameters) -> None:
-    from dataclasses import replace
-
     with pytest.raises(ChainRejected, match="InvalidParameters"):
         await deploy(anvil.url, replace(parameters, sample_window=201), anvil.keys[0])
 
@@ -106,8 +105,6 @@ async def test_simulation_sends_nothing(deployed: Any) -> None:
 
 
 async def test_view_that_reverts_is_decoded(deployed: Any) -> None:
-    from troth.protocol.types import Hash32
-
     with pytest.raises(ChainRejected, match="UnknownClass"):
         await deployed.chain.read(views.rules_of(Hash32(b"\x01" * 32)))
 
@@ -180,7 +177,9 @@ async def test_unknown_method_is_refused_by_name(deployed: Any) -> None:
 
 async def test_follower_folds_what_happens(deployed: Any, tmp_path: Path) -> None:
     client = deployed.anvil.keys[1]
-    async with EventFollower(deployed.chain, tmp_path / "events", start_block=deployed.block, poll_interval=FAST) as seen:
+    async with EventFollower(
+        deployed.chain, tmp_path / "events", start_block=deployed.block, poll_interval=FAST
+    ) as seen:
         await deposit(deployed, client, 5)
         state = await seen.wait_until(lambda state: state.escrow_of(client.address) == 5, timeout=10)
         assert state is seen.state

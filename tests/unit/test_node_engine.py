@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,13 +59,17 @@ async def engine(folder: ModelFolder) -> AsyncIterator[TorchEngine]:
     await engine.close()
 
 
+async def forward(engine: TorchEngine, key: SessionKey, segment: Segment, start: int, inputs: Any) -> np.ndarray:
+    return (await engine.forward(key, segment, start, inputs)).rows
+
+
 def expected_states(model: LlamaForCausalLM) -> np.ndarray:
     with torch.inference_mode():
         return model.model(torch.from_numpy(TOKENS)[None]).last_hidden_state[0].numpy()
 
 
 async def test_prefill_equals_transformers(engine: TorchEngine, reference_model: LlamaForCausalLM) -> None:
-    rows = await engine.forward(key(1), WHOLE, 0, TOKENS)
+    rows = await forward(engine, key(1), WHOLE, 0, TOKENS)
     np.testing.assert_allclose(rows, expected_states(reference_model), atol=1e-5)
     with torch.inference_mode():
         expected = reference_model(torch.from_numpy(TOKENS)[None]).logits[0].numpy()
@@ -76,55 +81,55 @@ async def test_chunks_continue_with_the_right_mask_and_positions(
     engine: TorchEngine, reference_model: LlamaForCausalLM, cuts: tuple[int, ...]
 ) -> None:
     bounds = [0, *cuts, len(TOKENS)]
-    parts = [await engine.forward(key(2), WHOLE, start, TOKENS[start:end]) for start, end in pairwise(bounds)]
+    parts = [await forward(engine, key(2), WHOLE, start, TOKENS[start:end]) for start, end in pairwise(bounds)]
     np.testing.assert_allclose(np.concatenate(parts), expected_states(reference_model), atol=1e-5)
 
 
 async def test_two_slices_in_a_row_equal_the_whole(folder: ModelFolder, engine: TorchEngine) -> None:
     first, last = TorchEngine(folder, Segment(0, 1), 0), TorchEngine(folder, Segment(1, 4), 0)
-    rows = await last.forward(key(3, 1), Segment(1, 4), 0, await first.forward(key(3), Segment(0, 1), 0, TOKENS))
-    np.testing.assert_array_equal(rows, await engine.forward(key(3), WHOLE, 0, TOKENS))
+    rows = await forward(last, key(3, 1), Segment(1, 4), 0, await forward(first, key(3), Segment(0, 1), 0, TOKENS))
+    np.testing.assert_array_equal(rows, await forward(engine, key(3), WHOLE, 0, TOKENS))
     with pytest.raises(BadInput):
-        await last.forward(key(4), WHOLE, 0, TOKENS)
+        await forward(last, key(4), WHOLE, 0, TOKENS)
     with pytest.raises(ModelError):
         await first.logits(rows)
 
 
 async def test_going_back_forgets_what_came_after(engine: TorchEngine) -> None:
-    whole = await engine.forward(key(5), WHOLE, 0, TOKENS)
+    whole = await forward(engine, key(5), WHOLE, 0, TOKENS)
     other = TOKENS[::-1].copy()
-    await engine.forward(key(6), WHOLE, 0, np.concatenate([TOKENS[:4], other]))
-    again = await engine.forward(key(6), WHOLE, 4, TOKENS[4:])
+    await forward(engine, key(6), WHOLE, 0, np.concatenate([TOKENS[:4], other]))
+    again = await forward(engine, key(6), WHOLE, 4, TOKENS[4:])
     np.testing.assert_allclose(again, whole[4:], atol=1e-5)
 
 
 async def test_gaps_and_nonsense_are_refused_and_change_nothing(engine: TorchEngine) -> None:
     with pytest.raises(OutOfOrder):
-        await engine.forward(key(7), WHOLE, 3, TOKENS)
+        await forward(engine, key(7), WHOLE, 3, TOKENS)
     for bad in (np.array([48]), np.array([-1]), np.array([], dtype=np.int64), TOKENS[None]):
         with pytest.raises(BadInput):
-            await engine.forward(key(7), WHOLE, 0, bad)
+            await forward(engine, key(7), WHOLE, 0, bad)
     with pytest.raises(BadInput):
-        await engine.forward(key(7), Segment(1, 4), 0, np.zeros((2, 31), np.float32))
+        await forward(engine, key(7), Segment(1, 4), 0, np.zeros((2, 31), np.float32))
 
 
 async def test_memory_is_bounded_and_released(folder: ModelFolder) -> None:
     session_bytes = 2 * 4 * 2 * 64 * 8 * 4
     engine = TorchEngine(folder, WHOLE, 0, cache_bytes=2 * session_bytes)
     for task in (1, 2):
-        await engine.forward(key(task), WHOLE, 0, TOKENS)
+        await forward(engine, key(task), WHOLE, 0, TOKENS)
     with pytest.raises(Busy):
-        await engine.forward(key(3), WHOLE, 0, TOKENS)
-    await engine.forward(key(1), WHOLE, len(TOKENS), TOKENS[:1])
+        await forward(engine, key(3), WHOLE, 0, TOKENS)
+    await forward(engine, key(1), WHOLE, len(TOKENS), TOKENS[:1])
     await engine.release(key(1).task_id)
-    await engine.forward(key(3), WHOLE, 0, TOKENS)
+    await forward(engine, key(3), WHOLE, 0, TOKENS)
     with pytest.raises(OutOfOrder):
-        await engine.forward(key(1), WHOLE, len(TOKENS), TOKENS[:1])
+        await forward(engine, key(1), WHOLE, len(TOKENS), TOKENS[:1])
 
 
 async def test_bfloat16_words_and_the_float32_reference(folder: ModelFolder, reference_model: LlamaForCausalLM) -> None:
     engine = TorchEngine(folder, WHOLE, 1)
-    rows = await engine.forward(key(1), WHOLE, 0, TOKENS)
+    rows = await forward(engine, key(1), WHOLE, 0, TOKENS)
     assert rows.dtype == np.uint16
     reference = await engine.reference(WHOLE, TOKENS)
     assert reference.dtype == np.float32
@@ -139,7 +144,7 @@ async def test_bfloat16_words_and_the_float32_reference(folder: ModelFolder, ref
 async def test_quantised_weights_change_the_states(folder: ModelFolder, tmp_path: Path, engine: TorchEngine) -> None:
     lines: list[str] = []
     cheaper = TorchEngine(quantise(folder, tmp_path / "int8", 8, lines.append), WHOLE, 0)
-    honest, cheat = await engine.forward(key(1), WHOLE, 0, TOKENS), await cheaper.forward(key(1), WHOLE, 0, TOKENS)
+    honest, cheat = await forward(engine, key(1), WHOLE, 0, TOKENS), await forward(cheaper, key(1), WHOLE, 0, TOKENS)
     error = np.sqrt((((honest - cheat) / honest.std(axis=0)) ** 2).mean())
     assert 1e-3 < error < 0.5
     assert len(lines) == 1

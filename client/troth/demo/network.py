@@ -81,6 +81,11 @@ class LocalNetwork:
         """Keyfile of the account that owns every party here and pays their gas and stakes."""
         return self.home / "owner.json"
 
+    @property
+    def vrf_keystore(self) -> Path:
+        """The scheduler's VRF key, with which a draw can be looked up before it is announced."""
+        return self.scheduler.home / "vrf.json"
+
     def start(self) -> None:
         """Chain, contract, model, parties, processes; returns when all of them are ready to serve."""
         self.start_chain()

@@ -59,9 +59,13 @@ class Transactions:
         return Fees(2 * base + priority, priority)
 
     async def estimate(self, call: Call, sender: Address, to: Address | None) -> int:
-        """Gas of a call with the margin; ChainRejected if it would revert now."""
+        """Gas of a call with the margin; ChainRejected if it would revert in the next block.
+
+        The pending block counts, not the newest: the contract demands that a sample or a settlement comes at least one
+        block after the commitments, and so it does even if sent at once.
+        """
         try:
-            gas = await self._rpc.request("eth_estimateGas", message(call, sender, to))
+            gas = await self._rpc.request("eth_estimateGas", message(call, sender, to), "pending")
         except RpcRefused as error:
             raise as_rejection(call.function, error) from error
         return decoding.quantity(gas) * (100 + GAS_MARGIN_PERCENT) // 100

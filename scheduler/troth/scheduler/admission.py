@@ -130,7 +130,7 @@ class Admission:
         oldest = block - REFERENCE_AGE + REFERENCE_MARGIN
         if not oldest <= order.reference_block <= block:
             raise WrongReferenceBlock(
-                f"The reference block must lie between {max(0, oldest)} and {block}, the newest this scheduler has seen",
+                f"The reference block must lie between {max(0, oldest)} and {block}, the newest that was seen here",
                 order.reference_block,
                 "Order again with a block of the last few minutes; if yours is newer, try again in a moment.",
             )
@@ -160,7 +160,7 @@ class Admission:
         shortfall = terms.fee - free
         if shortfall > 0:
             raise InsufficientEscrow(
-                f"{client} has {max(0, free)} wei of free escrow, the task costs {terms.fee}, {shortfall} wei are missing",
+                f"{client} has {max(0, free)} wei of free escrow for a task of {terms.fee}: {shortfall} wei are missing",
                 shortfall,
                 f"Top up: troth client deposit --wei {shortfall} --broadcast",
             )

@@ -1,4 +1,4 @@
-"""What this scheduler serves: classes, how it splits their layers, and the texts that a client needs to speak to a model."""
+"""What this scheduler serves: classes, how it splits their layers, and the texts a client needs to speak to a model."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Closing:
         self._spent = spent
 
     async def commit(self, record: Recorder) -> Committed:
-        """Verify and post the commitments; raises TaskFailed, ChainRejected or TaskEnded, before anything was posted."""
+        """Verify and post the commitments; raises TaskFailed, ChainRejected or TaskEnded, with nothing posted."""
         if self._story.committed is not None:
             return self._story.committed
         committing = self._story.committing

@@ -4,7 +4,7 @@ SchedulerError
  ├─ OrderRefused            a client's order is not taken; nothing was charged
  │   ├─ BadRequest, UnknownClass, BadSignature, Expired, WrongReferenceBlock, FeeTooLow,
  │   ├─ InsufficientEscrow, AlreadyOrdered, PromptTooLong, TokenOutOfVocabulary, EmptyPrompt,
- │   └─ GroupTooSmall, Busy, UnknownTask
+ │   └─ GroupTooSmall, Busy, ChainAway, UnknownTask
  ├─ TaskFailed              a task that was taken came to nothing
  │   ├─ HopFailed           one inferencer failed; another candidate may take over
  │   ├─ NoCandidateLeft
@@ -128,6 +128,13 @@ class Busy(OrderRefused):
     def __init__(self, what: str, retry_after: int) -> None:
         super().__init__(what, remedy=f"Try again in {retry_after} s.")
         self.retry_after = retry_after
+
+
+class ChainAway(OrderRefused):
+    """The chain cannot be reached, so no fee could be locked."""
+
+    code = "chain_unavailable"
+    status = 503
 
 
 class UnknownTask(OrderRefused):

@@ -1,7 +1,7 @@
 """The scheduler's writes to the chain. Each is done at most once, whatever happened in between.
 
-Before a transaction is sent, and again after anything went wrong, the folded events are asked whether its effect is there
-already. Only then is it sent (again). A restart therefore needs to know nothing but which effect it wants.
+Before a transaction is sent, and again after anything went wrong, the folded events are asked whether its effect is
+there already. Only then is it sent (again). A restart therefore needs to know nothing but which effect it wants.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from troth.chain.follower import EventFollower
 from troth.chain.keystore import Key
 from troth.chain.records import Receipt
 from troth.protocol.calls import Call
+from troth.protocol.contract_types import Role
 from troth.protocol.events import TaskEvent
+from troth.protocol.settlement import Outcome
 from troth.protocol.state import State, TaskRecord
-from troth.protocol.task import Outcome
 from troth.protocol.types import Hash32
 from troth.scheduler.errors import TaskFailed
 
@@ -45,10 +46,11 @@ class TaskEnded(TaskFailed):
 class Ledger:
     """Sends with the operator's key; remembers nothing itself."""
 
-    def __init__(self, chain: Chain, follower: EventFollower, key: Key) -> None:
+    def __init__(self, chain: Chain, follower: EventFollower, key: Key, *, minimum_stake: int) -> None:
         self._chain = chain
         self._follower = follower
         self._key = key
+        self._minimum_stake = minimum_stake
 
     @property
     def state(self) -> State:
@@ -60,6 +62,27 @@ class Ledger:
         """The last followed block."""
         return self._follower.block
 
+    @property
+    def failure(self) -> ChainError | None:
+        """Why the chain is away, None while it answers."""
+        return self._follower.failure
+
+    def standing(self) -> list[str]:
+        """What keeps this scheduler from opening tasks: not registered, leaving, or too little stake."""
+        account = self.state.account(self._key.address)
+        if account.role is not Role.SCHEDULER:
+            return [f"{self._key.address} is not registered: troth scheduler register --broadcast"]
+        if account.exit_block:
+            return [f"the registration ends at block {account.exit_block}"]
+        if account.stake < self._minimum_stake:
+            missing = self._minimum_stake - account.stake
+            return [f"{missing} wei of stake are missing: troth scheduler register tops it up"]
+        return []
+
+    async def catch_up(self) -> None:
+        """Follow to the newest block now; raises ChainUnavailable if the node is away."""
+        await self._follower.catch_up()
+
     def task(self, task_id: Hash32) -> TaskRecord | None:
         """The task as the events tell it, or None if it was never opened."""
         return self.state.tasks.get(task_id)
@@ -67,8 +90,8 @@ class Ledger:
     async def ensure(self, task_id: Hash32, event: type[Wanted], call: Callable[[], Call]) -> tuple[Wanted, Receipt]:
         """Bring about `event` by `call` unless it is there; its receipt.
 
-        `call` is built anew for every attempt, from the state of that moment. While the chain is away this waits. Raises
-        ChainRejected if the contract refuses, TaskEnded if the task ended otherwise.
+        `call` is built anew for every attempt, from the state of that moment. While the chain is away this waits.
+        Raises ChainRejected if the contract refuses, TaskEnded if the task ended otherwise.
         """
         pause, uncertain = FIRST_PAUSE, False
         while True:
@@ -125,7 +148,7 @@ class Ledger:
 
     async def wait_for_pending(self) -> None:
         """Let transactions that were sent, perhaps in an earlier life, be mined: they may be what is wanted."""
-        while await self._chain.unmined(self._key.address):
+        while await self._chain.unmined(self._key.address):  # noqa: ASYNC110 - nobody tells when a pool empties
             await asyncio.sleep(FIRST_PAUSE)
 
     def _find(self, task_id: Hash32, event: type[Wanted]) -> Wanted | None:
@@ -135,6 +158,6 @@ class Ledger:
         for entry in record.events:
             if isinstance(entry, event):
                 return entry
-        if not record.live:
+        if record.outcome is not None:
             raise TaskEnded(record.outcome)
         return None

@@ -16,7 +16,7 @@ from troth.chain.errors import ChainError, ChainRejected
 from troth.protocol.calls import Call, abort, open_task
 from troth.protocol.events import TaskAborted, TaskOpened
 from troth.protocol.request import output_hash
-from troth.protocol.task import Outcome
+from troth.protocol.settlement import Outcome
 from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.closing import Closing
 from troth.scheduler.desk import Desk
@@ -67,7 +67,7 @@ class Lifecycle:
             cut_off = TaskFailed("The scheduler restarted while the task was running")
             if on_chain is None:
                 await self._fail(cut_off)
-            elif not on_chain.live:
+            elif on_chain.outcome is not None:
                 await self._note_ending(on_chain.outcome)
             elif self.story.generated is not None and self.story.aborting is None:
                 await self._finish(self.story.generated)
@@ -162,7 +162,7 @@ class Lifecycle:
         except TaskEnded as ended:
             await self._note_ending(ended.outcome)
         except ChainRejected as refusal:
-            # Left unfinished in the journal on purpose: a restart tries again, and after the window anyone may close it.
+            # Unfinished in the journal on purpose: a restart tries again, and after the window anyone may close it.
             log.error("the contract refuses to settle: %s", refusal)
             self.stream.send("failed", code="not_settled", message=str(refusal), charged=True, retry_free=False)
         else:

@@ -59,7 +59,7 @@ class Peers:
         self._closing: set[asyncio.Task[None]] = set()
 
     def channel(self, node: Address) -> Channel:
-        """The channel to a node; raises ChannelUnavailable if it has no endpoint. An endpoint that moved gets a new one."""
+        """The channel to a node, a new one if its endpoint moved; raises ChannelUnavailable if it has none."""
         contact = self._contact_of(node)
         if contact is None:
             raise ChannelUnavailable(f"{node} has no registered endpoint")

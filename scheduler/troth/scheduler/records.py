@@ -73,7 +73,7 @@ class Verifying(_Record, frozen=True):
 
 
 class SegmentPosts(msgspec.Struct, frozen=True):
-    """What one segment posts: the root, then k commitments, empty where a verifier is silent; each with its signature."""
+    """What one segment posts, each with its signature: the root, then k commitments, empty where a verifier is silent."""
 
     inferencer: int
     root: bytes

@@ -21,7 +21,7 @@ _LINK = struct.Struct(">II32s32s65s65s")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The end of one message of rows: how many it had, the inferencer's signature, and the scheduler's over the same row."""
+    """The end of one message of rows: their count, the inferencer's signature, the scheduler's over the same row."""
 
     count: int
     row: RowSignature
@@ -38,6 +38,10 @@ class TraceStore:
     def open(self, task: bytes, row_bytes: int) -> TaskTraces:
         """The traces of one task; rows have `row_bytes` bytes."""
         return TaskTraces(self._folder / task.hex(), row_bytes)
+
+    def older_than(self, moment: float) -> list[bytes]:
+        """Tasks whose folder was last changed before a Unix time."""
+        return [bytes.fromhex(entry.name) for entry in self._folder.iterdir() if entry.stat().st_mtime < moment]
 
     def forget(self, task: bytes) -> None:
         """Remove a task's rows; nothing happens if there are none."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from troth.overlay.errors import OverlayError
@@ -146,8 +146,8 @@ class SegmentVerification:
         await self._ask_for_trace_commitment(verifier)
         for start, count in self._chunks():
             rows_sent = self._traces.rows(self._segment, self._generated.attempt, start, count)
-            header = self._compare_request(start, count, root)
-            answer = (await channel.request(header, rows_sent, self._timeout)).header
+            comparison = self._compare_request(start, count, root)
+            answer = (await channel.request(comparison, rows_sent, self._timeout)).header
             if isinstance(answer, Compared):
                 return self._checked_commitment(verifier, answer)
             if not isinstance(answer, Received):
@@ -235,12 +235,11 @@ class SegmentVerification:
             yield start, min(size, self._positions - start)
 
 
-async def verify_all(segments: list[Awaitable[SegmentPosts]]) -> tuple[SegmentPosts, ...]:
-    """All segments at once; the first failure ends the others."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_run(segment)) for segment in segments]
-    return tuple(task.result() for task in tasks)
-
-
-async def _run(segment: Awaitable[SegmentPosts]) -> SegmentPosts:
-    return await segment
+async def verify_all(segments: Iterable[SegmentVerification]) -> tuple[SegmentPosts, ...]:
+    """All segments at once; the first failure ends the others and is raised."""
+    tasks = [asyncio.create_task(segment.run()) for segment in segments]
+    try:
+        return tuple(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -22,6 +22,13 @@ class SessionKey(NamedTuple):
     attempt: int
 
 
+class Computed(NamedTuple):
+    """Rows, and the seconds that the model took without waiting in line."""
+
+    rows: NDArray[Any]
+    seconds: float
+
+
 class Engine(Protocol):
     """Computes segments inside the slice [first, end) of one model, one job at a time."""
 
@@ -45,7 +52,7 @@ class Engine(Protocol):
     def dtype(self) -> int:
         """Words of a row: 0 float32, 1 bfloat16."""
 
-    async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> NDArray[Any]:
+    async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
         """States after the segment for positions start, start+1, … (post-norm at the last segment).
 
         Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from troth.node.engine.attention_cache import AttentionCache
-from troth.node.engine.interface import SessionKey
+from troth.node.engine.interface import Computed, SessionKey
 from troth.node.engine.layers import LayerSlice
 from troth.node.engine.sessions import CacheBudget
 from troth.node.errors import BadInput, OutOfOrder
@@ -76,7 +77,7 @@ class TorchEngine:
         """Words of a row: 0 float32, 1 bfloat16."""
         return self._dtype
 
-    async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> NDArray[Any]:
+    async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
         """Append positions to a session; see `interface.Engine.forward`."""
         return await self._run(lambda: self._forward(key, segment, start, inputs))
 
@@ -112,7 +113,8 @@ class TorchEngine:
 
         return await asyncio.get_running_loop().run_in_executor(self._worker, without_gradients)
 
-    def _forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> NDArray[Any]:
+    def _forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
+        started = time.perf_counter()
         hidden = self._enter(self._layers, segment, inputs)
         cache = self._sessions.find(key)
         if start > (cache.length if cache else 0):
@@ -120,7 +122,8 @@ class TorchEngine:
         cache = cache or self._layers.new_cache(segment)
         self._sessions.make_room(key, cache, start + len(inputs))
         cache.length = start
-        return to_words(self._layers.forward(segment, hidden, cache), self._dtype)
+        rows = to_words(self._layers.forward(segment, hidden, cache), self._dtype)
+        return Computed(rows, time.perf_counter() - started)
 
     def _reference_states(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
         if self._reference is None:

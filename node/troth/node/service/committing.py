@@ -12,6 +12,7 @@ import msgspec
 
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.service.bench import Bench
+from troth.node.service.judging import judge_text
 from troth.node.service.work import Work
 from troth.node.signing_record import TRACE_COMMITMENT, TRACE_ROOT, Subject
 from troth.node.traces import UNDECIDED, StoredTrace
@@ -38,6 +39,7 @@ async def commit(bench: Bench, work: Work, header: Commit, payload: memoryview) 
         raise OutOfOrder(f"{work.positions} positions were computed", header.positions, "Commit to exactly those.")
     tokens = _generated(work, header, payload)
     if work.trace is None:
+        await _require_good_text(bench, work, tokens)
         work.trace = await _store(bench, work, tokens)
         work.tokens = tokens
         await bench.engine.forget(work.key)
@@ -54,22 +56,34 @@ def _generated(work: Work, header: Commit, payload: memoryview) -> tuple[int, ..
         if sent:
             raise BadInput("only the last segment is told the tokens", len(sent), "Send none.")
         return ()
-    own = tuple(work.emitted[position] for position in sorted(work.emitted))
-    tokens = own if seat.infers and not sent else sent
-    _check_text(work, tokens, own)
+    tokens = sent or tuple(work.emitted[position] for position in sorted(work.emitted))
+    _check_text(work, tokens)
     return tokens
 
 
-def _check_text(work: Work, tokens: tuple[int, ...], own: tuple[int, ...]) -> None:
-    seat, prompt = work.seat, work.seat.request.prompt_tokens
+def _check_text(work: Work, tokens: tuple[int, ...]) -> None:
+    prompt = work.seat.request.prompt_tokens
     if len(prompt) + len(tokens) - 1 != work.positions:
         raise BadInput("tokens and positions do not fit together", len(tokens), "There are P + T - 1 positions.")
-    if seat.infers and tokens != own:
-        raise BadInput("these are not the tokens that this node chose", len(tokens), "Send none, or its own.")
-    if seat.infers and finish_reason(tokens, seat.request) is None:
-        raise OutOfOrder("the text has not ended", len(tokens), "Go on until Rows says finished.")
-    if seat.is_first and tuple(work.all_inputs().tolist()) != (*prompt, *tokens[:-1]):
+    chosen = dict(enumerate(tokens, len(prompt) - 1))
+    if any(chosen.get(position) != token for position, token in work.emitted.items()):
+        raise BadInput("these are not the tokens that this node chose", len(tokens), "Send the text it emitted.")
+    if work.seat.is_first and tuple(work.all_inputs().tolist()) != (*prompt, *tokens[:-1]):
         raise BadInput("the text is not the one that was computed", len(tokens), "Send the same tokens again.")
+
+
+async def _require_good_text(bench: Bench, work: Work, tokens: tuple[int, ...]) -> None:
+    """An inferencer signs for the whole text: what an earlier attempt chose is checked as a verifier would."""
+    seat = work.seat
+    if not (seat.infers and seat.is_last):
+        return
+    if len(work.emitted) == len(tokens):
+        if finish_reason(tokens, seat.request) is None:
+            raise OutOfOrder("the text has not ended", len(tokens), "Go on until Rows says finished.")
+        return
+    report = await judge_text(bench.engine, work, work.all_outputs(), tokens)
+    if not report.accepted:
+        raise BadInput("tokens of an earlier attempt do not follow from the rows", report.score, "Begin again.")
 
 
 async def _store(bench: Bench, work: Work, tokens: tuple[int, ...]) -> StoredTrace:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from troth.node.engine.interface import Computed
 from troth.node.errors import BadInput
 from troth.node.service.bench import Bench
 from troth.node.service.inputs import read_inputs, require_next
@@ -19,7 +20,7 @@ from troth.node.signing_record import ROW, Subject
 from troth.protocol import typed_data
 from troth.protocol.rows import RowChain
 from troth.protocol.tensors import rows_to_bytes
-from troth.protocol.tokens import Sampling, choose, finish_reason, noise
+from troth.protocol.tokens import Finish, Sampling, choose, noise
 from troth.protocol.types import Address, Row
 from troth.protocol.wire import Forward, Rows, RowSignature
 
@@ -38,7 +39,7 @@ async def forward(bench: Bench, work: Work, header: Forward, payload: memoryview
     work.require_open()
     require_next(work, header)
     _require_unfinished(work)
-    upstream, outputs = await _compute_beside_check(bench, work, header, inputs, payload)
+    upstream, (outputs, seconds) = await _compute_beside_check(bench, work, header, inputs, payload)
     data = rows_to_bytes(outputs, work.seat.dtype)
     chain, rows = work.own_chain.extend(data, work.row_size)
     token = await _next_token(bench, work, header, outputs) if header.emit else None
@@ -46,7 +47,7 @@ async def forward(bench: Bench, work: Work, header: Forward, payload: memoryview
     _keep(work, inputs, outputs, chain, upstream)
     if token is not None:
         work.emitted[rows[-1].position] = token
-    return _reply(work, header, rows[-1], signature, token), data
+    return _reply(work, header, signature, token, seconds), data
 
 
 def _require_emitter(work: Work, header: Forward) -> None:
@@ -57,23 +58,33 @@ def _require_emitter(work: Work, header: Forward) -> None:
 
 
 def _require_unfinished(work: Work) -> None:
-    if work.emitted and finish_reason(_tokens(work), work.seat.request) is not None:
-        raise BadInput("the text has ended", len(work.emitted), "Send Commit.")
+    if not work.emitted:
+        return
+    last = max(work.emitted)
+    if _finish(work, last, work.emitted[last]) is not None:
+        raise BadInput("the text has ended", last, "Send Commit.")
 
 
-def _tokens(work: Work) -> tuple[int, ...]:
-    return tuple(work.emitted[position] for position in sorted(work.emitted))
+def _finish(work: Work, position: int, token: int) -> Finish | None:
+    """Why the text ends with the token chosen at a position: counted by position, since an earlier attempt may have
+    chosen the tokens before."""
+    request = work.seat.request
+    if token in request.end_tokens:
+        return "stop"
+    return "length" if position == request.position_limit - 1 else None
 
 
 async def _compute_beside_check(
     bench: Bench, work: Work, header: Forward, inputs: NDArray[Any], payload: memoryview
-) -> tuple[tuple[RowChain, Address] | None, NDArray[Any]]:
+) -> tuple[tuple[RowChain, Address] | None, Computed]:
     computing = asyncio.ensure_future(bench.engine.forward(work.key, work.seat.layers, header.start, inputs))
     try:
         await asyncio.sleep(0)
         upstream = None
         if not work.seat.is_first:
             upstream = work.check_upstream(payload, header.upstream, bench.operator.domain)
+            assert header.upstream is not None
+            work.check_countersignature(header.upstream, header.countersignature, bench.operator.domain)
         return upstream, await computing
     finally:
         # After a failed check the job ends by itself; the next message starts at the old position and overwrites it.
@@ -126,10 +137,9 @@ async def _repeat(bench: Bench, work: Work, header: Forward, inputs: NDArray[Any
     _, rows = RowChain(work.seat.task_id, work.seat.index, work.attempt).extend(data[:end], work.row_size)
     signature = await _sign(bench, work, rows[header.start :])
     token = work.emitted.get(header.start + header.count - 1)
-    return _reply(work, header, rows[-1], signature, token), data[header.start * work.row_size : end]
+    return _reply(work, header, signature, token, 0.0), data[header.start * work.row_size : end]
 
 
-def _reply(work: Work, header: Forward, last: Row, signature: RowSignature, token: int | None) -> Rows:
-    upto = [value for position, value in sorted(work.emitted.items()) if position <= last.position]
-    finished = finish_reason(upto, work.seat.request) if token is not None else None
-    return Rows(header.start, header.count, signature, token, finished)
+def _reply(work: Work, header: Forward, signature: RowSignature, token: int | None, seconds: float) -> Rows:
+    finished = None if token is None else _finish(work, signature.position, token)
+    return Rows(header.start, header.count, signature, token, finished, int(seconds * 1_000_000))

@@ -47,23 +47,24 @@ async def judge(engine: Engine, work: Work, claimed: NDArray[Any], signed_root: 
     if seat.dtype is Dtype.BFLOAT16 and not seat.execution_class.exact:
         reference = await engine.reference(seat.layers, work.all_inputs())
     states = await asyncio.to_thread(judge_states, seat.execution_class, claimed, own, reference)
-    tokens = await _judge_text(engine, work, own) if seat.is_last else None
+    tokens = await judge_text(engine, work, own, work.tokens) if seat.is_last else None
     judgement = Judgement(root == signed_root, states, tokens)
     _report(judgement)
     return judgement
 
 
-async def _judge_text(engine: Engine, work: Work, own: NDArray[Any]) -> TokenReport:
+async def judge_text(engine: Engine, work: Work, own: NDArray[Any], text: tuple[int, ...]) -> TokenReport:
+    """Judge every token of a text from this node's own rows of the last segment."""
     request, first = work.seat.request, len(work.seat.request.prompt_tokens) - 1
     sampling, seed = Sampling.of(request), work.seat.noise_seed
     found = []
-    for start in range(0, len(work.tokens), LOGIT_ROWS):
-        tokens = work.tokens[start : start + LOGIT_ROWS]
+    for start in range(0, len(text), LOGIT_ROWS):
+        tokens = text[start : start + LOGIT_ROWS]
         logits = await engine.logits(own[first + start : first + start + len(tokens)])
         found.append(
             await asyncio.to_thread(margins, logits, tokens, sampling, seed=seed, first_position=first + start)
         )
-    return judge_tokens(np.concatenate(found), work.tokens, request, work.seat.execution_class.margin_cut / 1_000_000)
+    return judge_tokens(np.concatenate(found), text, request, work.seat.execution_class.margin_cut / 1_000_000)
 
 
 def _report(judgement: Judgement) -> None:

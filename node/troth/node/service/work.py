@@ -30,6 +30,7 @@ class Work:
     own_chain: RowChain
     upstream_chain: RowChain
     upstream_signer: Address | None = None
+    countersignature: bytes = b""
     inputs: list[NDArray[Any]] = field(default_factory=list)
     outputs: list[NDArray[Any]] = field(default_factory=list)
     emitted: dict[int, int] = field(default_factory=dict)
@@ -91,6 +92,21 @@ class Work:
             raise BadInput("the rows are signed by another party", signer, f"Expected one of {expected}.")
         extended, _ = verify_rows(chain, data, self.row_size, signature, signer=signer, domain=domain)
         return extended, signer
+
+    def check_countersignature(
+        self, signature: RowSignature, countersignature: bytes | None, domain: typed_data.Domain
+    ) -> None:
+        """The scheduler's own signature over the row it forwarded; the last one is kept as evidence.
+
+        Raises:
+            BadInput: it is missing.
+            InvalidSignature: somebody else made it.
+        """
+        if countersignature is None:
+            raise BadInput("rows came without the scheduler's countersignature", self.seat.index, "Countersign them.")
+        row = signed_row(self.upstream_chain, signature)
+        typed_data.require_signer(row, domain, countersignature, self.seat.scheduler)
+        self.countersignature = countersignature
 
     def require_open(self) -> None:
         """Raise OutOfOrder after the trace was committed."""

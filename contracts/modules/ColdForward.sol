@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {ITrothEndings} from "../interfaces/ITrothEndings.sol";
 import {ITrothEquivocation} from "../interfaces/ITrothEquivocation.sol";
+import {ITrothEscrow} from "../interfaces/ITrothEscrow.sol";
 import {ITrothModels} from "../interfaces/ITrothModels.sol";
 import {ITrothRegistry} from "../interfaces/ITrothRegistry.sol";
 import {
@@ -10,17 +12,24 @@ import {
     NodeRegistration,
     Parameters,
     Row,
-    SchedulerRegistration
+    SchedulerRegistration,
+    Task
 } from "../interfaces/TrothTypes.sol";
-import {RegistryCode} from "../RegistryCode.sol";
+import {ColdPath} from "../ColdPath.sol";
 
-/// @title The functions whose code did not fit
+/// @title The rarer calls, whose code is kept apart
 /// @dev Each hands its call over, as it came, to code that is deployed along with this contract and never changes.
-abstract contract RegistryForward is ITrothModels, ITrothRegistry, ITrothEquivocation {
-    address internal immutable REGISTRY_CODE;
+abstract contract ColdForward is
+    ITrothModels,
+    ITrothRegistry,
+    ITrothEscrow,
+    ITrothEndings,
+    ITrothEquivocation
+{
+    address internal immutable COLD_PATH;
 
     constructor(Parameters memory parameters) {
-        REGISTRY_CODE = address(new RegistryCode(parameters));
+        COLD_PATH = address(new ColdPath(parameters));
     }
 
     /// @inheritdoc ITrothModels
@@ -83,14 +92,39 @@ abstract contract RegistryForward is ITrothModels, ITrothRegistry, ITrothEquivoc
         _forward();
     }
 
+    /// @inheritdoc ITrothEscrow
+    function deposit(address) external payable {
+        _forward();
+    }
+
+    /// @inheritdoc ITrothEscrow
+    function withdrawEscrow(uint96) external {
+        _forward();
+    }
+
+    /// @inheritdoc ITrothEndings
+    function seal(bytes32, Task calldata) external {
+        _forward();
+    }
+
+    /// @inheritdoc ITrothEndings
+    function abort(bytes32, Task calldata) external {
+        _forward();
+    }
+
+    /// @inheritdoc ITrothEndings
+    function close(bytes32, Task calldata) external {
+        _forward();
+    }
+
     /// @inheritdoc ITrothEquivocation
     function proveEquivocation(Row calldata, bytes calldata, Row calldata, bytes calldata) external {
         _forward();
     }
 
-    /// @dev Runs the same call on the registry's code, and ends it with its result.
+    /// @dev Runs the same call on the code of the cold path, and ends it with its result.
     function _forward() private {
-        address code = REGISTRY_CODE;
+        address code = COLD_PATH;
         assembly ("memory-safe") {
             let free := mload(0x40)
             calldatacopy(free, 0, calldatasize())

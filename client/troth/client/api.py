@@ -1,0 +1,122 @@
+"""The scheduler's HTTPS interface, seen from the client: pinned, bounded, and believed in nothing it can check itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import httpx
+
+from troth.client.checking import read_hex
+from troth.client.errors import InsufficientBalance, SchedulerRefused, SchedulerUnreachable, StreamError
+from troth.client.language import LARGEST_FILES, LanguageFiles
+from troth.overlay.errors import ChannelTimeout, ChannelUnavailable, WrongTlsKey
+from troth.overlay.https import naming_errors, pinned_client
+from troth.protocol.state import Scheduler
+from troth.protocol.types import Hash32
+
+LARGEST_LINE = 1024 * 1024
+STREAM_SILENCE_SECONDS = 180.0
+
+
+class SchedulerApi:
+    """Calls to one scheduler. Use `connected`."""
+
+    def __init__(self, client: httpx.AsyncClient, endpoint: str) -> None:
+        self._client = client
+        self._endpoint = endpoint
+
+    async def classes(self) -> dict[Hash32, tuple[int, ...]]:
+        """The classes it serves, each with the ends of its segments."""
+        entries = (await self._get("/v1/info")).get("classes")
+        if not isinstance(entries, list):
+            raise StreamError("The scheduler does not say what it serves", self._endpoint, "Use another scheduler.")
+        return {Hash32(read_hex(entry["id"], 32)): tuple(int(end) for end in entry["ends"]) for entry in entries}
+
+    async def language(self, identifier: Hash32) -> LanguageFiles:
+        """Tokenizer, template and configuration of a class's model, not yet checked."""
+        return LanguageFiles.from_json(await self._get(f"/v1/models/0x{identifier.hex()}/tokenizer"))
+
+    async def task(self, identifier: Hash32, salt: Hash32) -> dict[str, Any]:
+        """The scheduler's receipt of a task; the salt shows that the caller is the one who ordered it."""
+        return await self._get(f"/v1/tasks/0x{identifier.hex()}", {"troth-salt": "0x" + salt.hex()})
+
+    async def order(self, body: dict[str, object]) -> AsyncIterator[dict[str, Any]]:
+        """Send an order and yield the lines of its stream."""
+        timeout = httpx.Timeout(30.0, read=STREAM_SILENCE_SECONDS)
+        with _unreachable(), naming_errors(self._endpoint):
+            async with self._client.stream("POST", "/v1/orders", json=body, timeout=timeout) as response:
+                if response.status_code >= 400:
+                    raise _refusal(response.status_code, await response.aread())
+                async for line in _bounded_lines(response):
+                    yield _object(line)
+
+    async def _get(self, path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
+        with _unreachable(), naming_errors(self._endpoint):
+            async with self._client.stream("GET", path, headers=headers) as response:
+                body = await _bounded_body(response)
+                if response.status_code >= 400:
+                    raise _refusal(response.status_code, body)
+        return _object(body)
+
+
+@asynccontextmanager
+async def connected(scheduler: Scheduler) -> AsyncIterator[SchedulerApi]:
+    """The interface of a registered scheduler; endpoint and TLS key come from the chain."""
+    async with pinned_client(scheduler.endpoint, scheduler.tls_key_hash) as client:
+        yield SchedulerApi(client, scheduler.endpoint)
+
+
+async def _bounded_body(response: httpx.Response) -> bytes:
+    body = bytearray()
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) > LARGEST_FILES:
+            raise StreamError("The scheduler's answer is too large", f"over {LARGEST_FILES} bytes", "Use another scheduler.")
+    return bytes(body)
+
+
+async def _bounded_lines(response: httpx.Response) -> AsyncIterator[bytes]:
+    rest = b""
+    async for piece in response.aiter_bytes():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in filter(None, lines):
+            yield line
+        if len(rest) > LARGEST_LINE:
+            raise StreamError("A line of the scheduler's stream is too long", len(rest), "Use another scheduler.")
+    if rest:
+        raise StreamError("The scheduler's stream broke off inside a line", len(rest), "See `troth client receipts`.")
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise StreamError("The scheduler's answer is not JSON", repr(text[:60]), "Use another scheduler.") from error
+    if not isinstance(value, dict):
+        raise StreamError("The scheduler's answer is no object", repr(text[:60]), "Use another scheduler.")
+    return value
+
+
+def _refusal(status: int, body: bytes) -> Exception:
+    parts = _object(body).get("error") if body.startswith(b"{") else None
+    if not isinstance(parts, dict):
+        return SchedulerRefused("The scheduler refused the request", f"HTTP {status}", "Try again, or use another one.")
+    kind = InsufficientBalance if parts.get("code") == "insufficient_escrow" else SchedulerRefused
+    return kind(str(parts.get("message")), f"HTTP {status}, {parts.get('code')}", str(parts.get("remedy")))
+
+
+@contextmanager
+def _unreachable() -> Iterator[None]:
+    try:
+        yield
+    except WrongTlsKey as error:
+        raise SchedulerUnreachable(
+            "Somebody else answers at the scheduler's endpoint (its TLS key is not the registered one)",
+            error.value,
+            "Nothing was sent. Wait for the scheduler to register its new key, or use another one.",
+        ) from error
+    except (ChannelUnavailable, ChannelTimeout) as error:
+        raise SchedulerUnreachable(error.what, error.value, "Try again, or use another scheduler.") from error

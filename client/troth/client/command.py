@@ -1,0 +1,247 @@
+"""`troth client`: a wallet, and questions paid from it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from troth.client.options import (
+    DEFAULT_HOME,
+    BroadcastOption,
+    ClassOption,
+    ContractOption,
+    HomeOption,
+    JsonOption,
+    MaxCostOption,
+    PasswordOption,
+    RpcOption,
+    SchedulerOption,
+    read_configuration,
+)
+
+app = typer.Typer(no_args_is_help=True, help="Ask a model and pay from a wallet; every answer is verified.")
+
+
+@app.command()
+def init(
+    contract: ContractOption,
+    rpc: RpcOption = "http://127.0.0.1:8545",
+    scheduler: SchedulerOption = "",
+    execution_class: ClassOption = "",
+    import_key: Annotated[
+        Path | None, typer.Option("--import-key", help="Keyfile to copy, opened with the same password.")
+    ] = None,
+    password_file: PasswordOption = None,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Create the wallet and client.toml."""
+    from troth.client.configuration import Configuration, save
+    from troth.client.home import Home
+    from troth.client.wallet import create_wallet
+
+    place = Home(home)
+    configuration = Configuration(contract, rpc, scheduler, execution_class).checked()
+    key = create_wallet(place, password_file, import_key)
+    save(place.configuration, configuration)
+    _print(
+        {"address": key.address, "keystore": str(place.keystore), "config": str(place.configuration)},
+        as_json,
+        f"wallet {key.address}\nFund it on chain, then `troth client deposit AMOUNT --broadcast`.",
+    )
+
+
+@app.command()
+def deposit(
+    amount: Annotated[str, typer.Argument(help="For example 0.05ether, 20gwei or 1000wei.")],
+    broadcast: BroadcastOption = False,
+    password_file: PasswordOption = None,
+    rpc: RpcOption = "",
+    contract: ContractOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Move ether from the wallet into its escrow balance, from which requests are paid."""
+    from troth.client.money import parse_amount
+    from troth.protocol import calls
+
+    wei = parse_amount(amount)
+    _transact(home, rpc, contract, password_file, lambda address: calls.deposit(address, wei), broadcast, as_json)
+
+
+@app.command()
+def withdraw(
+    amount: Annotated[str, typer.Argument(help="For example 0.05ether; only what no running request holds.")],
+    broadcast: BroadcastOption = False,
+    password_file: PasswordOption = None,
+    rpc: RpcOption = "",
+    contract: ContractOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Move ether from the escrow balance back to the wallet."""
+    from troth.client.money import parse_amount
+    from troth.protocol import calls
+
+    wei = parse_amount(amount)
+    _transact(home, rpc, contract, password_file, lambda address: calls.withdraw_escrow(wei), broadcast, as_json)
+
+
+@app.command()
+def balance(
+    rpc: RpcOption = "", contract: ContractOption = "", home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False
+) -> None:
+    """Show the escrow balance, and what the wallet holds besides."""
+    from troth.client.home import Home
+    from troth.client.money import format_amount
+    from troth.client.session import view
+    from troth.client.wallet import wallet_address
+
+    place = Home(home)
+    address = wallet_address(place)
+
+    async def read() -> tuple[int, int]:
+        async with view(place, read_configuration(place, rpc, contract)) as (chain, follower):
+            return follower.state.escrow_of(address), await chain.balance(address)
+
+    escrow, outside = asyncio.run(read())
+    _print(
+        {"address": address, "escrow_wei": str(escrow), "wallet_wei": str(outside)},
+        as_json,
+        f"{address}\nescrow  {format_amount(escrow)}\nwallet  {format_amount(outside)}",
+    )
+
+
+@app.command()
+def estimate(
+    scheduler: SchedulerOption = "",
+    execution_class: ClassOption = "",
+    rpc: RpcOption = "",
+    contract: ContractOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what one request costs, and how many the balance covers."""
+    from troth.client.home import Home
+    from troth.client.money import format_amount
+    from troth.client.session import session
+    from troth.client.wallet import wallet_address
+
+    place = Home(home)
+    address = wallet_address(place)
+
+    async def read() -> tuple[int, int]:
+        async with session(place, read_configuration(place, rpc, contract, scheduler, execution_class)) as ready:
+            return ready.offer.fee, ready.follower.state.escrow_of(address)
+
+    fee, escrow = asyncio.run(read())
+    _print(
+        {"fee_wei": str(fee), "escrow_wei": str(escrow), "requests_covered": escrow // fee},
+        as_json,
+        f"{format_amount(fee)} a request, refunded in full if the answer is rejected\n"
+        f"the balance of {format_amount(escrow)} covers {escrow // fee} requests",
+    )
+
+
+@app.command()
+def chat(
+    question: Annotated[str, typer.Argument(help="The question; - reads it from standard input; none: a conversation.")] = "",
+    system: Annotated[str, typer.Option("--system", envvar="TROTH_SYSTEM", help="System message.")] = "",
+    max_tokens: Annotated[int, typer.Option("--max-tokens", envvar="TROTH_MAX_TOKENS", min=1, max=65_536)] = 256,
+    temperature: Annotated[
+        float, typer.Option("--temperature", envvar="TROTH_TEMPERATURE", min=0.0, max=2.0, help="0 is greedy.")
+    ] = 0.0,
+    top_p: Annotated[float, typer.Option("--top-p", envvar="TROTH_TOP_P", min=0.000001, max=1.0)] = 1.0,
+    max_cost: MaxCostOption = "",
+    scheduler: SchedulerOption = "",
+    execution_class: ClassOption = "",
+    password_file: PasswordOption = None,
+    rpc: RpcOption = "",
+    contract: ContractOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask one question, or hold a conversation; the answer streams, the verdict follows."""
+    from troth.client.conversation import converse, print_json_answer
+    from troth.client.home import Home
+    from troth.client.money import parse_amount
+    from troth.client.ordering import Choices
+    from troth.client.prompt import read_question
+    from troth.client.wallet import open_wallet
+
+    first = read_question(question) if question or as_json else ""
+    place = Home(home)
+    limit = parse_amount(max_cost) if max_cost else None
+    choices = Choices(max_tokens, round(temperature * 1e6), round(top_p * 1e6), limit)
+    configuration = read_configuration(place, rpc, contract, scheduler, execution_class)
+    key = open_wallet(place, password_file)
+    talk = print_json_answer if as_json else converse
+    asyncio.run(talk(place, configuration, key, choices, system, first))
+
+
+@app.command()
+def receipts(
+    task: Annotated[str, typer.Argument(help="Task id, or its beginning; none: all of them.")] = "",
+    rpc: RpcOption = "",
+    contract: ContractOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what was asked and paid, with outcomes as the chain has them now."""
+    from troth.client.history import print_receipts
+    from troth.client.home import Home
+
+    place = Home(home)
+    asyncio.run(print_receipts(place, read_configuration(place, rpc, contract), task, as_json))
+
+
+@app.command()
+def close(
+    task: Annotated[str, typer.Argument(help="Task id, or its beginning.")],
+    broadcast: BroadcastOption = False,
+    password_file: PasswordOption = None,
+    rpc: RpcOption = "",
+    contract: ContractOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Close a task whose scheduler missed its deadline: the fee comes back, the scheduler is slashed."""
+    from troth.client.history import close_task
+    from troth.client.home import Home
+    from troth.client.wallet import describe_transaction, open_wallet, wallet_address
+
+    place = Home(home)
+    key = open_wallet(place, password_file) if broadcast else None
+    done = asyncio.run(
+        close_task(place, read_configuration(place, rpc, contract), task, key, wallet_address(place), broadcast=broadcast)
+    )
+    _print(done, as_json, describe_transaction(done))
+
+
+def _transact(
+    home: Path, rpc: str, contract: str, password_file: Path | None, build: Any, broadcast: bool, as_json: bool
+) -> None:
+    from troth.chain.adapter import Chain
+    from troth.client.home import Home
+    from troth.client.wallet import describe_transaction, open_wallet, transact, wallet_address
+    from troth.protocol.types import to_address
+
+    place = Home(home)
+    configuration = read_configuration(place, rpc, contract)
+    address = wallet_address(place)
+    key = open_wallet(place, password_file) if broadcast else None
+
+    async def send() -> dict[str, Any]:
+        async with await Chain.connect(configuration.rpc, to_address(configuration.contract)) as chain:
+            return await transact(chain, build(address), key, address, broadcast=broadcast)
+
+    done = asyncio.run(send())
+    _print(done, as_json, describe_transaction(done))
+
+
+def _print(result: dict[str, Any], as_json: bool, text: str) -> None:
+    typer.echo(json.dumps(result) if as_json else text)

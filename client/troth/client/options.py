@@ -1,0 +1,44 @@
+"""Options that several client commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from troth.client.configuration import Configuration, load
+from troth.client.home import Home
+
+DEFAULT_HOME = Path("~/.troth").expanduser()
+
+HomeOption = Annotated[Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder for wallet, receipts, configuration.")]
+JsonOption = Annotated[bool, typer.Option("--json", envvar="TROTH_JSON", help="Print one JSON object on standard output.")]
+BroadcastOption = Annotated[
+    bool, typer.Option("--broadcast", envvar="TROTH_BROADCAST", help="Send the transaction; without it, a dry run.")
+]
+PasswordOption = Annotated[
+    Path | None,
+    typer.Option("--password-file", envvar="TROTH_PASSWORD_FILE", help="File whose first line opens the wallet."),
+]
+RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
+ContractOption = Annotated[str, typer.Option("--contract", envvar="TROTH_CONTRACT", help="Address of the Troth contract.")]
+SchedulerOption = Annotated[
+    str, typer.Option("--scheduler", envvar="TROTH_SCHEDULER", help="Operator address of the scheduler to use.")
+]
+ClassOption = Annotated[
+    str, typer.Option("--execution-class", envvar="TROTH_EXECUTION_CLASS", help="Id of the execution class to use.")
+]
+MaxCostOption = Annotated[
+    str, typer.Option("--max-cost", envvar="TROTH_MAX_COST", help="Refuse to pay more, e.g. 0.01ether or 500gwei.")
+]
+
+
+def read_configuration(
+    home: Home, rpc: str = "", contract: str = "", scheduler: str = "", execution_class: str = ""
+) -> Configuration:
+    """client.toml with the given options in place of what it says; without a file the options must suffice."""
+    given = {"rpc": rpc, "contract": contract, "scheduler": scheduler, "execution_class": execution_class}
+    if contract and not home.configuration.exists():
+        return Configuration(contract).overridden(**given)
+    return load(home.configuration).overridden(**given)

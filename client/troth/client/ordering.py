@@ -1,0 +1,126 @@
+"""Orders: from a conversation's tokens to something signed that a scheduler can serve."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+
+from troth.chain.keystore import Key
+from troth.client.errors import FeeTooHigh, InsufficientBalance, PromptError
+from troth.client.market import Offer
+from troth.client.money import format_amount
+from troth.protocol.identifiers import task_id
+from troth.protocol.request import Request, request_hash
+from troth.protocol.typed_data import Domain, sign
+from troth.protocol.types import Hash32, Order
+
+LIFETIME_SECONDS = 600
+"""How long a scheduler may take to open an order: two minutes would do, clocks differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """How the answer is to be chosen: temperature 0 is greedy, else Gumbel-max with the task's public noise."""
+
+    max_tokens: int = 256
+    temperature_millionths: int = 0
+    top_p_millionths: int = 1_000_000
+    max_cost: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SignedOrder:
+    """An order with all that its scheduler needs, and with what only the client may show: the salt."""
+
+    order: Order
+    signature: bytes
+    request: Request
+    salt: Hash32
+    task_id: Hash32
+    fee: int
+
+    def to_json(self) -> dict[str, object]:
+        """Body of POST /v1/orders."""
+        order, request = self.order, self.request
+        return {
+            "order": {
+                "execution_class": "0x" + order.execution_class.hex(),
+                "request_hash": "0x" + order.request_hash.hex(),
+                "scheduler": order.scheduler,
+                "max_fee": str(order.max_fee),
+                "deadline": order.deadline,
+                "reference_block": order.reference_block,
+                "nonce": order.nonce,
+            },
+            "signature": "0x" + self.signature.hex(),
+            "request": {
+                "prompt_tokens": list(request.prompt_tokens),
+                "max_tokens": request.max_tokens,
+                "temperature_millionths": request.temperature_millionths,
+                "top_p_millionths": request.top_p_millionths,
+                "end_tokens": list(request.end_tokens),
+            },
+            "salt": "0x" + self.salt.hex(),
+        }
+
+
+def require_affordable(offer: Offer, balance: int, choices: Choices) -> None:
+    """Raise FeeTooHigh above --max-cost, InsufficientBalance below the fee, with the command that tops up."""
+    if choices.max_cost is not None and offer.fee > choices.max_cost:
+        raise FeeTooHigh(
+            f"This request costs {format_amount(offer.fee)}",
+            f"--max-cost is {format_amount(choices.max_cost)}",
+            "Raise --max-cost, or choose another execution class.",
+        )
+    shortfall = offer.fee - balance
+    if shortfall > 0:
+        raise InsufficientBalance(
+            f"The request costs {format_amount(offer.fee)}, the balance is {format_amount(balance)}",
+            f"{shortfall} wei short",
+            f"Top up with `troth client deposit {shortfall}wei --broadcast`.",
+        )
+
+
+def require_room(prompt_tokens: tuple[int, ...], choices: Choices, context: int) -> None:
+    """Raise PromptError where prompt and answer together do not fit the model's context."""
+    if not prompt_tokens:
+        raise PromptError("The prompt has no tokens", 0, "Write a question.")
+    needed = len(prompt_tokens) + choices.max_tokens
+    if context and needed > context:
+        raise PromptError(
+            f"The conversation and --max-tokens need {needed} positions, the model has {context}",
+            f"{needed - context} too many",
+            "Shorten the question, lower --max-tokens, or start a new conversation.",
+        )
+
+
+def sign_order(
+    offer: Offer,
+    prompt_tokens: tuple[int, ...],
+    end_tokens: tuple[int, ...],
+    choices: Choices,
+    key: Key,
+    domain: Domain,
+    reference_block: int,
+) -> SignedOrder:
+    """A fresh order: new salt, new nonce, the class's fee as the most it may cost."""
+    request = Request(
+        offer.class_id,
+        prompt_tokens,
+        choices.max_tokens,
+        choices.temperature_millionths,
+        choices.top_p_millionths,
+        tuple(sorted(set(end_tokens))),
+    )
+    salt = Hash32(secrets.token_bytes(32))
+    order = Order(
+        execution_class=offer.class_id,
+        request_hash=request_hash(request, salt),
+        scheduler=offer.scheduler.operator,
+        max_fee=offer.fee,
+        deadline=int(time.time()) + LIFETIME_SECONDS,
+        reference_block=reference_block,
+        nonce=secrets.randbits(63),
+    )
+    return SignedOrder(order, sign(order, domain, key.secret), request, salt, task_id(order, domain), offer.fee)

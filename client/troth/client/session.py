@@ -1,0 +1,78 @@
+"""One wallet at one scheduler: connected, with its view of the chain, ready to ask."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from troth.chain.adapter import Chain
+from troth.chain.follower import EventFollower
+from troth.chain.keystore import Key
+from troth.client.api import SchedulerApi, connected
+from troth.client.configuration import Configuration
+from troth.client.home import Home
+from troth.client.language import Language, LanguageCache, check_files
+from troth.client.market import Offer, find_class, find_scheduler, offer_of
+from troth.client.ordering import Choices, SignedOrder, require_affordable, require_room, sign_order
+from troth.client.receipts import Receipts, opened
+from troth.client.template import Message
+from troth.protocol.types import to_address
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Everything that asking needs."""
+
+    chain: Chain
+    follower: EventFollower
+    api: SchedulerApi
+    offer: Offer
+    language: Language
+    receipts: Receipts
+
+    async def prepare(self, messages: Sequence[Message], choices: Choices, key: Key) -> SignedOrder:
+        """A signed order for a conversation, checked against context, cost and balance; nothing is sent."""
+        state = await self.follower.catch_up()
+        prompt = self.language.prompt_tokens(messages)
+        require_room(prompt, choices, self.language.context)
+        require_affordable(self.offer, state.escrow_of(key.address), choices)
+        # One block back: the contract wants a reference that lies in the past when the order is opened.
+        reference = max(self.follower.block - 1, 0)
+        return sign_order(
+            self.offer, prompt, self.language.end_tokens, choices, key, self.chain.domain, reference
+        )
+
+
+@asynccontextmanager
+async def view(home: Home, configuration: Configuration) -> AsyncIterator[tuple[Chain, EventFollower]]:
+    """The chain and the contract's events up to now."""
+    home.create()
+    async with await Chain.connect(configuration.rpc, to_address(configuration.contract)) as chain:
+        async with EventFollower(chain, home.chain_view) as follower:
+            await follower.catch_up()
+            yield chain, follower
+
+
+@asynccontextmanager
+async def session(home: Home, configuration: Configuration) -> AsyncIterator[Session]:
+    """Connect to the chain and to the scheduler, and load the model's checked tokenizer."""
+    async with view(home, configuration) as (chain, follower):
+        scheduler = find_scheduler(follower.state, configuration)
+        async with connected(scheduler) as api:
+            served = await api.classes()
+            identifier = find_class(follower.state, configuration, served)
+            offer = offer_of(follower.state, scheduler, identifier, served[identifier])
+            language = await _language(home, api, offer)
+            with opened(home.receipts) as receipts:
+                yield Session(chain, follower, api, offer, language, receipts)
+
+
+async def _language(home: Home, api: SchedulerApi, offer: Offer) -> Language:
+    cache = LanguageCache(home.languages)
+    files = cache.get(offer.model.architecture)
+    if files is None:
+        files = await api.language(offer.class_id)
+        check_files(files, offer.model.architecture)
+        cache.put(offer.model.architecture, files)
+    return Language.load(files)

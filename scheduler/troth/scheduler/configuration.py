@@ -1,0 +1,178 @@
+"""The scheduler's TOML file, version 1: what it says, what it may say, and where it is wrong.
+
+version = 1
+[chain]    rpc, contract; optional chain_id, start_block, poll_seconds
+[keys]     operator, vrf (keystore files; default keys/operator.json and keys/vrf.json in the folder)
+[listen]   host, port; endpoint = "https://name:port" as registered; optional metrics_port
+[[serve]]  class = "0x…", ends = [15, 30], model = "folder"; optional context
+[limits]   optional concurrent, keep_rows_hours
+[waits]    optional token, prefill, locking, verification, opening (seconds)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from troth.chain.keystore import keystore_path
+from troth.protocol.errors import ProtocolError
+from troth.protocol.types import Address, Hash32, to_address
+from troth.scheduler.catalogue import Served, Texts
+from troth.scheduler.desk import Waits
+from troth.scheduler.errors import ConfigurationInvalid
+from troth.scheduler.pipeline import Patience
+
+FILE = "scheduler.toml"
+VERSION = 1
+
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+_Count = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+_Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
+
+
+class _Chain(_Section, frozen=True, forbid_unknown_fields=True):
+    rpc: str
+    contract: str
+    chain_id: int | None = None
+    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
+    poll_seconds: _Seconds = 0.5
+
+
+class _Keys(_Section, frozen=True, forbid_unknown_fields=True):
+    operator: str = "keys/operator.json"
+    vrf: str = "keys/vrf.json"
+
+
+class _Listen(_Section, frozen=True, forbid_unknown_fields=True):
+    endpoint: str
+    host: str = "0.0.0.0"  # noqa: S104 - clients are elsewhere
+    port: _Port = 8443
+
+
+class _Serve(_Section, frozen=True, forbid_unknown_fields=True):
+    class_: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")] = msgspec.field(name="class")
+    ends: Annotated[tuple[int, ...], msgspec.Meta(min_length=1, max_length=32)]
+    model: str
+    context: _Count | None = None
+
+
+class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
+    concurrent: _Count = 8
+    keep_rows_hours: Annotated[float, msgspec.Meta(ge=0, le=87_600)] = 24.0
+
+
+class _Waits(_Section, frozen=True, forbid_unknown_fields=True):
+    token: _Seconds = 10.0
+    prefill: _Seconds = 60.0
+    locking: _Seconds = 120.0
+    verification: _Seconds = 120.0
+    opening: _Seconds = 30.0
+
+
+class _File(_Section, frozen=True, forbid_unknown_fields=True):
+    version: int
+    chain: _Chain
+    listen: _Listen
+    keys: _Keys = _Keys()
+    serve: tuple[_Serve, ...] = ()
+    limits: _Limits = _Limits()
+    waits: _Waits = _Waits()
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The checked file; every path is absolute, every id is bytes."""
+
+    folder: Path
+    rpc: str
+    contract: Address
+    chain_id: int | None
+    start_block: int
+    poll_seconds: float
+    operator_keystore: Path
+    vrf_keystore: Path
+    host: str
+    port: int
+    endpoint: str
+    served: tuple[Served, ...]
+    concurrent: int
+    keep_rows_seconds: float
+    waits: Waits
+
+
+def load(folder: Path) -> Configuration:
+    """Read `scheduler.toml` in `folder`; raises ConfigurationInvalid naming the key."""
+    path = folder / FILE
+    try:
+        file = msgspec.toml.decode(path.read_bytes(), type=_File)
+    except OSError as error:
+        raise ConfigurationInvalid("There is no configuration", path, "Run: troth scheduler init") from error
+    except msgspec.MsgspecError as error:
+        raise ConfigurationInvalid(f"{path} cannot be used", error, "Correct the key that is named.") from error
+    if file.version != VERSION:
+        raise ConfigurationInvalid(
+            f"{path} has version {file.version}, this is for {VERSION}", remedy="Upgrade the older."
+        )
+    return _checked(folder, file)
+
+
+def _checked(folder: Path, file: _File) -> Configuration:
+    if not file.listen.endpoint.startswith("https://"):
+        raise ConfigurationInvalid("listen.endpoint starts with https://", file.listen.endpoint, "Correct it.")
+    waits = file.waits
+    return Configuration(
+        folder=folder,
+        rpc=file.chain.rpc,
+        contract=_contract(file.chain.contract),
+        chain_id=file.chain.chain_id,
+        start_block=file.chain.start_block,
+        poll_seconds=file.chain.poll_seconds,
+        operator_keystore=folder / keystore_path(file.keys.operator),
+        vrf_keystore=folder / keystore_path(file.keys.vrf),
+        host=file.listen.host,
+        port=file.listen.port,
+        endpoint=file.listen.endpoint,
+        served=tuple(_served(folder, entry) for entry in file.serve),
+        concurrent=file.limits.concurrent,
+        keep_rows_seconds=file.limits.keep_rows_hours * 3600,
+        waits=Waits(Patience(waits.token, waits.prefill), waits.locking, waits.verification, waits.opening),
+    )
+
+
+def _contract(text: str) -> Address:
+    try:
+        return to_address(text)
+    except ProtocolError as error:
+        raise ConfigurationInvalid("chain.contract is no address", text, error.remedy) from error
+
+
+def _served(folder: Path, entry: _Serve) -> Served:
+    texts = Texts.load(folder / Path(entry.model).expanduser())
+    return Served(Hash32(bytes.fromhex(entry.class_[2:])), entry.ends, texts, entry.context or texts.context)
+
+
+def template(values: dict[str, Any]) -> str:
+    """A new file's text from what `init` was told."""
+    return (
+        f"version = {VERSION}\n\n"
+        f"[chain]\nrpc = {_quoted(values['rpc'])}\ncontract = {_quoted(values['contract'])}\n"
+        f"start_block = {values['start_block']}\n\n"
+        f"[listen]\nhost = {_quoted(values['host'])}\nport = {values['port']}\n"
+        f"endpoint = {_quoted(values['endpoint'])}\n"
+        + "".join(
+            f"\n[[serve]]\nclass = {_quoted(entry['class'])}\nends = {list(entry['ends'])}\n"
+            f"model = {_quoted(entry['model'])}\n"
+            for entry in values["serve"]
+        )
+    )
+
+
+def _quoted(text: object) -> str:
+    return msgspec.json.encode(str(text)).decode()

@@ -1,0 +1,91 @@
+"""From the JSON of POST /v1/orders to typed values; every refusal is a BadRequest that names the field."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from troth.protocol.errors import ProtocolError
+from troth.protocol.types import Hash32, Order, to_address
+from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
+from troth.scheduler.errors import BadRequest
+
+_Hex32 = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")]
+_Hex65 = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{130}$")]
+_Wei = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,28})$")]
+_Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Small = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+
+
+class _Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    execution_class: _Hex32
+    request_hash: _Hex32
+    scheduler: str
+    max_fee: _Wei
+    deadline: _Whole
+    reference_block: _Whole
+    nonce: _Whole
+
+
+class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    prompt_tokens: tuple[_Small, ...]
+    max_tokens: _Small
+    temperature_millionths: _Small
+    top_p_millionths: _Small
+    end_tokens: tuple[_Small, ...]
+
+
+class _Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    order: _Order
+    signature: _Hex65
+    request: _Request
+    salt: _Hex32
+
+
+_DECODER = msgspec.json.Decoder(_Submission)
+
+
+def read_submission(body: bytes) -> SubmittedOrder:
+    """The submitted order; raises BadRequest."""
+    try:
+        sent = _DECODER.decode(body)
+        scheduler = to_address(sent.order.scheduler)
+    except msgspec.MsgspecError as error:
+        raise BadRequest(
+            "The order cannot be read", error, "Send the JSON that docs/schedulers.md describes."
+        ) from error
+    except ProtocolError as error:
+        raise BadRequest(error.what, error.value, error.remedy) from error
+    order = Order(
+        execution_class=_hash(sent.order.execution_class),
+        request_hash=_hash(sent.order.request_hash),
+        scheduler=scheduler,
+        max_fee=int(sent.order.max_fee),
+        deadline=sent.order.deadline,
+        reference_block=sent.order.reference_block,
+        nonce=sent.order.nonce,
+    )
+    request = SubmittedRequest(
+        sent.request.prompt_tokens,
+        sent.request.max_tokens,
+        sent.request.temperature_millionths,
+        sent.request.top_p_millionths,
+        sent.request.end_tokens,
+    )
+    return SubmittedOrder(order, bytes.fromhex(sent.signature[2:]), request, _hash(sent.salt))
+
+
+def read_hash(text: str, what: str) -> Hash32:
+    """32 bytes from 0x-hexadecimal text; raises BadRequest naming `what`."""
+    try:
+        raw = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError as error:
+        raise BadRequest(f"The {what} is not hexadecimal", text[:80], "Send 0x and 64 digits.") from error
+    if len(raw) != 32:
+        raise BadRequest(f"A {what} has 32 bytes", len(raw), "Send 0x and 64 digits.")
+    return Hash32(raw)
+
+
+def _hash(text: str) -> Hash32:
+    return Hash32(bytes.fromhex(text[2:]))

@@ -1,0 +1,236 @@
+"""A contract on anvil, toy nodes, and what a scheduler needs to serve them; a client that orders."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from support.toy_node import CANDIDATES, COLUMNS, LAYERS, TILES, VERIFIERS, VOCABULARY, ToyNode
+
+from troth.chain.adapter import Chain
+from troth.chain.keystore import Key
+from troth.overlay.operator import Operator
+from troth.overlay.server import serving
+from troth.protocol import vrf
+from troth.protocol.architecture import architecture_name
+from troth.protocol.calls import (
+    deposit,
+    register_class,
+    register_model,
+    register_node,
+    register_scheduler,
+)
+from troth.protocol.calls.views import outcome_of
+from troth.protocol.contract_types import NodeRegistration, SchedulerRegistration
+from troth.protocol.hashing import keccak256
+from troth.protocol.identifiers import class_id, fee, model_id
+from troth.protocol.request import Request, request_hash
+from troth.protocol.typed_data import sign
+from troth.protocol.types import Consent, ExecutionClass, Hash32, ModelDescriptor, Order, Segment
+from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
+from troth.scheduler.assembly import Keys
+from troth.scheduler.catalogue import Served, Texts
+from troth.scheduler.configuration import Configuration
+from troth.scheduler.desk import Waits
+from troth.scheduler.pipeline import Patience
+
+UNIT = 10**9
+ENDS = (1, 2)
+CONTEXT = 256
+VRF_SECRET = vrf.generate_key()
+
+
+def texts(folder: Path) -> Texts:
+    """A model folder with the least that a client needs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {"model_type": "toy", "max_position_embeddings": CONTEXT, "eos_token_id": 0}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text("{}")
+    return Texts.load(folder)
+
+
+def descriptor() -> ModelDescriptor:
+    config = {"model_type": "toy", "max_position_embeddings": CONTEXT, "eos_token_id": 0}
+    name = architecture_name(config, b"{}", "")
+    return ModelDescriptor(name, LAYERS, COLUMNS, VOCABULARY, 0, Hash32(keccak256(b"toy weights")))
+
+
+def execution_class(*, exact: bool = False) -> ExecutionClass:
+    return ExecutionClass(
+        model=model_id(descriptor()),
+        name="toy",
+        dtype=0,
+        exact=exact,
+        mantissa_bits=10,
+        steps=8,
+        theta=9000,
+        tiles=0 if exact else TILES,
+        candidates=CANDIDATES,
+        verifiers=VERIFIERS,
+        unit=UNIT,
+        minimum_stake=100 * UNIT,
+        state_cut=1000,
+        margin_cut=20000,
+        calibration=Hash32(bytes(32)),
+    )
+
+
+@dataclass
+class Stage:
+    """Everything but the scheduler, which the test runs."""
+
+    chain: Chain
+    url: str
+    client: Key
+    scheduler: Key
+    owner: Key
+    execution_class: ExecutionClass
+    nodes: list[ToyNode]
+    folder: Path
+    nonce: int = 0
+
+    @property
+    def class_id(self) -> Hash32:
+        return class_id(self.execution_class)
+
+    @property
+    def fee(self) -> int:
+        return fee(self.execution_class, len(ENDS))
+
+    @property
+    def keys(self) -> Keys:
+        return Keys(self.scheduler, VRF_SECRET)
+
+    def node(self, address: str) -> ToyNode:
+        return next(node for node in self.nodes if node.address == address)
+
+    def configuration(self, **changes: Any) -> Configuration:
+        plain = Configuration(
+            folder=self.folder / "scheduler",
+            rpc=self.url,
+            contract=self.chain.contract,
+            chain_id=self.chain.chain_id,
+            start_block=0,
+            poll_seconds=0.05,
+            operator_keystore=self.folder / "operator.json",
+            vrf_keystore=self.folder / "vrf.json",
+            host="127.0.0.1",
+            port=0,
+            endpoint="https://127.0.0.1:1",
+            served=(Served(self.class_id, ENDS, texts(self.folder / "model"), CONTEXT),),
+            concurrent=4,
+            keep_rows_seconds=3600.0,
+            waits=Waits(Patience(token=0.5, prefill=1.0), locking=20.0, verification=3.0, opening=2.0),
+        )
+        return replace(plain, **changes)
+
+    async def order(self, prompt: tuple[int, ...] = (1, 2, 3), max_tokens: int = 6, **changes: Any) -> SubmittedOrder:
+        """A fresh order that is right in all points but those in `changes`."""
+        end_tokens = changes.pop("end_tokens", ())
+        salt = Hash32(secrets.token_bytes(32))
+        request = Request(self.class_id, prompt, max_tokens, 0, 1_000_000, end_tokens)
+        self.nonce += 1
+        order = Order(
+            execution_class=self.class_id,
+            request_hash=request_hash(request, salt),
+            scheduler=self.scheduler.address,
+            max_fee=self.fee,
+            deadline=int(time.time()) + 3600,
+            reference_block=await self.chain.block_number(),
+            nonce=self.nonce,
+        )
+        order = replace(order, **changes)
+        signature = sign(order, self.chain.domain, self.client.secret)
+        shown = SubmittedRequest(prompt, max_tokens, 0, 1_000_000, end_tokens)
+        return SubmittedOrder(order, signature, shown, salt)
+
+    async def outcome(self, task_id: bytes) -> Any:
+        return await self.chain.read(outcome_of(Hash32(task_id)))
+
+
+def body_of(submitted: SubmittedOrder) -> dict[str, Any]:
+    """The JSON of POST /v1/orders."""
+    order, request = submitted.order, submitted.request
+    return {
+        "order": {
+            "execution_class": "0x" + order.execution_class.hex(),
+            "request_hash": "0x" + order.request_hash.hex(),
+            "scheduler": order.scheduler,
+            "max_fee": str(order.max_fee),
+            "deadline": order.deadline,
+            "reference_block": order.reference_block,
+            "nonce": order.nonce,
+        },
+        "signature": "0x" + submitted.signature.hex(),
+        "request": {
+            "prompt_tokens": list(request.prompt_tokens),
+            "max_tokens": request.max_tokens,
+            "temperature_millionths": request.temperature_millionths,
+            "top_p_millionths": request.top_p_millionths,
+            "end_tokens": list(request.end_tokens),
+        },
+        "salt": "0x" + submitted.salt.hex(),
+    }
+
+
+@asynccontextmanager
+async def stage(deployed: Any, folder: Path, *, exact: bool = False, nodes: int = 6) -> AsyncIterator[Stage]:
+    """Model, class, scheduler, nodes and a client's escrow on a fresh contract."""
+    anvil, chain = deployed.anvil, deployed.chain
+    owner, client, scheduler = anvil.keys[1], anvil.keys[2], anvil.keys[3]
+    rules = execution_class(exact=exact)
+    await chain.execute(register_model(descriptor()), owner)
+    await chain.execute(register_class(rules), owner)
+    await chain.execute(deposit(client.address, 100 * fee(rules, len(ENDS))), client)
+    await _register_scheduler(chain, owner, scheduler, deployed.parameters.minimum_scheduler_stake)
+    async with AsyncExitStack() as stack:
+        made = []
+        for number in range(nodes):
+            secret = keccak256(b"toy node %d" % number + chain.contract.encode())
+            node = ToyNode(secret, chain.domain, folder / f"node-{number}", rules.model, scheduler.address)
+            await stack.enter_async_context(serving(node.server))
+            await _register_node(chain, owner, node, rules)
+            made.append(node)
+        for node in made:
+            node.members = [other.address for other in made]
+        anvil.mine(2)
+        yield Stage(chain, anvil.url, client, scheduler, owner, rules, made, folder)
+
+
+async def _register_scheduler(chain: Chain, owner: Key, scheduler: Key, stake: int) -> None:
+    x, y = vrf.public_key(VRF_SECRET)
+    registration = SchedulerRegistration(
+        scheduler.address, owner.address, x, y, "https://127.0.0.1:1", Hash32(bytes(32))
+    )
+    consent = Operator(scheduler.secret, chain.domain).sign(Consent(owner.address, scheduler.address))
+    await chain.execute(register_scheduler(registration, consent, stake), owner)
+
+
+async def _register_node(chain: Chain, owner: Key, node: ToyNode, rules: ExecutionClass) -> None:
+    registration = NodeRegistration(
+        operator=node.address,
+        payout=owner.address,
+        execution_class=class_id(rules),
+        first=0,
+        end=LAYERS,
+        segments=(Segment(0, 1), Segment(1, 2)),
+        endpoint=node.endpoint,
+        tls_key_hash=Hash32(node.identity.spki_sha256),
+    )
+    consent = node.operator.sign(Consent(owner.address, node.address))
+    await chain.execute(register_node(registration, consent, rules.minimum_stake), owner)
+
+
+async def eventually(condition: Any, seconds: float = 20.0) -> None:
+    """Wait until `condition()` is true; fails after `seconds`."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "the awaited condition did not come true"
+        await asyncio.sleep(0.02)

@@ -1,0 +1,224 @@
+"""A node with a toy model in place of a transformer: real channel, real signatures, real commitments, two layers.
+
+Layer 0 embeds tokens; each layer mixes in its own last output, so that states depend on everything before, and one pass
+over all positions gives the same as position by position. Faults are set by assigning to `faults`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from fastapi import FastAPI
+
+from troth.overlay.channel_server import ChannelServer
+from troth.overlay.errors import OverlayError
+from troth.overlay.identity import create_identity
+from troth.overlay.operator import Operator
+from troth.overlay.server import TlsServer
+from troth.protocol import vrf
+from troth.protocol.announcement import announcement_from_wire
+from troth.protocol.assignment import draw, tile_indices
+from troth.protocol.dtype import Dtype
+from troth.protocol.hashing import keccak256
+from troth.protocol.identifiers import task_id, trace_commitment, verdict_commitment
+from troth.protocol.request import Request, output_hash
+from troth.protocol.rows import RowChain, row_signature
+from troth.protocol.tensors import rows_from_bytes, rows_to_bytes, tokens_from_bytes
+from troth.protocol.trace import CommittedTrace, TileLayout
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import ZERO_HASH, Address, Hash32, TraceCommitment, TraceRoot, VerdictCommitment
+from troth.protocol.wire import (
+    Commit,
+    Committed,
+    Compare,
+    Compared,
+    Forward,
+    NodeReply,
+    NodeRequest,
+    Open,
+    Opened,
+    Received,
+    Release,
+    Released,
+    Rows,
+    TraceCommitted,
+)
+
+COLUMNS, VOCABULARY, LAYERS, TILES = 32, 64, 2, 1
+CANDIDATES, VERIFIERS = 2, 3
+_EMBEDDING = np.random.default_rng(7).standard_normal((VOCABULARY, COLUMNS)).astype(np.float32)
+
+
+def layer(inputs: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """One layer over new positions, given its last output."""
+    outputs = np.empty_like(inputs)
+    for index, row in enumerate(inputs):
+        last = np.sin(row + np.float32(0.5) * last).astype(np.float32)
+        outputs[index] = last
+    return outputs
+
+
+def choose(row: np.ndarray) -> int:
+    """The token that the last state stands for."""
+    return int(np.argmax(_EMBEDDING @ row))
+
+
+@dataclass
+class Faults:
+    """What a node does wrong; each names the message from which on it does."""
+
+    silent: set[type] = field(default_factory=set)
+    refuses: set[type] = field(default_factory=set)
+    dies_at_position: int | None = None
+    wrong_signature_at: int | None = None
+    wrong_states: bool = False
+
+
+@dataclass
+class _Work:
+    request: Request | None
+    salt: Hash32
+    infers: bool
+    chain: RowChain
+    outputs: np.ndarray
+    committed: CommittedTrace | None = None
+    root: Hash32 = ZERO_HASH
+    verdict: bool = True
+    verdict_salt: Hash32 = ZERO_HASH
+    claimed: int = 0
+
+
+class ToyNode:
+    """One node. `members` are the slots of both segments' groups, from which it draws the parties itself."""
+
+    def __init__(self, secret: bytes, domain: Domain, folder: Path, model: Hash32, scheduler: Address) -> None:
+        self.operator = Operator(secret, domain)
+        self.identity = create_identity(folder)
+        self.faults = Faults()
+        self.seen: list[tuple[str, int, int]] = []
+        self.members: list[Address] = []
+        self.released: set[bytes] = set()
+        self._model = model
+        self._works: dict[tuple[bytes, int, int], _Work] = {}
+        self._app = FastAPI()
+        self._channels = ChannelServer(self.operator, self._handle, lambda sender: sender == scheduler)
+        self._channels.mount(self._app)
+        self.server = TlsServer(self._app, self.identity, "127.0.0.1", 0)
+
+    @property
+    def address(self) -> Address:
+        return self.operator.address
+
+    @property
+    def endpoint(self) -> str:
+        return f"https://127.0.0.1:{self.server.port}"
+
+    async def _handle(self, sender: Address, header: NodeRequest, payload: memoryview) -> tuple[NodeReply, bytes]:
+        self.seen.append((type(header).__name__, getattr(header, "segment", -1), getattr(header, "attempt", -1)))
+        if type(header) in self.faults.silent:
+            await asyncio.sleep(3600)
+        if type(header) in self.faults.refuses:
+            raise OverlayError("This node refuses", type(header).__name__, "Ask another.")
+        match header:
+            case Forward():
+                return await self._forward(header, payload)
+            case Commit():
+                return self._commit(header, payload)
+            case Compare():
+                return self._compare(header)
+            case Open():
+                return self._open(header)
+            case Release():
+                self.released.add(header.task_id)
+                return Released(), b""
+
+    async def _forward(self, header: Forward, payload: memoryview) -> tuple[Rows, bytes]:
+        key = (header.task_id, header.segment, header.attempt)
+        if header.announcement is not None:
+            announcement = announcement_from_wire(header.announcement, payload[: header.request_size])
+            assert task_id(announcement.order, self.operator.domain) == header.task_id
+            assert (announcement.request is not None) == (header.segment in (0, len(announcement.ends) - 1))
+            empty = np.zeros((0, COLUMNS), np.float32)
+            chain = RowChain(Hash32(header.task_id), header.segment, header.attempt)
+            drawn = draw(announcement.betas[header.segment], self.members, CANDIDATES + VERIFIERS)
+            assert self.address in drawn
+            infers = self.address in drawn[:CANDIDATES]
+            self._works[key] = _Work(announcement.request, announcement.salt or ZERO_HASH, infers, chain, empty)
+        work = self._works[key]
+        assert header.start == len(work.outputs)
+        if self.faults.dies_at_position is not None and header.start + header.count > self.faults.dies_at_position:
+            await asyncio.sleep(3600)
+        inputs = self._inputs(header, payload[header.request_size :])
+        last = work.outputs[-1] if len(work.outputs) else np.zeros(COLUMNS, np.float32)
+        outputs = layer(inputs, last)
+        if self.faults.wrong_states:
+            outputs = outputs * np.float32(3.0)
+        work.outputs = np.concatenate([work.outputs, outputs])
+        data = rows_to_bytes(outputs, Dtype.FLOAT32)
+        work.chain, rows = work.chain.extend(data, 4 * COLUMNS)
+        secret = self.operator.secret
+        if self.faults.wrong_signature_at is not None and rows[-1].position >= self.faults.wrong_signature_at:
+            secret = keccak256(secret)
+        signature = row_signature(rows[-1], self.operator.domain, secret)
+        token, finished = self._emit(work, header) if header.emit else (None, None)
+        return Rows(header.start, header.count, signature, token, finished, 40), data
+
+    def _inputs(self, header: Forward, payload: memoryview) -> np.ndarray:
+        if header.kind == "tokens":
+            return _EMBEDDING[list(tokens_from_bytes(payload, header.count, VOCABULARY))]
+        assert header.upstream is not None
+        assert header.countersignature is not None
+        return rows_from_bytes(payload, header.count, COLUMNS, Dtype.FLOAT32)
+
+    def _emit(self, work: _Work, header: Forward) -> tuple[int, str | None]:
+        assert work.request is not None
+        token = choose(work.outputs[-1])
+        made = header.start + header.count - len(work.request.prompt_tokens) + 1
+        if token in work.request.end_tokens:
+            return token, "stop"
+        return token, "length" if made == work.request.max_tokens else None
+
+    def _commit(self, header: Commit, payload: memoryview) -> tuple[NodeReply, bytes]:
+        work = self._works[header.task_id, header.segment, header.attempt]
+        assert header.positions == len(work.outputs)
+        work.committed = TileLayout(header.task_id, self._model, header.positions, COLUMNS, Dtype.FLOAT32).commit(
+            work.outputs
+        )
+        work.root = Hash32(work.committed.root)
+        task, position = Hash32(header.task_id), (header.segment, header.attempt)
+        if work.infers:
+            tokens = tokens_from_bytes(payload, header.tokens, VOCABULARY)
+            hashed = output_hash(work.salt, tokens) if header.segment == LAYERS - 1 else ZERO_HASH
+            root = TraceRoot(task, *position, header.positions, work.root, hashed)
+            return Committed(work.root, hashed, self.operator.sign(root)), b""
+        hidden = trace_commitment(task, header.segment, self.address, root=work.root, salt=Hash32(b"s" * 32))
+        return TraceCommitted(hidden, self.operator.sign(TraceCommitment(task, *position, hidden))), b""
+
+    def _compare(self, header: Compare) -> tuple[NodeReply, bytes]:
+        work = self._works[header.task_id, header.segment, header.attempt]
+        assert work.committed is not None
+        work.claimed += header.count
+        if work.claimed < header.positions:
+            return Received(work.claimed), b""
+        work.verdict = header.root == work.root
+        work.verdict_salt = Hash32(keccak256(self.operator.secret + header.task_id))
+        task = Hash32(header.task_id)
+        commitment = verdict_commitment(
+            task, header.segment, self.address, root=work.root, verdict=work.verdict, salt=work.verdict_salt
+        )
+        signed = self.operator.sign(VerdictCommitment(task, header.segment, header.attempt, commitment))
+        return Compared(commitment, signed), b""
+
+    def _open(self, header: Open) -> tuple[NodeReply, bytes]:
+        work = self._works[header.task_id, header.segment, header.attempt]
+        assert work.committed is not None
+        if header.proof is None:
+            return Opened(work.root, work.verdict, work.verdict_salt, 0, 0), b""
+        seed = Hash32(vrf.proof_to_hash(header.proof))
+        indices = tile_indices(seed, header.segment, TILES, work.committed.layout.count)
+        opening = work.committed.open(indices)
+        payload = opening.tiles + b"".join(opening.siblings)
+        return Opened(work.root, work.verdict, work.verdict_salt, len(indices), len(opening.siblings)), payload
