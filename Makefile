@@ -30,7 +30,7 @@ $(STAMPS)/contracts: $(STAMPS)/node $(wildcard contracts/*.sol contracts/*/*.sol
 	@touch $@
 
 demo: setup ## the main job, for real: chain, scheduler, ten nodes, two questions, an audit
-	$(BIN)/troth demo
+	$(BIN)/troth demo --models .troth
 
 test: lint types layers contracts contracts-analysis bindings python-tests wheel ## everything CI runs
 

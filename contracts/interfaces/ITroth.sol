@@ -6,9 +6,11 @@ import {ITrothEquivocation} from "./ITrothEquivocation.sol";
 import {ITrothEscrow} from "./ITrothEscrow.sol";
 import {ITrothModels} from "./ITrothModels.sol";
 import {ITrothMoney} from "./ITrothMoney.sol";
+import {ITrothOpenings} from "./ITrothOpenings.sol";
 import {ITrothProgress} from "./ITrothProgress.sol";
 import {ITrothReads} from "./ITrothReads.sol";
 import {ITrothRegistry} from "./ITrothRegistry.sol";
+import {ITrothReveals} from "./ITrothReveals.sol";
 import {ITrothSettlement} from "./ITrothSettlement.sol";
 import {ITrothTasks} from "./ITrothTasks.sol";
 
@@ -16,11 +18,13 @@ import {ITrothTasks} from "./ITrothTasks.sol";
 interface ITroth is
     ITrothMoney,
     ITrothProgress,
+    ITrothOpenings,
     ITrothModels,
     ITrothRegistry,
     ITrothEscrow,
     ITrothTasks,
     ITrothEndings,
+    ITrothReveals,
     ITrothSettlement,
     ITrothEquivocation,
     ITrothReads

@@ -22,4 +22,5 @@ interface ITrothProgress {
     error TooEarly(uint256 currentBlock, uint256 firstBlock);
     error QuorumMissing(uint256 segment, uint256 commitments, uint256 quorum);
     error RootMissing(uint256 segment);
+    error SegmentOutOfRange(uint256 segment, uint256 segments);
 }

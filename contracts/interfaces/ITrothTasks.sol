@@ -44,7 +44,6 @@ interface ITrothTasks {
     /// @notice A post was signed by somebody else than the party in question.
     error WrongSigner(uint256 segment, address expected, address recovered);
     error CandidateOutOfRange(uint256 segment, uint256 candidate, uint256 candidates);
-    error SegmentOutOfRange(uint256 segment, uint256 segments);
     error NotCandidate(uint256 segment, address caller);
     error NotVerifier(uint256 segment, address caller);
     error AlreadyPosted(uint256 segment, address party);

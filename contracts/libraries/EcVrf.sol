@@ -26,6 +26,8 @@ library EcVrf {
 
     uint256 private constant P = 0xffffffff00000001000000000000000000000000ffffffffffffffffffffffff;
     uint256 private constant N = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551;
+    /// @dev P - N - 1: up to here an abscissa may be another one's residue.
+    uint256 private constant LAST_AMBIGUOUS = 0x4319055358e8617b0c46353d039cdaad;
     uint256 private constant B = 0x5ac635d8aa3a93e7b3ebbd55769886bc651d06b0cc53b0f63bce3c3e27d2604b;
     uint256 private constant TWICE_B = 0xb58c6bb1547527cf67d77aaaed310d78ca3a0d6198a761ec779c787c4fa4c096;
     uint256 private constant GX = 0x6b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296;
@@ -46,7 +48,7 @@ library EcVrf {
 
     /// @notice Whether (x, y) is a point of P-256 other than the one at infinity.
     function isOnCurve(uint256 x, uint256 y) internal pure returns (bool) {
-        return x < P && y < P && mulmod(y, y, P) == _cubic(x);
+        return x < P && y < P && mulmod(y, y, P) == addmod(mulmod(addmod(mulmod(x, x, P), P - 3, P), x, P), B, P);
     }
 
     /// @notice Verifies a proof over the 32 bytes `alpha`.
@@ -61,7 +63,14 @@ library EcVrf {
         view
         returns (bytes32 beta)
     {
-        return verify(x, y, abi.encodePacked(alpha), proof, hints);
+        bytes memory message;
+        assembly ("memory-safe") {
+            message := mload(0x40)
+            mstore(message, 0x20)
+            mstore(add(message, 0x20), alpha)
+            mstore(0x40, add(message, 0x40))
+        }
+        return verify(x, y, message, proof, hints);
     }
 
     /// @notice The same for an input of any length.
@@ -71,18 +80,26 @@ library EcVrf {
         returns (bytes32 beta)
     {
         // (1) Lengths, and one hint for each skipped counter.
-        if (proof.length != PROOF_BYTES || hints.length < FIXED_HINTS || hints.length > FIXED_HINTS + 255) {
-            revert InvalidProof(1);
+        bool holds;
+        assembly ("memory-safe") {
+            holds := and(eq(proof.length, PROOF_BYTES), lt(sub(hints.length, FIXED_HINTS), 256))
         }
-        // (2) The canonical encodings of Γ and s. That Γ is on the curve is checked by P256VERIFY.
-        uint256 gammaX = uint256(bytes32(proof[1:33]));
-        uint256 s = uint256(bytes32(proof[49:81]));
-        if (uint8(proof[0]) != 2 + (_at(hints, GAMMA_Y) & 1) || gammaX >= P || s >= N) revert InvalidProof(2);
+        if (!holds) revert InvalidProof(1);
+        // (2) The sign of Γ. That its coordinates are below p and on the curve is checked by P256VERIFY.
+        uint256 gammaX;
+        uint256 c;
+        uint256 s;
+        assembly ("memory-safe") {
+            gammaX := calldataload(add(proof.offset, 1))
+            c := shr(128, calldataload(add(proof.offset, 33)))
+            s := calldataload(add(proof.offset, 49))
+            holds := eq(byte(0, calldataload(proof.offset)), add(2, and(calldataload(add(hints.offset, 0x20)), 1)))
+        }
+        if (!holds) revert InvalidProof(2);
 
         uint256 hX = _encodeToCurve(x, y, alpha, hints);
-        _checkChallenge(x, y, hX, proof, hints);
-        _checkPoints(x, y, gammaX, hX, uint128(bytes16(proof[33:49])), s, hints);
-        _checkSums(hints);
+        if (_challenge(x, y, hX, proof, hints) != c) revert InvalidProof(5);
+        _checkPoints(x, y, gammaX, hX, c, s, hints);
         assembly ("memory-safe") {
             mstore(0, shl(240, 0x0103))
             mstore(0x20, 0)
@@ -90,6 +107,7 @@ library EcVrf {
             if iszero(staticcall(gas(), 2, 0, 36, 0, 0x20)) { revert(0, 0) }
             beta := mload(0)
         }
+        _checkSums(hints);
     }
 
     /// @dev Try-and-increment (RFC 9381, section 5.4.1.1): abscissa of H. Its ordinate is the even one.
@@ -111,32 +129,38 @@ library EcVrf {
             mstore8(sub(end, 1), 0)
             mstore(0x40, end)
         }
-        unchecked {
-        uint256 skipped = hints.length - FIXED_HINTS;
-        for (uint256 counter = 0; ; ++counter) {
+        for (uint256 place = FIXED_HINTS; ; ) {
             assembly ("memory-safe") {
-                mstore8(sub(end, 2), counter)
+                mstore8(sub(end, 2), sub(place, FIXED_HINTS))
                 if iszero(staticcall(gas(), 2, message, sub(end, message), 0, 0x20)) { revert(0, 0) }
                 hX := mload(0)
             }
-            if (counter == skipped) return hX;
+            if (place == hints.length) return hX;
             // (4) A skipped counter is no abscissa: either too large, or -f(x) is a square, and then f(x) is none.
-            uint256 witness = _at(hints, FIXED_HINTS + counter);
-            if (hX >= P) {
-                if (witness != 0) revert InvalidProof(4);
-            } else if (witness >= P || witness & 1 != 0 || addmod(mulmod(witness, witness, P), _cubic(hX), P) != 0) {
-                revert InvalidProof(4);
+            if (!_isWitness(_at(hints, place), hX)) revert InvalidProof(4);
+            unchecked {
+                ++place;
             }
         }
+    }
+
+    /// @dev Whether the witness is the even root of -f(hX), or zero where hX is no field element.
+    function _isWitness(uint256 witness, uint256 hX) private pure returns (bool holds) {
+        uint256 p = _once(P);
+        assembly ("memory-safe") {
+            let cubic := addmod(mulmod(addmod(mulmod(hX, hX, p), sub(p, 3), p), hX, p), B, p)
+            holds := iszero(or(and(witness, 1), addmod(mulmod(witness, witness, p), cubic, p)))
+            holds := and(holds, lt(witness, p))
+            if iszero(lt(hX, p)) { holds := iszero(witness) }
         }
     }
 
     /// @dev (5) c is the hash of all points (RFC 9381, section 5.4.3).
-    function _checkChallenge(uint256 x, uint256 y, uint256 hX, bytes calldata proof, uint256[] calldata hints)
+    function _challenge(uint256 x, uint256 y, uint256 hX, bytes calldata proof, uint256[] calldata hints)
         private
         view
+        returns (uint256 challenge)
     {
-        bytes32 challenge;
         assembly ("memory-safe") {
             // Every word lands on what the one before it spilt past its own end.
             let message := mload(0x40)
@@ -151,9 +175,8 @@ library EcVrf {
             mstore(add(message, 135), calldataload(add(hints.offset, 0x80)))
             mstore8(add(message, 167), 0)
             if iszero(staticcall(gas(), 2, message, 168, 0, 0x20)) { revert(0, 0) }
-            challenge := mload(0)
+            challenge := shr(128, mload(0))
         }
-        if (bytes16(challenge) != bytes16(proof[33:49])) revert InvalidProof(5);
     }
 
     /// @dev Checks the abscissas of U, C, D and E, and through the precompile that Y, H and Γ are points.
@@ -166,22 +189,40 @@ library EcVrf {
         uint256 s,
         uint256[] calldata hints
     ) private view {
-        uint256 inverse = _at(hints, INVERSE);
+        uint256 n = _once(N);
+        uint256 t;
         unchecked {
-        // (6) One inverse of c·s serves for both; it exists, so neither is zero.
-        if (inverse >= N || mulmod(mulmod(c, s, N), inverse, N) != 1) revert InvalidProof(6);
-        uint256 inverseOfC = mulmod(s, inverse, N);
-        uint256 gammaY = _at(hints, GAMMA_Y);
-        uint256 t = c * c;
+            t = c * c; // c has 128 bits
+        }
+        // (6) s is canonical. One inverse of c·s serves for both; it exists, so neither is zero.
+        uint256 inverseOfC = _once(_inverseOfC(c, s, _at(hints, INVERSE), n));
         // (7) U = sG - cY
-        checkAbscissa(_at(hints, U_X), s, N - inverseOfC, x, y, 7);
+        checkAbscissa(_at(hints, U_X), s, n - inverseOfC, x, y, n, 7);
         // (8) C = tG + cΓ
-        checkAbscissa(_at(hints, C_X), t, inverseOfC, gammaX, gammaY, 8);
+        checkAbscissa(_at(hints, C_X), t, inverseOfC, gammaX, _at(hints, GAMMA_Y), n, 8);
         // (9) D = tG + sH
-        checkAbscissa(_at(hints, D_X), t, mulmod(c, inverse, N), hX, _at(hints, H_Y), 9);
+        checkAbscissa(_at(hints, D_X), t, _product(c, _at(hints, INVERSE), n), hX, _at(hints, H_Y), n, 9);
         // (10) E = (t - s - 1)G + c(Γ + Y)
-        (uint256 sumX, uint256 sumY) = _add(gammaX, gammaY, x, y, _at(hints, SLOPE));
-        checkAbscissa(_at(hints, E_X), addmod(addmod(t, N - s, N), N - 1, N), inverseOfC, sumX, sumY, 10);
+        (x, y) = _add(gammaX, _at(hints, GAMMA_Y), x, y, _at(hints, SLOPE));
+        assembly ("memory-safe") {
+            t := addmod(t, sub(sub(n, s), 1), n)
+        }
+        checkAbscissa(_at(hints, E_X), t, inverseOfC, x, y, n, 10);
+    }
+
+    /// @dev The inverse of c, from that of c·s.
+    function _inverseOfC(uint256 c, uint256 s, uint256 inverse, uint256 n) private pure returns (uint256 inverseOfC) {
+        bool holds;
+        assembly ("memory-safe") {
+            inverseOfC := mulmod(s, inverse, n)
+            holds := and(and(lt(s, n), lt(inverse, n)), eq(mulmod(c, inverseOfC, n), 1))
+        }
+        if (!holds) revert InvalidProof(6);
+    }
+
+    function _product(uint256 first, uint256 second, uint256 n) private pure returns (uint256 product) {
+        assembly ("memory-safe") {
+            product := mulmod(first, second, n)
         }
     }
 
@@ -191,11 +232,18 @@ library EcVrf {
         pure
         returns (uint256 sumX, uint256 sumY)
     {
-        unchecked {
-        uint256 run = addmod(x, P - gammaX, P);
-        if (run == 0 || slope >= P || mulmod(slope, run, P) != addmod(y, P - gammaY, P)) revert InvalidProof(11);
-        sumX = addmod(mulmod(slope, slope, P), addmod(P - gammaX, P - x, P), P);
-        sumY = addmod(mulmod(slope, addmod(gammaX, P - sumX, P), P), P - gammaY, P);
+        uint256 p = _once(P);
+        bool holds;
+        assembly ("memory-safe") {
+            let run := addmod(x, sub(p, gammaX), p)
+            let rise := addmod(y, sub(p, gammaY), p)
+            holds := and(and(lt(slope, p), iszero(iszero(run))), eq(mulmod(slope, run, p), rise))
+            sumX := addmod(mulmod(slope, slope, p), sub(p, addmod(gammaX, x, p)), p)
+        }
+        if (!holds) revert InvalidProof(11);
+        sumX = _once(sumX);
+        assembly ("memory-safe") {
+            sumY := addmod(mulmod(slope, addmod(gammaX, sub(p, sumX), p), p), sub(p, gammaY), p)
         }
     }
 
@@ -207,28 +255,29 @@ library EcVrf {
         uint256 inverse,
         uint256 x,
         uint256 y,
+        uint256 n,
         uint256 check
     ) internal view {
-        bool holds = abscissa >= P - N && abscissa < N;
+        bool holds;
         assembly ("memory-safe") {
             let free := mload(0x40)
-            let v := mulmod(abscissa, inverse, N)
-            mstore(free, mulmod(factor, v, N))
+            let v := mulmod(abscissa, inverse, n)
+            mstore(free, mulmod(factor, v, n))
             mstore(add(free, 0x20), abscissa)
             mstore(add(free, 0x40), v)
             mstore(add(free, 0x60), x)
             mstore(add(free, 0x80), y)
             // A failed check returns nothing, as does a chain without the precompile, and leaves the zero.
             mstore(0, 0)
-            let answered := staticcall(gas(), 0x100, free, 0xa0, 0, 0x20)
-            holds := and(holds, and(answered, eq(mload(0), 1)))
+            holds := staticcall(gas(), 0x100, free, 0xa0, 0, 0x20)
+            holds := and(and(holds, eq(mload(0), 1)), and(lt(abscissa, n), gt(abscissa, LAST_AMBIGUOUS)))
         }
         if (!holds) revert InvalidProof(check);
     }
 
     /// @dev Ties U and V, signs and all, to C, D and E.
     function _checkSums(uint256[] calldata hints) private pure {
-        uint256 p = _modulus();
+        uint256 p = _once(P);
         // (12) U and V are points, neither ±G (for -G the other's sign would be free), and not each other's opposite.
         uint256 one = _areFitPoints(_at(hints, U_X), _at(hints, U_Y), _at(hints, V_X), _at(hints, V_Y), p);
         if (one == 0) revert InvalidProof(12);
@@ -236,47 +285,71 @@ library EcVrf {
         if (!_areCollinear(_at(hints, C_X), _at(hints, D_X), _at(hints, V_X), one, p)) revert InvalidProof(13);
         // (14) U + V + G = ±D ± E
         (uint256 numerator, uint256 denominator) =
-            _sumWithGenerator(_at(hints, U_X), _at(hints, U_Y), _at(hints, V_X), _at(hints, V_Y), p);
-        if (denominator == 0 || !_areCollinear(_at(hints, D_X), _at(hints, E_X), numerator, denominator, p)) {
-            revert InvalidProof(14);
-        }
+            _sumWithGenerator(hints, p);
+        if (denominator == 0) revert InvalidProof(14);
+        if (!_areCollinear(_at(hints, D_X), _at(hints, E_X), numerator, denominator, p)) revert InvalidProof(14);
     }
 
     /// @dev 1 if U and V are as (12) says, else 0.
     function _areFitPoints(uint256 uX, uint256 uY, uint256 vX, uint256 vY, uint256 p) private pure returns (uint256 fit) {
+        uint256 b = _once(B);
         assembly ("memory-safe") {
             fit := and(and(lt(uX, p), lt(uY, p)), and(lt(vX, p), lt(vY, p)))
             fit := and(fit, iszero(or(or(eq(uX, GX), eq(vX, GX)), eq(uX, vX))))
-            let cubic := addmod(mulmod(addmod(mulmod(uX, uX, p), sub(p, 3), p), uX, p), B, p)
+            let cubic := addmod(mulmod(addmod(mulmod(uX, uX, p), sub(p, 3), p), uX, p), b, p)
             fit := and(fit, eq(cubic, mulmod(uY, uY, p)))
-            cubic := addmod(mulmod(addmod(mulmod(vX, vX, p), sub(p, 3), p), vX, p), B, p)
+            cubic := addmod(mulmod(addmod(mulmod(vX, vX, p), sub(p, 3), p), vX, p), b, p)
             fit := and(fit, eq(cubic, mulmod(vY, vY, p)))
         }
     }
 
     /// @dev Abscissa of U + V + G as a fraction, by two chord additions; denominator zero if a chord is vertical or a tangent.
-    function _sumWithGenerator(uint256 uX, uint256 uY, uint256 vX, uint256 vY, uint256 p)
+    function _sumWithGenerator(uint256[] calldata hints, uint256 p)
         private
         pure
         returns (uint256 numerator, uint256 denominator)
     {
+        (uint256 x, uint256 y, uint256 square, uint256 cube) =
+            _chord(_at(hints, U_X), _at(hints, U_Y), _at(hints, V_X), _at(hints, V_Y), p);
+        uint256 run;
+        uint256 rise;
         assembly ("memory-safe") {
-            // U + V = (sumX / run², sumY / run³)
-            let run := addmod(vX, sub(p, uX), p)
-            let rise := addmod(vY, sub(p, uY), p)
-            let square := mulmod(run, run, p)
-            let cube := mulmod(square, run, p)
-            let sumX := addmod(mulmod(rise, rise, p), sub(p, mulmod(addmod(uX, vX, p), square, p)), p)
-            let sumY := mulmod(rise, addmod(mulmod(uX, square, p), sub(p, sumX), p), p)
-            sumY := addmod(sumY, sub(p, mulmod(uY, cube, p)), p)
-            // and G in the same denominators
-            rise := addmod(mulmod(GY, cube, p), sub(p, sumY), p)
-            run := addmod(mulmod(GX, square, p), sub(p, sumX), p)
-            let chord := mulmod(run, run, p)
-            denominator := mulmod(chord, square, p)
-            numerator := mulmod(chord, addmod(addmod(sumX, sumX, p), run, p), p)
-            numerator := addmod(mulmod(rise, rise, p), sub(p, numerator), p)
+            rise := addmod(mulmod(GY, cube, p), sub(p, y), p)
+            run := addmod(mulmod(GX, square, p), sub(p, x), p)
         }
+        run = _once(run);
+        assembly ("memory-safe") {
+            numerator := addmod(addmod(x, x, p), run, p)
+            run := mulmod(run, run, p)
+            denominator := mulmod(run, square, p)
+            numerator := addmod(mulmod(rise, rise, p), sub(p, mulmod(run, numerator, p)), p)
+        }
+    }
+
+    /// @dev U + V = (x / square, y / cube), where run² = square and run³ = cube for the run of their chord.
+    function _chord(uint256 uX, uint256 uY, uint256 vX, uint256 vY, uint256 p)
+        private
+        pure
+        returns (uint256 x, uint256 y, uint256 square, uint256 cube)
+    {
+        uint256 run;
+        uint256 rise;
+        assembly ("memory-safe") {
+            run := addmod(vX, sub(p, uX), p)
+            rise := addmod(vY, sub(p, uY), p)
+        }
+        run = _once(run);
+        rise = _once(rise);
+        assembly ("memory-safe") {
+            square := mulmod(run, run, p)
+            cube := mulmod(square, run, p)
+            x := addmod(mulmod(rise, rise, p), sub(p, mulmod(addmod(uX, vX, p), square, p)), p)
+        }
+        (x, square) = (_once(x), _once(square));
+        assembly ("memory-safe") {
+            y := addmod(mulmod(rise, addmod(mulmod(uX, square, p), sub(p, x), p), p), sub(p, mulmod(uY, cube, p)), p)
+        }
+        (y, cube) = (_once(y), _once(cube));
     }
 
     /// @dev Semaev's S3(x, y, z) = (x-y)²z² + (xy-a)² - 4b(x+y) - 2((x+y)(xy+a) + 2b)z for z = numerator / denominator, with
@@ -287,37 +360,28 @@ library EcVrf {
         returns (bool vanishes)
     {
         assembly ("memory-safe") {
+            let left := mulmod(addmod(x, sub(p, y), p), numerator, p)
+            left := mulmod(left, left, p)
             let sum := addmod(x, y, p)
             let product := mulmod(x, y, p)
-            let left := mulmod(addmod(x, sub(p, y), p), numerator, p)
             let right := mulmod(addmod(product, 3, p), denominator, p)
-            left := addmod(mulmod(left, left, p), mulmod(right, right, p), p)
+            left := addmod(left, mulmod(right, right, p), p)
             right := addmod(mulmod(sum, addmod(product, sub(p, 3), p), p), TWICE_B, p)
-            right := addmod(mulmod(right, numerator, p), mulmod(mulmod(sum, TWICE_B, p), denominator, p), p)
+            sum := mulmod(mulmod(sum, TWICE_B, p), denominator, p)
+            right := addmod(mulmod(right, numerator, p), sum, p)
             vanishes := eq(left, mulmod(addmod(right, right, p), denominator, p))
         }
     }
 
-    /// @dev The curve's x³ - 3x + b.
-    function _cubic(uint256 x) private pure returns (uint256 value) {
+    /// @dev The value, by way of memory that the compiler must take for overwritten. What it knows it computes again wherever it
+    /// is used: the modulus by eight instructions each time, a chord's rise and run from the calldata on. Half of the
+    /// arithmetic's gas went there.
+    function _once(uint256 value) private pure returns (uint256 same) {
         assembly ("memory-safe") {
-            value := addmod(mulmod(addmod(mulmod(x, x, P), sub(P, 3), P), x, P), B, P)
-        }
-    }
-
-    /// @dev P by way of memory that the compiler must take for overwritten. Where it knows the value, it spells it in eight
-    /// instructions each time, which is most of what the arithmetic here would cost.
-    function _modulus() private pure returns (uint256 p) {
-        assembly ("memory-safe") {
-            mstore(0x20, P)
+            mstore(0x20, value)
             calldatacopy(0, 0, 0x20)
-            p := mload(0x20)
+            same := mload(0x20)
         }
-    }
-
-    /// @dev First byte of a compressed point.
-    function _prefix(uint256 y) private pure returns (uint8) {
-        return uint8(2 + (y & 1));
     }
 
     /// @dev A hint whose place was checked against the array's length in (1).

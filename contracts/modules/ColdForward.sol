@@ -6,10 +6,12 @@ import {ITrothEquivocation} from "../interfaces/ITrothEquivocation.sol";
 import {ITrothEscrow} from "../interfaces/ITrothEscrow.sol";
 import {ITrothModels} from "../interfaces/ITrothModels.sol";
 import {ITrothRegistry} from "../interfaces/ITrothRegistry.sol";
+import {ITrothReveals} from "../interfaces/ITrothReveals.sol";
 import {
     ExecutionClass,
     ModelDescriptor,
     NodeRegistration,
+    Opening,
     Parameters,
     Row,
     SchedulerRegistration,
@@ -24,6 +26,7 @@ abstract contract ColdForward is
     ITrothRegistry,
     ITrothEscrow,
     ITrothEndings,
+    ITrothReveals,
     ITrothEquivocation
 {
     address internal immutable COLD_PATH;
@@ -114,6 +117,11 @@ abstract contract ColdForward is
 
     /// @inheritdoc ITrothEndings
     function close(bytes32, Task calldata) external {
+        _forward();
+    }
+
+    /// @inheritdoc ITrothReveals
+    function reveal(bytes32, Task calldata, uint8, uint8, Opening calldata) external {
         _forward();
     }
 

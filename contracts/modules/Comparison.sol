@@ -5,10 +5,10 @@ import {Opening, Outcome, Progress, Rules} from "../interfaces/TrothTypes.sol";
 import {Agreement} from "../libraries/Agreement.sol";
 import {Clusters} from "../libraries/Clusters.sol";
 import {TileTree} from "../libraries/TileTree.sol";
-import {Reveals} from "./Reveals.sol";
+import {Sampling} from "./Sampling.sol";
 
 /// @title What a segment's openings say (VeriLLM Appendix E)
-abstract contract Comparison is Reveals {
+abstract contract Comparison is Sampling {
     /// @param committed bit 0: inferencer, bit 1 + v: verifier v posted something
     /// @param opened same bits: what was posted was opened too
     /// @param verdicts bit v: verifier v opened the verdict true

@@ -9,6 +9,9 @@ import {TileTree} from "../libraries/TileTree.sol";
 
 /// @notice Makes the internal libraries callable, for the tests that compare them with the Python rules.
 contract LibraryHarness {
+    /// @dev Order of P-256.
+    uint256 private constant N = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551;
+
     function vrf(uint256 x, uint256 y, bytes32 alpha, bytes calldata proof, uint256[] calldata hints)
         external
         view
@@ -60,7 +63,7 @@ contract LibraryHarness {
     }
 
     function checkAbscissa(uint256 abscissa, uint256 factor, uint256 inverse, uint256 x, uint256 y) external view {
-        EcVrf.checkAbscissa(abscissa, factor, inverse, x, y, 0);
+        EcVrf.checkAbscissa(abscissa, factor, inverse, x, y, N, 0);
     }
 
     function isOnCurve(uint256 x, uint256 y) external pure returns (bool) {

@@ -26,7 +26,7 @@ SECRET = bytes(31) + b"\x2a"
 KEY = Point(*vrf.public_key(SECRET))
 SCALAR = int.from_bytes(SECRET, "big")
 
-(LENGTHS, ENCODINGS, EVEN_H, WITNESS, CHALLENGE, INVERSE, U, C, D, E, SLOPE, FIT_POINTS, FIRST_SUM, SECOND_SUM) = range(
+(LENGTHS, SIGN, EVEN_H, WITNESS, CHALLENGE, INVERSE, U, C, D, E, SLOPE, FIT_POINTS, FIRST_SUM, SECOND_SUM) = range(
     1, 15
 )
 H_Y, GAMMA_Y, U_X, U_Y, V_X, V_Y, C_X, D_X, E_X, INVERSE_HINT, SLOPE_HINT = range(FIXED_HINTS)
@@ -200,14 +200,14 @@ def test_gamma_equal_to_the_key_is_not_taken(library_harness: Any) -> None:
 def test_encodings_that_are_not_canonical_are_not_taken(library_harness: Any) -> None:
     proof, given = Forger().forge()
     for prefix in (0, 1, 4, 5, 0x82, proof[0] ^ 1):
-        assert failed_check(library_harness, PLAIN, bytes([prefix]) + proof[1:], given) == ENCODINGS
+        assert failed_check(library_harness, PLAIN, bytes([prefix]) + proof[1:], given) == SIGN
     for abscissa in (P, 2**256 - 1):
         bent = proof[:1] + abscissa.to_bytes(32, "big") + proof[33:]
-        assert failed_check(library_harness, PLAIN, bent, given) == ENCODINGS
+        assert failed_check(library_harness, PLAIN, bent, given) == CHALLENGE
     for scalar in (N, N + 1, 2**256 - 1):
-        assert failed_check(library_harness, PLAIN, proof[:49] + scalar.to_bytes(32, "big"), given) == ENCODINGS
+        assert failed_check(library_harness, PLAIN, proof[:49] + scalar.to_bytes(32, "big"), given) == INVERSE
     infinity = bytes(33) + proof[33:]
-    assert failed_check(library_harness, PLAIN, infinity, given) == ENCODINGS
+    assert failed_check(library_harness, PLAIN, infinity, given) == SIGN
 
 
 def test_a_gamma_off_the_curve_is_not_taken(library_harness: Any) -> None:
@@ -224,6 +224,23 @@ def test_a_gamma_off_the_curve_is_not_taken(library_harness: Any) -> None:
     given[GAMMA_Y], given[INVERSE_HINT] = off.y, pow(c * s, -1, N)
     proof = p256.encode(off) + challenge + s.to_bytes(32, "big")
     assert failed_check(library_harness, PLAIN, proof, given) == C
+
+
+def test_a_gamma_beyond_the_field_is_not_taken(library_harness: Any) -> None:
+    """Γ under the second name of its abscissa, x + p, over which the challenge is taken."""
+    hashed, _ = vrf.encode_to_curve(KEY, PLAIN)
+    small = next(x for x in range(1, 1000) if pow(p256.cubic(x), (P - 1) // 2, P) == 1)
+    gamma = p256.decode(b"\x02" + small.to_bytes(32, "big"))
+    renamed = b"\x02" + (small + P).to_bytes(32, "big")
+    u, v = times(GENERATOR, 77), times(hashed, 77)
+    points = p256.encode(KEY) + p256.encode(hashed) + renamed + p256.encode(u) + p256.encode(v)
+    challenge = hashlib.sha256(b"\x01\x02" + points + b"\x00").digest()[:16]
+    c = int.from_bytes(challenge, "big")
+    s = (77 + c * SCALAR) % N
+    _, given = Forger(nonce=77).forge()
+    given[GAMMA_Y], given[INVERSE_HINT] = gamma.y, pow(c * s, -1, N)
+    given[C_X] = total(times(gamma, c), times(GENERATOR, c * c)).x
+    assert failed_check(library_harness, PLAIN, renamed + challenge + s.to_bytes(32, "big"), given) == C
 
 
 def test_wrong_lengths_are_not_taken(library_harness: Any) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.scheduler_stage import Stage, eventually, stage
+from support.scheduler_stage import eventually, stage
 
 from troth.protocol.settlement import Outcome
 from troth.protocol.wire import Commit, Compare, Forward, Open
 from troth.scheduler.assembly import assembled
+from troth.scheduler.errors import Busy
 from troth.scheduler.receipts import receipt
 from troth.scheduler.service import Scheduler
 
@@ -27,13 +28,20 @@ def kinds(lines: list[dict[str, Any]]) -> list[str]:
     return [line["type"] for line in lines]
 
 
+def tokens(lines: list[dict[str, Any]]) -> list[int]:
+    return [line["id"] for line in lines if line["type"] == "token"]
+
+
 def task_of(lines: list[dict[str, Any]]) -> bytes:
     return bytes.fromhex(lines[0]["task_id"][2:])
 
 
 @pytest.mark.parametrize("exact", [False, True])
 async def test_an_order_becomes_tokens_and_an_accepted_task(deployed: Any, tmp_path: Path, exact: bool) -> None:
-    async with stage(deployed, tmp_path, exact=exact) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+    async with (
+        stage(deployed, tmp_path, exact=exact) as scene,
+        assembled(scene.configuration(), scene.keys) as scheduler,
+    ):
         lines = await run_order(scheduler, await scene.order(max_tokens=6))
         assert kinds(lines) == [
             "assigned",
@@ -50,3 +58,136 @@ async def test_an_order_becomes_tokens_and_an_accepted_task(deployed: Any, tmp_p
         assert shown is not None
         assert shown["state"] == "settled"
         assert shown["tokens"] is None
+
+
+async def test_a_node_that_dies_in_the_middle_is_replaced_and_its_tokens_stay(deployed: Any, tmp_path: Path) -> None:
+    async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        lifecycle = await scheduler.submit(await scene.order(max_tokens=8))
+        dying = scene.node(lifecycle.task.assignment.candidates(1)[0])
+        dying.faults.dies_at_position = 5
+        lines = [line async for line in lifecycle.stream.lines()]
+        assert lines[-1].get("outcome") == "accepted", lines[-1]
+        assert lifecycle.story.generated is not None
+        assert lifecycle.story.generated.attempt >= 1
+        dying.faults.dies_at_position = None
+        whole = await run_order(scheduler, await scene.order(max_tokens=8))
+        assert tokens(lines) == tokens(whole)
+        assert [line["position"] for line in lines if line["type"] == "token"] == list(range(8))
+
+
+async def test_a_wrongly_signed_row_ends_the_attempt_before_its_token_is_shown(deployed: Any, tmp_path: Path) -> None:
+    async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        lifecycle = await scheduler.submit(await scene.order(max_tokens=5))
+        first = scene.node(lifecycle.task.assignment.candidates(0)[0])
+        first.faults.wrong_signature_at = 4
+        second = lifecycle.task.assignment.candidates(0)[1]
+        lines = [line async for line in lifecycle.stream.lines()]
+        shown = receipt(lifecycle.task.task_id, scheduler.desk.journal)
+        assert shown is not None
+        assert lines[-1]["outcome"] == "accepted"
+        assert shown["attempt"] == 1
+        assert lifecycle.task.assignment.candidates(0)[shown["inferencers"][0]] == second
+        assert kinds(lines).count("token") == 5
+
+
+async def test_without_a_candidate_the_client_has_its_fee_back(deployed: Any, tmp_path: Path) -> None:
+    async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        before = scheduler.desk.ledger.state.escrow_of(scene.client.address)
+        for node in scene.nodes:
+            node.faults.silent.add(Forward)
+        lines = await run_order(scheduler, await scene.order())
+        assert lines[-1]["type"] == "failed"
+        assert (lines[-1]["code"], lines[-1]["charged"]) == ("no_candidate_left", False)
+        assert await scene.outcome(task_of(lines)) is Outcome.ABORTED
+        assert scheduler.desk.ledger.state.escrow_of(scene.client.address) == before
+
+
+async def test_a_dead_verifier_is_done_without(deployed: Any, tmp_path: Path) -> None:
+    async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        lifecycle = await scheduler.submit(await scene.order())
+        scene.node(lifecycle.task.assignment.verifiers(0)[0]).faults.refuses.add(Compare)
+        lines = [line async for line in lifecycle.stream.lines()]
+        assert lines[-1].get("outcome") == "accepted", lines[-1]
+        posts = scheduler.desk.ledger.task(lifecycle.task.task_id).task.progress.posts  # type: ignore[union-attr]
+        assert posts[1] == bytes(32)
+
+
+async def test_without_a_quorum_the_client_has_its_fee_back(deployed: Any, tmp_path: Path) -> None:
+    async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        for node in scene.nodes:
+            node.faults.refuses.add(Compare)
+        lines = await run_order(scheduler, await scene.order())
+        assert lines[-1]["code"] == "quorum_missed"
+        assert await scene.outcome(task_of(lines)) is Outcome.ABORTED
+
+
+async def test_an_inferencer_that_is_gone_before_it_commits_is_replaced(deployed: Any, tmp_path: Path) -> None:
+    async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        lifecycle = await scheduler.submit(await scene.order())
+        await eventually(lambda: lifecycle.story.generating is not None)
+        chosen = lifecycle.story.generating.inferencers  # type: ignore[union-attr]
+        scene.node(lifecycle.task.assignment.candidates(1)[chosen[1]]).faults.refuses.add(Commit)
+        lines = [line async for line in lifecycle.stream.lines()]
+        assert lines[-1].get("outcome") == "accepted", lines[-1]
+        assert lifecycle.story.generated is not None
+        assert lifecycle.story.generated.attempt >= 1
+
+
+async def test_a_silent_opening_costs_its_party_and_nobody_else(deployed: Any, tmp_path: Path) -> None:
+    async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        lifecycle = await scheduler.submit(await scene.order())
+        inferencer = lifecycle.task.assignment.candidates(0)[0]
+        silent = next(party for party in lifecycle.task.assignment.verifiers(1) if party != inferencer)
+        scene.node(silent).faults.refuses.add(Open)
+
+        async def mine() -> None:
+            while True:
+                await asyncio.sleep(0.05)
+                if lifecycle.story.sampled is not None:
+                    await asyncio.to_thread(deployed.anvil.mine, 2)
+
+        mining = asyncio.create_task(mine())
+        lines = [line async for line in lifecycle.stream.lines()]
+        mining.cancel()
+        assert lines[-1].get("outcome") == "accepted", lines[-1]
+        stake = scheduler.desk.ledger.state.account(silent).stake
+        assert stake < scene.execution_class.minimum_stake
+
+
+async def test_false_states_are_rejected_and_the_client_pays_nothing(deployed: Any, tmp_path: Path) -> None:
+    async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        before = scheduler.desk.ledger.state.escrow_of(scene.client.address)
+        lifecycle = await scheduler.submit(await scene.order())
+        scene.node(lifecycle.task.assignment.candidates(0)[0]).faults.wrong_states = True
+        lines = [line async for line in lifecycle.stream.lines()]
+        assert lines[-1].get("outcome") == "rejected", lines[-1]
+        assert scheduler.desk.ledger.state.escrow_of(scene.client.address) == before
+
+
+async def test_places_are_limited_and_free_again_afterwards(deployed: Any, tmp_path: Path) -> None:
+    async with (
+        stage(deployed, tmp_path) as scene,
+        assembled(scene.configuration(concurrent=1), scene.keys) as scheduler,
+    ):
+        lifecycle = await scheduler.submit(await scene.order())
+        with pytest.raises(Busy):
+            await scheduler.submit(await scene.order())
+        assert [line async for line in lifecycle.stream.lines()][-1]["outcome"] == "accepted"
+        await scheduler.drain()
+        scheduler.draining = False
+        assert (await run_order(scheduler, await scene.order()))[-1]["outcome"] == "accepted"
+
+
+async def test_concurrent_orders_all_settle(deployed: Any, tmp_path: Path) -> None:
+    async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        orders = [await scene.order(prompt=(1, 2, number)) for number in range(1, 5)]
+        results = await asyncio.gather(*[run_order(scheduler, order) for order in orders])
+        assert [lines[-1].get("outcome") for lines in results] == ["accepted"] * 4
+
+
+async def test_nodes_are_told_that_the_task_is_over(deployed: Any, tmp_path: Path) -> None:
+    async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        lines = await run_order(scheduler, await scene.order())
+        await scheduler.drain()
+        parties = {party for segment in lines[0]["parties"] for party in segment}
+        assert {node.address for node in scene.nodes if task_of(lines) in node.released} == parties

@@ -20,7 +20,7 @@ def plainly_agree(first: int, second: int, mantissa: int, bits: int, steps: int)
     if first >> mantissa != second >> mantissa:
         return False
     left, right = ((value % 2**mantissa) >> (mantissa - bits) for value in (first, second))
-    return abs(left - right) <= steps
+    return bool(abs(left - right) <= steps)
 
 
 @st.composite

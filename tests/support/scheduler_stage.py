@@ -33,7 +33,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import class_id, fee, model_id
 from troth.protocol.request import Request, request_hash
 from troth.protocol.typed_data import sign
-from troth.protocol.types import Consent, ExecutionClass, Hash32, ModelDescriptor, Order, Segment
+from troth.protocol.types import Address, Consent, ExecutionClass, Hash32, ModelDescriptor, Order, Segment
 from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
 from troth.scheduler.assembly import Keys
 from troth.scheduler.catalogue import Served, Texts
@@ -82,10 +82,32 @@ def execution_class(*, exact: bool = False) -> ExecutionClass:
     )
 
 
+def plain_configuration(folder: Path, url: str, contract: str, chain_id: int, served: bytes) -> Configuration:
+    """A scheduler's configuration with short waits."""
+    return Configuration(
+        folder=folder / "scheduler",
+        rpc=url,
+        contract=Address(contract),
+        chain_id=chain_id,
+        start_block=0,
+        poll_seconds=0.05,
+        operator_keystore=folder / "operator.json",
+        vrf_keystore=folder / "vrf.json",
+        host="127.0.0.1",
+        port=0,
+        endpoint="https://127.0.0.1:1",
+        served=(Served(Hash32(served), ENDS, texts(folder / "model"), CONTEXT),),
+        concurrent=4,
+        keep_rows_seconds=3600.0,
+        waits=Waits(Patience(token=0.5, prefill=1.0), locking=20.0, verification=3.0, opening=2.0),
+    )
+
+
 @dataclass
 class Stage:
     """Everything but the scheduler, which the test runs."""
 
+    anvil: Any
     chain: Chain
     url: str
     client: Key
@@ -112,22 +134,8 @@ class Stage:
         return next(node for node in self.nodes if node.address == address)
 
     def configuration(self, **changes: Any) -> Configuration:
-        plain = Configuration(
-            folder=self.folder / "scheduler",
-            rpc=self.url,
-            contract=self.chain.contract,
-            chain_id=self.chain.chain_id,
-            start_block=0,
-            poll_seconds=0.05,
-            operator_keystore=self.folder / "operator.json",
-            vrf_keystore=self.folder / "vrf.json",
-            host="127.0.0.1",
-            port=0,
-            endpoint="https://127.0.0.1:1",
-            served=(Served(self.class_id, ENDS, texts(self.folder / "model"), CONTEXT),),
-            concurrent=4,
-            keep_rows_seconds=3600.0,
-            waits=Waits(Patience(token=0.5, prefill=1.0), locking=20.0, verification=3.0, opening=2.0),
+        plain = plain_configuration(
+            self.folder, self.url, self.chain.contract, self.chain.chain_id, class_id(self.execution_class)
         )
         return replace(plain, **changes)
 
@@ -201,7 +209,7 @@ async def stage(deployed: Any, folder: Path, *, exact: bool = False, nodes: int 
         for node in made:
             node.members = [other.address for other in made]
         anvil.mine(2)
-        yield Stage(chain, anvil.url, client, scheduler, owner, rules, made, folder)
+        yield Stage(anvil, chain, anvil.url, client, scheduler, owner, rules, made, folder)
 
 
 async def _register_scheduler(chain: Chain, owner: Key, scheduler: Key, stake: int) -> None:

@@ -50,7 +50,7 @@ def plain_root(trace: np.ndarray[Any, Any], dtype: Dtype) -> bytes:
         for key, size in ((seed[:16], rows), (seed[16:], columns))
     )
     width = tile_columns(dtype)
-    leaves = []
+    leaves: list[bytes] = []
     for row_block in range(0, rows, 8):
         for column_block in range(0, columns, width):
             tile = b"".join(

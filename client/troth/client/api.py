@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import httpx
 
-from troth.client.checking import read_hex
-from troth.client.errors import InsufficientBalance, SchedulerRefused, SchedulerUnreachable, StreamError
+from troth.client.answers import read_classes, read_object, refusal
+from troth.client.errors import SchedulerUnreachable, StreamError, StreamLost, WrongSchedulerKey
 from troth.client.language import LARGEST_FILES, LanguageFiles
 from troth.overlay.errors import ChannelTimeout, ChannelUnavailable, WrongTlsKey
 from troth.overlay.https import naming_errors, pinned_client
@@ -18,7 +17,10 @@ from troth.protocol.state import Scheduler
 from troth.protocol.types import Hash32
 
 LARGEST_LINE = 1024 * 1024
+"""Bytes of one line of a stream: a receipt of the longest answer stays far below."""
+CONNECT_SECONDS = 30.0
 STREAM_SILENCE_SECONDS = 180.0
+"""A line is at most this late: the longest step is the wait for the chain to lock the fee."""
 
 
 class SchedulerApi:
@@ -30,10 +32,7 @@ class SchedulerApi:
 
     async def classes(self) -> dict[Hash32, tuple[int, ...]]:
         """The classes it serves, each with the ends of its segments."""
-        entries = (await self._get("/v1/info")).get("classes")
-        if not isinstance(entries, list):
-            raise StreamError("The scheduler does not say what it serves", self._endpoint, "Use another scheduler.")
-        return {Hash32(read_hex(entry["id"], 32)): tuple(int(end) for end in entry["ends"]) for entry in entries}
+        return read_classes(await self._get("/v1/info"))
 
     async def language(self, identifier: Hash32) -> LanguageFiles:
         """Tokenizer, template and configuration of a class's model, not yet checked."""
@@ -44,22 +43,22 @@ class SchedulerApi:
         return await self._get(f"/v1/tasks/0x{identifier.hex()}", {"troth-salt": "0x" + salt.hex()})
 
     async def order(self, body: dict[str, object]) -> AsyncIterator[dict[str, Any]]:
-        """Send an order and yield the lines of its stream."""
-        timeout = httpx.Timeout(30.0, read=STREAM_SILENCE_SECONDS)
+        """Send an order and yield the lines of its stream; StreamLost if it breaks off."""
+        timeout = httpx.Timeout(CONNECT_SECONDS, read=STREAM_SILENCE_SECONDS)
         with _unreachable(), naming_errors(self._endpoint):
             async with self._client.stream("POST", "/v1/orders", json=body, timeout=timeout) as response:
                 if response.status_code >= 400:
-                    raise _refusal(response.status_code, await response.aread())
+                    raise refusal(response.status_code, await _bounded_body(response))
                 async for line in _bounded_lines(response):
-                    yield _object(line)
+                    yield read_object(line)
 
     async def _get(self, path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
         with _unreachable(), naming_errors(self._endpoint):
             async with self._client.stream("GET", path, headers=headers) as response:
                 body = await _bounded_body(response)
                 if response.status_code >= 400:
-                    raise _refusal(response.status_code, body)
-        return _object(body)
+                    raise refusal(response.status_code, body)
+        return read_object(body)
 
 
 @asynccontextmanager
@@ -74,38 +73,23 @@ async def _bounded_body(response: httpx.Response) -> bytes:
     async for piece in response.aiter_bytes():
         body += piece
         if len(body) > LARGEST_FILES:
-            raise StreamError("The scheduler's answer is too large", f"over {LARGEST_FILES} bytes", "Use another scheduler.")
+            limit = f"over {LARGEST_FILES} bytes"
+            raise StreamError("The scheduler's answer is too large", limit, "Use another scheduler.")
     return bytes(body)
 
 
 async def _bounded_lines(response: httpx.Response) -> AsyncIterator[bytes]:
-    rest = b""
+    rest = bytearray()
     async for piece in response.aiter_bytes():
-        *lines, rest = (rest + piece).split(b"\n")
+        rest += piece
+        *lines, last = bytes(rest).split(b"\n")
+        rest = bytearray(last)
         for line in filter(None, lines):
             yield line
         if len(rest) > LARGEST_LINE:
             raise StreamError("A line of the scheduler's stream is too long", len(rest), "Use another scheduler.")
     if rest:
-        raise StreamError("The scheduler's stream broke off inside a line", len(rest), "See `troth client receipts`.")
-
-
-def _object(text: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise StreamError("The scheduler's answer is not JSON", repr(text[:60]), "Use another scheduler.") from error
-    if not isinstance(value, dict):
-        raise StreamError("The scheduler's answer is no object", repr(text[:60]), "Use another scheduler.")
-    return value
-
-
-def _refusal(status: int, body: bytes) -> Exception:
-    parts = _object(body).get("error") if body.startswith(b"{") else None
-    if not isinstance(parts, dict):
-        return SchedulerRefused("The scheduler refused the request", f"HTTP {status}", "Try again, or use another one.")
-    kind = InsufficientBalance if parts.get("code") == "insufficient_escrow" else SchedulerRefused
-    return kind(str(parts.get("message")), f"HTTP {status}, {parts.get('code')}", str(parts.get("remedy")))
+        raise StreamLost("The scheduler's stream broke off inside a line", f"{len(rest)} bytes", "See the receipt.")
 
 
 @contextmanager
@@ -113,10 +97,12 @@ def _unreachable() -> Iterator[None]:
     try:
         yield
     except WrongTlsKey as error:
-        raise SchedulerUnreachable(
+        raise WrongSchedulerKey(
             "Somebody else answers at the scheduler's endpoint (its TLS key is not the registered one)",
-            error.value,
+            error.what,
             "Nothing was sent. Wait for the scheduler to register its new key, or use another one.",
         ) from error
     except (ChannelUnavailable, ChannelTimeout) as error:
-        raise SchedulerUnreachable(error.what, error.value, "Try again, or use another scheduler.") from error
+        raise SchedulerUnreachable(
+            "The scheduler cannot be reached", error.what, "Try again, or use another scheduler."
+        ) from error

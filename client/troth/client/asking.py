@@ -2,69 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from contextlib import aclosing
 from typing import Any
 
-from troth.client.checking import check_assignment, check_commitment
-from troth.client.detokenizer import Detokenizer
-from troth.client.errors import ProofError, SchedulerRefused, StreamError
+from troth.client.errors import ClientError, StreamError
+from troth.client.exchange import Assigned, Exchange, Finished, Posted, Text, Update, Verdict
 from troth.client.ordering import SignedOrder
 from troth.client.session import Session
-from troth.protocol.assignment import Assignment
 
-FOLLOW_SECONDS = 60.0
+__all__ = ["Assigned", "Finished", "Posted", "Text", "Update", "Verdict", "ask"]
 
-
-@dataclass(frozen=True, slots=True)
-class Assigned:
-    """The parties, drawn and proven; the client checked the proof."""
-
-    assignment: Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A piece of the answer."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The answer is whole; what follows is its verification."""
-
-    reason: str
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Posted:
-    """A transaction of this task was mined: its step, hash and gas."""
-
-    step: str
-    transaction: str
-    gas: int
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How the chain closed the task, and what the client paid in wei."""
-
-    outcome: str
-    cost: int
-
-
-Update = Assigned | Text | Finished | Posted | Verdict
-
-
-@dataclass(slots=True)
-class _Progress:
-    detokenizer: Detokenizer
-    assigned: bool = False
-    tokens: list[int] = field(default_factory=list)
-    transactions: dict[str, str] = field(default_factory=dict)
-    outcome: str | None = None
+TOKEN_SILENCE_SECONDS = 180.0
+"""How long the stream may be silent before the answer is whole: a slow prefill of a long prompt takes minutes."""
+VERDICT_SILENCE_SECONDS = 1800.0
+"""How long it may be silent afterwards: a party that does not reveal holds the verdict up for a window of blocks."""
 
 
 async def ask(session: Session, signed: SignedOrder) -> AsyncIterator[Update]:
@@ -72,86 +25,40 @@ async def ask(session: Session, signed: SignedOrder) -> AsyncIterator[Update]:
 
     Raises:
         ProofError: the scheduler contradicts the chain or its own proofs.
-        SchedulerRefused: it refused or gave up; says whether anything was charged.
+        SchedulerRefused: it refused or gave up; the remedy says what the chain holds of the fee.
         StreamError: the stream broke off; `troth client receipts` shows how the task ends.
     """
     session.receipts.ordered(signed)
-    progress = _Progress(Detokenizer(session.language))
+    exchange = Exchange(session, signed)
     try:
-        async for line in session.api.order(signed.to_json()):
-            async for update in _read(session, signed, progress, line):
-                yield update
-    except SchedulerRefused as error:
+        async with aclosing(session.api.order(signed.to_json())) as lines:
+            while (line := await _next(lines, exchange)) is not None:
+                for update in await exchange.read(line):
+                    yield update
+                if exchange.outcome is not None:
+                    return
+        raise _lost("The scheduler's stream ended before the verdict", exchange)
+    except ClientError as error:
         session.receipts.failed(signed.task_id, error.what)
         raise
-    if progress.outcome is None:
-        raise StreamError(
-            "The scheduler's stream ended before the verdict",
-            "0x" + signed.task_id.hex(),
-            "`troth client receipts` follows the chain; after its deadline `troth client close` gives the fee back.",
-        )
+    finally:
+        # Also when the user interrupts: what has arrived belongs to whoever pays for it.
+        session.receipts.answered(signed.task_id, exchange.tokens)
 
 
-async def _read(session: Session, signed: SignedOrder, progress: _Progress, line: dict[str, Any]) -> AsyncIterator[Update]:
-    match line.get("type"):
-        case "assigned":
-            state = session.follower.state
-            assignment = check_assignment(line, signed, session.offer, session.chain.domain, state)
-            progress.assigned = True
-            yield Assigned(assignment)
-        case "token":
-            text = _token(progress, line)
-            if text:
-                yield Text(text)
-        case "finished":
-            session.receipts.answered(signed.task_id, progress.tokens)
-            rest = progress.detokenizer.flush()
-            if rest:
-                yield Text(rest)
-            yield Finished(str(line.get("reason")), len(progress.tokens))
-        case "opened" | "committed" | "settled":
-            yield _posted(session, signed, progress, line)
-            if line["type"] == "settled":
-                yield await _verdict(session, signed, progress)
-        case "failed":
-            _raise_failure(line)
+async def _next(lines: AsyncIterator[dict[str, Any]], exchange: Exchange) -> dict[str, Any] | None:
+    limit = TOKEN_SILENCE_SECONDS if exchange.finished is None else VERDICT_SILENCE_SECONDS
+    try:
+        async with asyncio.timeout(limit):
+            return await anext(lines, None)
+    except TimeoutError as error:
+        raise _lost(f"The scheduler said nothing for {limit:g} s", exchange) from error
 
 
-def _token(progress: _Progress, line: dict[str, Any]) -> str:
-    token = line.get("id")
-    if not progress.assigned:
-        raise ProofError("The scheduler sent tokens before it proved who serves", token, "Use another scheduler.")
-    if not isinstance(token, int) or line.get("position") != len(progress.tokens):
-        raise StreamError("A token is missing from the scheduler's stream", line.get("position"), "See the receipt.")
-    progress.tokens.append(token)
-    return progress.detokenizer.feed(token)
-
-
-def _posted(session: Session, signed: SignedOrder, progress: _Progress, line: dict[str, Any]) -> Posted:
-    step, transaction = str(line["type"]), str(line.get("tx"))
-    progress.transactions[step] = transaction
-    session.receipts.posted(signed.task_id, progress.transactions)
-    return Posted(step, transaction, int(line.get("gas") or 0))
-
-
-async def _verdict(session: Session, signed: SignedOrder, progress: _Progress) -> Verdict:
-    # The scheduler's word is not enough: the outcome is what the client's own view of the chain says.
-    def is_decided(state: Any) -> bool:
-        record = state.tasks.get(signed.task_id)
-        return record is not None and record.outcome is not None
-
-    state = await session.follower.wait_until(is_decided, FOLLOW_SECONDS)
-    record = state.tasks[signed.task_id]
-    assert record.outcome is not None
-    progress.outcome = record.outcome.name.lower()
-    session.receipts.decided(signed.task_id, progress.outcome)
-    check_commitment(record.task, signed, progress.tokens)
-    return Verdict(progress.outcome, signed.fee if progress.outcome == "accepted" else 0)
-
-
-def _raise_failure(line: dict[str, Any]) -> None:
-    charged = "You were charged." if line.get("charged") else "You were not charged."
-    retry = "Trying again costs nothing extra." if line.get("retry_free") else "Ask again when you like."
-    raise SchedulerRefused(
-        f"The request failed: {line.get('message')}", line.get("code"), f"{charged} {retry}"
+def _lost(what: str, exchange: Exchange) -> StreamError:
+    return StreamError(
+        what,
+        exchange.name,
+        f"`troth client receipts {exchange.name[:12]}` follows the chain (--answer fetches the answer again); "
+        "past the scheduler's deadline `troth client close` gives the fee back.",
     )

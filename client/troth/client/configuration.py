@@ -7,13 +7,20 @@ import tomllib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from .errors import ConfigurationError
+from troth.client.errors import ConfigurationError
 
 VERSION = 1
 DEFAULT_RPC = "http://127.0.0.1:8545"
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _HASH = re.compile(r"0x[0-9a-fA-F]{64}")
-_RPC = re.compile(r"""(https?|wss?)://[^\s"\\]+|/[^\s"\\]+\.ipc""")
+_RPC = re.compile(r"""https?://[^\s"\\]+""")
+_SHAPES = (
+    ("contract", _ADDRESS, "an address, 0x and 40 hex digits"),
+    ("rpc", _RPC, "an http or https URL"),
+    ("scheduler", _ADDRESS, "an operator address, 0x and 40 hex digits"),
+    ("execution_class", _HASH, "a class id, 0x and 64 hex digits"),
+)
+_OPTIONAL = {"scheduler", "execution_class"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,31 +28,32 @@ class Configuration:
     """What the client must be told; all else (endpoints, TLS keys, fees) it reads from the chain.
 
     `scheduler` is the operator address of the one to use, and `execution_class` the class id (0x…); empty means: the
-    only one there is.
+    only one there is. `start_block` is a block before the contract's first event; it saves reading older ones.
     """
 
     contract: str
     rpc: str = DEFAULT_RPC
     scheduler: str = ""
     execution_class: str = ""
+    start_block: int = 0
 
     def checked(self) -> Configuration:
         """This configuration, or ConfigurationError naming the first value that cannot be."""
-        for name, pattern, shape in (
-            ("contract", _ADDRESS, "an address, 0x and 40 hex digits"),
-            ("rpc", _RPC, "an http(s) or ws(s) URL, or the path of an .ipc socket"),
-            ("scheduler", _ADDRESS, "an address, 0x and 40 hex digits"),
-            ("execution_class", _HASH, "a class id, 0x and 64 hex digits"),
-        ):
+        for name, pattern, shape in _SHAPES:
             value = getattr(self, name)
-            optional_and_absent = value == "" and name in {"scheduler", "execution_class"}
-            if not optional_and_absent and not pattern.fullmatch(value):
-                raise ConfigurationError(f"'{name}' must be {shape}", repr(value), f"Set it in client.toml or --{name}.")
+            if (value or name not in _OPTIONAL) and not pattern.fullmatch(value):
+                option = f"--{name.replace('_', '-')}"
+                # An RPC address may hold a provider's secret, so a wrong one is not repeated.
+                shown = f"{len(value)} characters, not shown" if name == "rpc" else repr(value)
+                raise ConfigurationError(f"'{name}' must be {shape}", shown, f"Set it in client.toml or with {option}.")
+        if self.start_block < 0:
+            raise ConfigurationError("'start_block' is negative", self.start_block, "Use 0 or a block number.")
         return self
 
     def overridden(self, **values: str | None) -> Configuration:
         """A copy in which given options replace what the file said."""
-        return replace(self, **{name: value for name, value in values.items() if value}).checked()
+        given = {name: value for name, value in values.items() if value}
+        return replace(self, **given).checked()  # type: ignore[arg-type]  # start_block is never among the options
 
 
 def load(path: Path) -> Configuration:
@@ -63,16 +71,22 @@ def load(path: Path) -> Configuration:
         raise ConfigurationError(
             "The configuration is of another version", version, f"Set version = {VERSION}, or run init again."
         )
-    known = {field.name for field in fields(Configuration)}
-    wrong = sorted(name for name, value in values.items() if name not in known or not isinstance(value, str))
+    kinds = {field.name: int if field.name == "start_block" else str for field in fields(Configuration)}
+    wrong = sorted(name for name, value in values.items() if type(value) is not kinds.get(name))
     if wrong:
-        raise ConfigurationError("The configuration has unknown keys or values that are no text", wrong, f"See {path}.")
+        raise ConfigurationError(
+            "The configuration has unknown keys, or values of the wrong kind", ", ".join(wrong), f"Correct {path}."
+        )
     return Configuration(**{"contract": "", **values}).checked()
 
 
 def save(path: Path, configuration: Configuration) -> None:
-    """Write client.toml. The values passed `checked`, so none needs escaping in TOML."""
+    """Write client.toml, readable by its owner only: an RPC address may hold a provider's secret."""
     checked = configuration.checked()
     lines = [f"version = {VERSION}"]
-    lines += [f'{field.name} = "{getattr(checked, field.name)}"' for field in fields(checked)]
+    for field in fields(checked):
+        value = getattr(checked, field.name)
+        # What passed `checked` holds no character that TOML would want escaped.
+        lines.append(f"{field.name} = {value}" if isinstance(value, int) else f'{field.name} = "{value}"')
+    path.touch(mode=0o600, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-from collections.abc import Callable
+from typing import BinaryIO
 
+from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
-from troth.client.asking import Assigned, Finished, Posted, Text, Update, Verdict, ask
+from troth.client.asking import ask
 from troth.client.configuration import Configuration
+from troth.client.errors import AnswerNotAccepted, ClientError
 from troth.client.home import Home
 from troth.client.money import format_amount
 from troth.client.ordering import Choices, SignedOrder
-from troth.client.prompt import check_text
+from troth.client.prompt import LARGEST_PROMPT, check_text, decode_question
 from troth.client.session import Session, session
 from troth.client.template import Message
+from troth.client.terminal import printable
+from troth.client.updates import Assigned, Finished, Interrupted, Posted, Text, Update, Verdict
 
 FAREWELLS = {"/exit", "/quit"}
 
@@ -22,26 +27,31 @@ FAREWELLS = {"/exit", "/quit"}
 async def converse(
     home: Home, configuration: Configuration, key: Key, choices: Choices, system: str, question: str
 ) -> None:
-    """Answer `question`; without one, go on asking until end of input or /exit, with the whole history each time."""
+    """Answer `question`; without one, go on asking until end of input or /exit, with the whole history each time.
+
+    Raises:
+        AnswerNotAccepted: the single question's answer was not accepted by its verifiers.
+    """
     async with session(home, configuration) as ready:
-        history: list[Message] = [{"role": "system", "content": system}] if system else []
+        history = opening(system)
         if question:
-            await _turn(ready, key, choices, history, question)
+            outcome = await _turn(ready, key, choices, history, question)
+            require_accepted(outcome)
             return
         _say(f"{format_amount(ready.offer.fee)} a question; /exit ends the conversation")
-        while (line := _prompt()) is not None:
-            await _turn(ready, key, choices, history, check_text(line))
+        while (line := _next_question(sys.stdin.buffer)) is not None:
+            await _survive(ready, key, choices, history, line)
 
 
 async def print_json_answer(
     home: Home, configuration: Configuration, key: Key, choices: Choices, system: str, question: str
 ) -> None:
-    """Answer one question and print a single JSON object at the end."""
+    """Answer one question and print a single JSON object at the end; raises as `converse` does."""
     async with session(home, configuration) as ready:
-        history: list[Message] = [{"role": "system", "content": system}] if system else []
-        signed = await ready.prepare([*history, {"role": "user", "content": question}], choices, key)
+        signed = await ready.prepare([*opening(system), _user(question)], choices, key)
         pieces: list[str] = []
-        result: dict[str, object] = {"task_id": "0x" + signed.task_id.hex()}
+        result: dict[str, object] = {"task_id": "0x" + signed.task_id.hex(), "fee_wei": str(signed.fee)}
+        outcome = ""
         async for update in ask(ready, signed):
             match update:
                 case Text(text):
@@ -52,53 +62,105 @@ async def print_json_answer(
                     result |= {"outcome": outcome, "cost_wei": str(cost)}
                 case Posted(step, transaction, gas):
                     result[step] = {"transaction": transaction, "gas": gas}
-                case Assigned():
-                    pass
+                case Assigned(assignment):
+                    result["parties"] = [list(parties) for parties in assignment.parties]
+                case Interrupted():
+                    pass  # what follows repairs it, or raises
         print(json.dumps({"answer": "".join(pieces), **result}, ensure_ascii=False))
+    require_accepted(outcome)
 
 
-async def _turn(ready: Session, key: Key, choices: Choices, history: list[Message], question: str) -> None:
-    messages = [*history, {"role": "user", "content": question}]
-    signed = await ready.prepare(messages, choices, key)
-    answer = await show(ready, signed, _say)
-    history[:] = [*messages, {"role": "assistant", "content": answer}]
+def opening(system: str) -> list[Message]:
+    """The beginning of a conversation."""
+    return [{"role": "system", "content": check_text(system)}] if system else []
 
 
-async def show(ready: Session, signed: SignedOrder, say: Callable[[str], None]) -> str:
-    """Ask, print the answer as it streams and the rest through `say`; returns the answer."""
-    pieces: list[str] = []
-    async for update in ask(ready, signed):
-        if isinstance(update, Text):
-            pieces.append(update.text)
-            print(update.text, end="", flush=True)
-        elif line := describe(update, signed):
-            say(line)
-    return "".join(pieces)
+def require_accepted(outcome: str) -> None:
+    """Raise AnswerNotAccepted for any other outcome, so that a script notices."""
+    if outcome != "accepted":
+        raise AnswerNotAccepted(
+            "The answer was not accepted by its verifiers", outcome, "Do not rely on it. Your fee came back; ask again."
+        )
 
 
 def describe(update: Update, signed: SignedOrder) -> str:
     """A line for people; empty for what is printed otherwise."""
     match update:
         case Assigned(assignment):
-            return f"task 0x{assignment.task_id.hex()}: {len(assignment.segments)} segments, parties drawn and proven"
+            count = len(assignment.segments)
+            drawn = f"{count} segment{'s' if count > 1 else ''}"
+            return f"task       0x{assignment.task_id.hex()}: parties of {drawn} drawn, proofs checked"
         case Finished(reason, tokens):
-            return f"\n{tokens} tokens ({reason}); now verifiers re-compute them"
+            return f"answer     {tokens} tokens ({reason}); its verifiers re-compute it now"
         case Posted(step, transaction, gas):
             return f"{step:<10} {transaction} ({gas:,} gas)"
+        case Interrupted(reason):
+            return f"\n{reason}; asking for the rest"
+        case Verdict("accepted", cost):
+            return f"verdict    accepted; you paid {format_amount(cost)}"
         case Verdict(outcome, cost):
-            refund = "" if outcome == "accepted" else f"; {format_amount(signed.fee)} came back"
-            return f"verdict    {outcome}; you paid {format_amount(cost)}{refund}"
+            back = format_amount(signed.fee - cost)
+            return f"verdict    {outcome.upper()}: do not rely on this answer; {back} came back to you"
         case Text():
             return ""
+
+
+async def _survive(ready: Session, key: Key, choices: Choices, history: list[Message], line: bytes) -> None:
+    """One turn of a conversation, which an error does not end."""
+    try:
+        question = decode_question(line)
+        if question.strip():
+            await _turn(ready, key, choices, history, question)
+    except (ClientError, ChainError) as error:
+        _say(f"error: {error.what}\nvalue: {error.value}\nto do: {error.remedy}")
+
+
+async def _turn(ready: Session, key: Key, choices: Choices, history: list[Message], question: str) -> str:
+    messages = [*history, _user(question)]
+    signed = await ready.prepare(messages, choices, key)
+    pieces: list[str] = []
+    outcome = ""
+    try:
+        async for update in ask(ready, signed):
+            _show(update, signed, pieces)
+            if isinstance(update, Verdict):
+                outcome = update.outcome
+    except asyncio.CancelledError:
+        name = "0x" + signed.task_id.hex()
+        _say(f"\ninterrupted; the task goes on, `troth client receipts {name}` shows how it ends")
+        raise
+    if outcome == "accepted":
+        history[:] = [*messages, {"role": "assistant", "content": "".join(pieces)}]
+    return outcome
+
+
+def _show(update: Update, signed: SignedOrder, pieces: list[str]) -> None:
+    if isinstance(update, Text):
+        pieces.append(update.text)
+        print(printable(update.text), end="", flush=True)
+        return
+    if isinstance(update, Finished):
+        print(flush=True)
+    _say(describe(update, signed))
+
+
+def _user(question: str) -> Message:
+    return {"role": "user", "content": question}
 
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _prompt() -> str | None:
-    try:
-        line = input("> " if sys.stdin.isatty() else "")
-    except EOFError:
-        return None
-    return None if line.strip() in FAREWELLS else line
+def _next_question(standard_input: BinaryIO) -> bytes | None:
+    """The next line, None at the end of the conversation; on a terminal with its line editing."""
+    if sys.stdin.isatty():
+        try:
+            line = input("> ").encode("utf-8", "surrogateescape")
+        except EOFError:
+            return None
+    else:
+        line = standard_input.readline(LARGEST_PROMPT + 1)
+        if not line:
+            return None
+    return None if line.strip().decode("utf-8", "replace") in FAREWELLS else line

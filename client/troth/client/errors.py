@@ -9,9 +9,12 @@ ClientError
 ├── FeeTooHigh              the fee is above --max-cost
 ├── InsufficientBalance     the escrow balance does not cover the fee
 ├── SchedulerUnreachable    no answer from the scheduler's registered endpoint
+│   └── WrongSchedulerKey   somebody else answers there
 ├── SchedulerRefused        the scheduler answered with an error
-├── StreamError             the scheduler's stream broke off or was malformed
+├── StreamError             the scheduler's answer or stream was malformed
+│   └── StreamLost          the stream broke off; the task itself may go on
 ├── ProofError              what the scheduler sent contradicts the chain or its own proofs
+├── AnswerNotAccepted       the verifiers did not accept the answer
 ├── TransactionRefused      the chain would not, or did not, take a transaction
 └── ReceiptNotFound         no such task in this wallet's receipts
 """
@@ -58,19 +61,35 @@ class InsufficientBalance(ClientError):
 
 
 class SchedulerUnreachable(ClientError):
-    """No answer from the scheduler's registered endpoint, or the wrong TLS key behind it."""
+    """No answer from the scheduler's registered endpoint."""
+
+
+class WrongSchedulerKey(SchedulerUnreachable):
+    """The endpoint shows another TLS key than the registered one; nothing was sent."""
 
 
 class SchedulerRefused(ClientError):
-    """The scheduler answered with an error."""
+    """The scheduler answered with an error; `code` is its name for it."""
+
+    def __init__(self, what: str, value: object, remedy: str, code: str = "") -> None:
+        super().__init__(what, value, remedy)
+        self.code = code
 
 
 class StreamError(ClientError):
-    """The scheduler's stream broke off or was malformed; the task itself may still settle."""
+    """The scheduler's answer or stream was malformed; the task itself may still settle."""
+
+
+class StreamLost(StreamError):
+    """The scheduler's stream broke off before the verdict; the task itself may go on."""
 
 
 class ProofError(ClientError):
     """What the scheduler sent contradicts the chain or its own proofs."""
+
+
+class AnswerNotAccepted(ClientError):
+    """The task ended without its verifiers accepting the answer; the fee went back."""
 
 
 class TransactionRefused(ClientError):

@@ -33,14 +33,14 @@ class Home:
         return self.folder / "receipts.sqlite3"
 
     @property
-    def chain_view(self) -> Path:
-        """The follower's copy of the contract's events (SQLite)."""
-        return self.folder / "chain.sqlite3"
-
-    @property
     def languages(self) -> Path:
         """Tokenizers and chat templates that were checked."""
         return self.folder / "languages"
+
+    def chain_view(self, chain_id: int, contract: str, number: int = 0) -> Path:
+        """A follower's copy of one contract's events (SQLite); commands at the same time use different numbers."""
+        suffix = f"-{number}" if number else ""
+        return self.folder / "chain" / f"{chain_id}-{contract.lower()}{suffix}.sqlite3"
 
     def create(self) -> None:
         """Make the client's folder, readable by its owner only."""

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from troth.client.configuration import Configuration
 from troth.client.errors import ConfigurationError, ModelUnavailable
+from troth.protocol.errors import InvalidField
 from troth.protocol.identifiers import class_id, fee
 from troth.protocol.state import Scheduler, State
-from troth.protocol.types import Address, ExecutionClass, Hash32, ModelDescriptor
+from troth.protocol.types import ExecutionClass, Hash32, ModelDescriptor, segments_from_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +61,13 @@ def find_class(state: State, configuration: Configuration, served: dict[Hash32, 
 
 
 def offer_of(state: State, scheduler: Scheduler, identifier: Hash32, ends: tuple[int, ...]) -> Offer:
-    """The offer; raises ModelUnavailable if the chain does not know the class's model."""
+    """The offer; raises ModelUnavailable if the chain does not know the class, or the layers cannot be split so."""
     rules = state.classes.get(identifier)
     model = state.models.get(rules.model) if rules else None
     if rules is None or model is None:
         raise ModelUnavailable("The chain knows no such class", "0x" + identifier.hex(), "Use another class.")
+    try:
+        segments_from_ends(ends, model.layers)
+    except InvalidField as error:
+        raise ModelUnavailable("The scheduler's split of the layers is impossible", ends, "Use another one.") from error
     return Offer(scheduler, rules, model, ends)
-
-
-def free_escrow(state: State, client: Address) -> int:
-    """Wei that the client may spend or withdraw."""
-    return state.escrow_of(client)

@@ -16,7 +16,7 @@ from troth.protocol.typed_data import Domain, sign
 from troth.protocol.types import Hash32, Order
 
 LIFETIME_SECONDS = 600
-"""How long a scheduler may take to open an order: two minutes would do, clocks differ."""
+"""How long a scheduler may take to open an order: two minutes would do, clocks differ. Later, nothing can be charged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
 from troth.chain.keystore import Key
 from troth.client.api import SchedulerApi, connected
+from troth.client.chain_view import view
 from troth.client.configuration import Configuration
 from troth.client.home import Home
 from troth.client.language import Language, LanguageCache, check_files
@@ -17,7 +18,6 @@ from troth.client.market import Offer, find_class, find_scheduler, offer_of
 from troth.client.ordering import Choices, SignedOrder, require_affordable, require_room, sign_order
 from troth.client.receipts import Receipts, opened
 from troth.client.template import Message
-from troth.protocol.types import to_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,6 @@ class Session:
 
 
 @asynccontextmanager
-async def view(home: Home, configuration: Configuration) -> AsyncIterator[tuple[Chain, EventFollower]]:
-    """The chain and the contract's events up to now."""
-    home.create()
-    async with await Chain.connect(configuration.rpc, to_address(configuration.contract)) as chain:
-        async with EventFollower(chain, home.chain_view) as follower:
-            await follower.catch_up()
-            yield chain, follower
-
-
-@asynccontextmanager
 async def session(home: Home, configuration: Configuration) -> AsyncIterator[Session]:
     """Connect to the chain and to the scheduler, and load the model's checked tokenizer."""
     async with view(home, configuration) as (chain, follower):
@@ -63,12 +53,13 @@ async def session(home: Home, configuration: Configuration) -> AsyncIterator[Ses
             served = await api.classes()
             identifier = find_class(follower.state, configuration, served)
             offer = offer_of(follower.state, scheduler, identifier, served[identifier])
-            language = await _language(home, api, offer)
-            with opened(home.receipts) as receipts:
+            language = await load_language(home, api, offer)
+            with opened(home.receipts, chain.domain) as receipts:
                 yield Session(chain, follower, api, offer, language, receipts)
 
 
-async def _language(home: Home, api: SchedulerApi, offer: Offer) -> Language:
+async def load_language(home: Home, api: SchedulerApi, offer: Offer) -> Language:
+    """The model's language side, checked against the chain; from the cache where it was checked before."""
     cache = LanguageCache(home.languages)
     files = cache.get(offer.model.architecture)
     if files is None:

@@ -23,7 +23,7 @@ def demo(
     question: Annotated[str, typer.Option("--question", help="What the client asks first.")] = QUESTION,
     expect: Annotated[str, typer.Option("--expect", help="A word the answer must hold.")] = "Paris",
     models: Annotated[
-        Path, typer.Option("--models", envvar="TROTH_HOME", help="Home folder that keeps the converted model.")
+        Path, typer.Option("--models", envvar="TROTH_MODELS", help="Home folder that keeps the converted model.")
     ] = Path("~/.troth"),
     picture: Annotated[Path | None, typer.Option("--picture", help="Also write the run as an SVG picture.")] = None,
 ) -> None:

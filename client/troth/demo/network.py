@@ -25,8 +25,8 @@ from troth.protocol.contract_types import Parameters
 
 Report = Callable[[str], None]
 PASSWORD = "local test network\n"  # noqa: S105 - keys of a throw-away chain
-PARALLEL_COMMANDS = 3
-READY_SECONDS = 120.0
+PARALLEL_COMMANDS = 6
+READY_SECONDS = 180.0
 
 
 @dataclass(slots=True)
@@ -84,18 +84,19 @@ class LocalNetwork:
     @property
     def vrf_keystore(self) -> Path:
         """The scheduler's VRF key, with which a draw can be looked up before it is announced."""
-        return self.scheduler.home / "vrf.json"
+        return self.home / "keys" / "vrf.json"
 
     def start(self) -> None:
         """Chain, contract, model, parties, processes; returns when all of them are ready to serve."""
         self.start_chain()
         self.register_model()
         self.set_up_parties()
-        self.start_parties()
+        self.wait_for_parties()
 
     def start_chain(self) -> None:
         """A fresh chain with the contract on it."""
         self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (self.home / "keys").mkdir(mode=0o700)
         self.password_file.write_text(PASSWORD)
         self.password_file.chmod(0o600)
         self.report("starting a local chain (anvil)")
@@ -124,17 +125,16 @@ class LocalNetwork:
         self.model_id, self.execution_class = added["model_id"], added["class_id"]
 
     def set_up_parties(self) -> None:
-        """Create keys, configuration and TLS identity of every party, and register it with its stake."""
-        self.report(f"registering a scheduler and {len(self.nodes)} staked nodes")
+        """Every party: keys, configuration, TLS identity, registration with its stake, and then its process."""
+        self.report(f"registering a scheduler and {len(self.nodes)} staked nodes, each a process of its own")
         with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
-            list(pool.map(lambda action: action(), [self._set_up_scheduler, *map(self._node_setter, self.nodes.values())]))
+            waiting = [pool.submit(self._set_up_scheduler), *(pool.submit(self._set_up_node, node) for node in self.nodes.values())]
+            for done in waiting:
+                done.result()
 
-    def start_parties(self) -> None:
-        """Start the processes and wait until each says it is ready."""
-        for node in self.nodes.values():
-            self.start_node(node.name, wait=False)
-        self.start_scheduler(wait=False)
-        self.report(f"waiting for {len(self.nodes)} nodes to load their slices and the scheduler to connect")
+    def wait_for_parties(self) -> None:
+        """Wait until every process says it is ready."""
+        self.report("waiting for the nodes to load their slices")
         for party in [*self.nodes.values(), self.scheduler]:
             self._wait_ready(party)
 
@@ -179,9 +179,6 @@ class LocalNetwork:
         """Wait until the node of this name is ready to serve."""
         self._wait_ready(self.nodes[name])
 
-    def _node_setter(self, node: Party) -> Callable[[], None]:
-        return lambda: self._set_up_node(node)
-
     def _set_up_node(self, node: Party) -> None:
         first, end = self.plan.slice_of(node.name)
         made = self._troth(
@@ -193,22 +190,27 @@ class LocalNetwork:
         node.operator, node.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, node.operator, ETHER)
         self._troth("node", "register", "--home", node.home, *self._owner(), "--broadcast")
+        self.start_node(node.name, wait=False)
 
     def _set_up_scheduler(self) -> None:
+        operator = self._operator_key(self.scheduler.home)
+        keystore.create_vrf_secret(self.vrf_keystore, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
         made = self._troth(
             *("scheduler", "init", "--home", self.scheduler.home, "--rpc", self.rpc, "--contract", self.contract),
-            *("--port", free_port(), "--import-key", self._operator_key(self.scheduler.home)),
+            *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
+            *("--ends", ",".join(str(end) for _, end in self.plan.slices), "--port", free_port()),
+            *("--operator-keystore", operator, "--vrf-keystore", self.vrf_keystore),
         )
         self.scheduler.operator, self.scheduler.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, self.scheduler.operator, 10 * ETHER)
         self._troth("scheduler", "register", "--home", self.scheduler.home, *self._owner(), "--broadcast")
+        self.start_scheduler(wait=False)
 
     def _owner(self) -> tuple[object, ...]:
         return ("--owner-keystore", self.owner_keystore, "--owner-password-file", self.password_file)
 
     def _operator_key(self, home: Path) -> Path:
         path = self.home / "keys" / f"{home.name}.json"
-        path.parent.mkdir(exist_ok=True, mode=0o700)
         # A cheap work factor: these keys live as long as the chain they are for.
         keystore.create_account(path, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
         return path

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from troth.node.home import DEFAULT_HOME, Broadcast, Contract, Home, Json, Keystore, PasswordFile, Rpc
+from troth.node.home import DEFAULT_HOME, Broadcast, Contract, Home, Json, Keystore, PasswordFile, Rpc, show
 
 app = typer.Typer(no_args_is_help=True, help="Models: import, describe, register.")
 
@@ -25,7 +25,7 @@ def import_(
 
     chosen = name or ("smollm2-135m" if source == PACKAGED else Path(source).stem.lower())
     folder = import_model(source, home, chosen, lambda line: typer.echo(line, err=True))
-    _print({"name": chosen, "path": str(folder.path), "architecture": folder.architecture}, as_json)
+    show({"name": chosen, "path": str(folder.path), "architecture": folder.architecture}, as_json)
 
 
 @app.command("list")
@@ -51,7 +51,7 @@ def quantise(
 
     path = Path(target) if "/" in target else home / MODELS_FOLDER / target
     folder = write_quantised(find_model(home, source), path, bits, lambda line: typer.echo(line, err=True))
-    _print({"path": str(folder.path), "bits": bits}, as_json)
+    show({"path": str(folder.path), "bits": bits}, as_json)
 
 
 @app.command()
@@ -87,14 +87,14 @@ def add(
     if contract:
         from troth.node.models.registration import register
 
-        sent = register(descriptor, execution_class, rpc, contract, keystore, password_file, broadcast=broadcast)
+        sent = register(
+            descriptor,
+            execution_class,
+            rpc=rpc,
+            contract=contract,
+            keystore=keystore,
+            password_file=password_file,
+            broadcast=broadcast,
+        )
         result["transactions"] = sent
-    _print(result, as_json)
-
-
-def _print(result: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    for key, value in result.items():
-        typer.echo(f"{key:<16} {json.dumps(value) if isinstance(value, dict | list) else value}")
+    show(result, as_json)

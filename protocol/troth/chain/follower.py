@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from troth.chain.adapter import Chain
-from troth.chain.errors import ChainError, FollowTimeout, RpcRefused
+from troth.chain.errors import ChainError, ChainUnavailable, FollowTimeout, RpcRefused
 from troth.chain.records import Block
 from troth.chain.store import WINDOW, EventStore
 from troth.protocol.events import Log, parse_log
@@ -25,6 +25,9 @@ SPAN = 2_000
 
 LONGEST_BACKOFF = 30.0
 """Seconds between two tries while the node is away."""
+
+REWINDS = 4
+"""Reorganisations in a row that one look at the chain follows before it gives up for now."""
 
 _log = logging.getLogger(__name__)
 
@@ -93,12 +96,18 @@ class EventFollower:
     async def catch_up(self) -> State:
         """Follow to the newest block now; raises ChainUnavailable if the node is away."""
         async with self._catching_up:
-            try:
-                await self._follow_head()
-            except _Reorganised:
-                await self._rewind()
-                await self._follow_head()
-        return self.state
+            for _ in range(REWINDS):
+                try:
+                    await self._follow_head()
+                except _Reorganised:
+                    await self._rewind()
+                else:
+                    return self.state
+        raise ChainUnavailable(
+            "The chain node changes its newest blocks faster than they can be followed",
+            self._chain.place,
+            "Use one node, not several behind one address.",
+        )
 
     async def _run(self) -> None:
         backoff = self._poll_interval
@@ -107,20 +116,16 @@ class EventFollower:
                 await self.catch_up()
                 self.failure = None
                 backoff = self._poll_interval
-            except (ChainError, _Reorganised) as error:
-                self._note(error)
+            except ChainError as error:
+                if self.failure is None:
+                    _log.warning("chain is away: %s", error)
+                self.failure = error
                 backoff = min(2 * backoff, LONGEST_BACKOFF)
             self._wake.clear()
             try:
                 await asyncio.wait_for(self._wake.wait(), backoff)
             except TimeoutError:
                 continue
-
-    def _note(self, error: Exception) -> None:
-        if isinstance(error, ChainError):
-            if self.failure is None:
-                _log.warning("chain is away: %s", error)
-            self.failure = error
 
     async def _follow_head(self) -> None:
         head = await self._header(None)

@@ -18,7 +18,7 @@ BASIS_POINTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class AgreementRule:
-    """An execution class's tolerance: mantissa ``bits``, ``steps`` at that precision, share ``theta`` in basis points."""
+    """A class's tolerance: mantissa ``bits``, ``steps`` at that precision, share ``theta`` in basis points."""
 
     dtype: Dtype
     bits: int

@@ -74,7 +74,7 @@ class SegmentFindings:
 
 @dataclass(frozen=True, slots=True)
 class SegmentDecision:
-    """A segment's outcome; sets hold indices of verifiers. ``dissenting`` ones revealed but stand outside the cluster."""
+    """A segment's outcome; sets hold indices of verifiers. ``dissenting`` ones revealed outside the cluster."""
 
     outcome: Outcome
     inferencer: str

@@ -78,7 +78,10 @@ def prove(secret: bytes, alpha: bytes) -> bytes:
 
 
 def verify(key: tuple[int, int], alpha: bytes, proof: bytes) -> bytes:
-    """The output, 32 bytes, if the proof holds (RFC 9381, section 5.3); else raises InvalidProof."""
+    """The output, 32 bytes, if the proof holds (RFC 9381, section 5.3); else raises InvalidProof.
+
+    A proof made on purpose with the nonce 0, which the RFC does not mention, is refused as in the contract.
+    """
     open_proof(key, alpha, proof)
     return proof_to_hash(proof)
 

@@ -160,7 +160,7 @@ class Admission:
         shortfall = terms.fee - free
         if shortfall > 0:
             raise InsufficientEscrow(
-                f"{client} has {max(0, free)} wei of free escrow for a task of {terms.fee}: {shortfall} wei are missing",
+                f"{client} has {max(0, free)} wei of free escrow, the task costs {terms.fee}: {shortfall} are missing",
                 shortfall,
                 f"Top up: troth client deposit --wei {shortfall} --broadcast",
             )

@@ -75,6 +75,7 @@ async def assembled(
         catalogue = Catalogue(configuration.served)
         admission = Admission(catalogue, operator.address, keys.vrf_secret, chain.domain)
         scheduler = Scheduler(desk, admission, catalogue, Metrics(), concurrent=configuration.concurrent)
+        stack.push_async_callback(scheduler.abandon)
         await scheduler.resume()
         pruning = asyncio.create_task(_prune(scheduler, configuration.keep_rows_seconds))
         stack.callback(pruning.cancel)

@@ -52,19 +52,40 @@ class Generation:
         await self._peers.warm(self._all_candidates(), CONNECT_SECONDS)
         attempt = 0
         while True:
-            chosen = tuple(self._choose(segment) for segment in range(self._task.segment_count))
+            chosen = self._choose_all()
             await on_attempt(Generating(attempt, chosen))
             try:
-                pipeline = self._pipeline(attempt, chosen, on_token)
-                finished = await pipeline.run()
+                finished = await self._pipeline(attempt, chosen, on_token).run()
             except HopFailed as failure:
-                log.warning("attempt %d ended after %d tokens: %s", attempt, len(self._tokens), failure)
-                self._failed.add((failure.segment, Address(failure.operator)))
-                self._peers.note_failure(Address(failure.operator))
-                attempt += 1
-                continue
-            self._traces.sync()
-            return Generated(attempt, chosen, tuple(self._tokens), finished)
+                attempt = self._note(attempt, failure)
+            else:
+                self._traces.sync()
+                return Generated(attempt, chosen, tuple(self._tokens), finished)
+
+    async def replay(self, generated: Generated, failure: HopFailed, on_attempt: OnAttempt) -> Generated:
+        """The same output from other inferencers, after one could not answer for it; raises NoCandidateLeft."""
+        self._tokens[:] = generated.tokens
+        attempt = self._note(generated.attempt, failure)
+        while True:
+            chosen = self._choose_all()
+            await on_attempt(Generating(attempt, chosen))
+            try:
+                await self._pipeline(attempt, chosen, _nothing_new).replay()
+            except HopFailed as next_failure:
+                attempt = self._note(attempt, next_failure)
+            else:
+                self._traces.sync()
+                return Generated(attempt, chosen, generated.tokens, generated.finished)
+
+    def _note(self, attempt: int, failure: HopFailed) -> int:
+        """Remember who failed; the number of the next attempt."""
+        log.warning("attempt %d ended after %d tokens: %s", attempt, len(self._tokens), failure)
+        self._failed.add((failure.segment, Address(failure.operator)))
+        self._peers.note_failure(Address(failure.operator))
+        return attempt + 1
+
+    def _choose_all(self) -> tuple[int, ...]:
+        return tuple(self._choose(segment) for segment in range(self._task.segment_count))
 
     def _pipeline(self, attempt: int, chosen: tuple[int, ...], on_token: OnToken) -> Pipeline:
         hops = [self._hop(segment, attempt, candidate) for segment, candidate in enumerate(chosen)]
@@ -97,3 +118,7 @@ class Generation:
         return {
             node for segment in range(self._task.segment_count) for node in self._task.assignment.candidates(segment)
         }
+
+
+def _nothing_new(_position: int, _token: int) -> None:
+    """A replay hands out no tokens: they were handed out before."""

@@ -20,12 +20,13 @@ from troth.protocol.settlement import Outcome
 from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.closing import Closing
 from troth.scheduler.desk import Desk
-from troth.scheduler.errors import SchedulerError, TaskFailed
+from troth.scheduler.errors import HopFailed, SchedulerError, TaskFailed
 from troth.scheduler.generation import Generation
 from troth.scheduler.ledger import TaskEnded
 from troth.scheduler.records import (
     Aborted,
     Aborting,
+    Committed,
     Failed,
     Generated,
     Opened,
@@ -50,6 +51,14 @@ class Lifecycle:
         self.spent = Breakdown()
         self._desk = desk
         self._traces = desk.traces.open(task.task_id, task.row_bytes)
+        self._generation = Generation(
+            task,
+            traces=self._traces,
+            peers=desk.peers,
+            scheduler=desk.scheduler,
+            spent=self.spent,
+            patience=desk.waits.generation,
+        )
 
     async def run(self) -> None:
         """Everything after `received` was journalled."""
@@ -123,15 +132,7 @@ class Lifecycle:
         self.stream.open_gate()
 
     async def _generate(self) -> Generated:
-        generation = Generation(
-            self.task,
-            traces=self._traces,
-            peers=self._desk.peers,
-            scheduler=self._desk.scheduler,
-            spent=self.spent,
-            patience=self._desk.waits.generation,
-        )
-        generated = await generation.run(self.record, self._hand_out)
+        generated = await self._generation.run(self.record, self._hand_out)
         await self.record(generated)
         return generated
 
@@ -144,9 +145,8 @@ class Lifecycle:
         self.stream.send("finished", reason=reason, output_hash=_hex(hashed))
 
     async def _finish(self, generated: Generated) -> None:
-        closing = Closing(self.task, generated, self._desk, self._traces, story=self.story, spent=self.spent)
         try:
-            committed = await closing.commit(self.record)
+            closing, committed = await self._commit(generated)
             self.stream.send("committed", tx=_hex(committed.transaction), gas=committed.gas)
         except TaskEnded as ended:
             await self._note_ending(ended.outcome)
@@ -155,6 +155,16 @@ class Lifecycle:
             await self._abort(error)
             return
         await self._settle(closing)
+
+    async def _commit(self, generated: Generated) -> tuple[Closing, Committed]:
+        """Commit to the output; an inferencer that cannot answer for its part any more is replaced."""
+        while True:
+            closing = Closing(self.task, generated, self._desk, self._traces, story=self.story, spent=self.spent)
+            try:
+                return closing, await closing.commit(self.record)
+            except HopFailed as failure:
+                generated = await self._generation.replay(generated, failure, self.record)
+                await self.record(generated)
 
     async def _settle(self, closing: Closing) -> None:
         try:

@@ -68,11 +68,13 @@ class Pipeline:
         self._spent = spent
         self._patience = patience
         self._unchecked: _Answer | None = None
+        self._begun = 0.0
 
     async def run(self) -> Finish:
         """Prefill everything so far, then decode to the end; raises HopFailed naming who failed."""
         begun = time.perf_counter()
-        rows = await self._prefill()
+        self._begun = begun
+        rows = await self._prefill([*self._task.request.prompt_tokens, *self._tokens], emit=True)
         while rows.finished is None:
             position = len(self._task.request.prompt_tokens) + len(self._tokens)
             assert rows.token is not None  # Hop.forward refuses an answer without the token that was asked for
@@ -82,14 +84,22 @@ class Pipeline:
         self._spent.generation += time.perf_counter() - begun
         return rows.finished
 
-    async def _prefill(self) -> Rows:
-        sequence = [*self._task.request.prompt_tokens, *self._tokens]
+    async def replay(self) -> None:
+        """Prefill a complete output, so that other inferencers can answer for it; raises HopFailed."""
+        begun = time.perf_counter()
+        # The last token has no state: nothing was ever computed from it.
+        sequence = [*self._task.request.prompt_tokens, *self._tokens[:-1]]
+        await self._prefill(sequence, emit=False)
+        self._check_last_answer()
+        self._spent.generation += time.perf_counter() - begun
+
+    async def _prefill(self, sequence: Sequence[int], *, emit: bool) -> Rows:
         size = max(1, MESSAGE_BYTES // self._task.row_bytes)
         for start in range(0, len(sequence), size):
             part = sequence[start : start + size]
-            last = start + size >= len(sequence)
+            emits = emit and start + size >= len(sequence)
             timeout = self._patience.prefill
-            rows = await self._pass(start, len(part), tokens_to_bytes(part), emit=last, timeout=timeout)
+            rows = await self._pass(start, len(part), tokens_to_bytes(part), emit=emits, timeout=timeout)
         return rows
 
     async def _pass(self, start: int, count: int, tokens: bytes, *, emit: bool, timeout: float) -> Rows:
@@ -129,6 +139,8 @@ class Pipeline:
             expected = "length"
         if rows.finished != expected or token >= self._task.model.vocabulary:
             raise HopFailed(hop.segment, hop.operator, f"token {token} with finish {rows.finished}, not {expected}")
+        if not self._tokens:
+            self._spent.first_token = time.perf_counter() - self._begun
         self._tokens.append(token)
         self._spent.tokens += 1
         self._on_token(len(self._tokens) - 1, token)

@@ -73,7 +73,7 @@ class Verifying(_Record, frozen=True):
 
 
 class SegmentPosts(msgspec.Struct, frozen=True):
-    """What one segment posts, each with its signature: the root, then k commitments, empty where a verifier is silent."""
+    """What one segment posts, with signatures: the root, then k commitments, empty where a verifier is silent."""
 
     inferencer: int
     root: bytes

@@ -81,6 +81,12 @@ class Scheduler:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
+    async def abandon(self) -> None:
+        """Drop the tasks under way where they stand; the journal has what the next start needs."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     def reasons(self) -> list[str]:
         """Why this scheduler is not ready; empty when it is."""
         ledger = self.desk.ledger

@@ -1,7 +1,7 @@
 """After the last token: the inferencers sign their roots, the verifiers repeat the work and commit to verdicts.
 
-A verifier gets the same messages as an inferencer in a prefill (VeriLLM section 5.6), signs a commitment to its own root,
-and only then is sent the inferencer's rows.
+A verifier gets the same messages as an inferencer in a prefill (VeriLLM section 5.6), signs a commitment to its own
+root, and only then is sent the inferencer's rows.
 """
 
 from __future__ import annotations

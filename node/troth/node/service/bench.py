@@ -63,3 +63,10 @@ class Bench:
         """Signature over a message, recorded first; see `SigningRecord.sign_once`."""
         digest = typed_data.digest(message, self.operator.domain)
         return await self.write(lambda: self.record.sign_once(subject, digest, lambda: self.operator.sign(message)))
+
+    async def close(self) -> None:
+        """Stop the engine and close the records."""
+        await self.engine.close()
+        await self.write(self.record.close)
+        await self.write(self.traces.close)
+        self.scribe.shutdown()

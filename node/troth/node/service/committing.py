@@ -114,13 +114,18 @@ async def _store(bench: Bench, work: Work, tokens: tuple[int, ...]) -> StoredTra
     return trace
 
 
+def signed_root(trace: StoredTrace) -> TraceRoot:
+    """The statement that an inferencer signs about its trace."""
+    task, root, outputs = Hash32(trace.task_id), Hash32(trace.root), Hash32(trace.output_hash)
+    return TraceRoot(task, trace.segment, trace.attempt, trace.positions, root, outputs)
+
+
 async def _signed(bench: Bench, trace: StoredTrace) -> Reply:
     task, root = Hash32(trace.task_id), Hash32(trace.root)
     if trace.inferred:
-        outputs = Hash32(trace.output_hash)
-        statement = TraceRoot(task, trace.segment, trace.attempt, trace.positions, root, outputs)
+        statement = signed_root(trace)
         subject = Subject(task, trace.segment, trace.attempt, TRACE_ROOT)
-        return Committed(root, outputs, await bench.sign(subject, statement))
+        return Committed(root, statement.output_hash, await bench.sign(subject, statement))
     hidden = trace_commitment(task, trace.segment, bench.operator.address, root=root, salt=Hash32(trace.salt))
     promise = TraceCommitment(task, trace.segment, trace.attempt, hidden)
     subject = Subject(task, trace.segment, trace.attempt, TRACE_COMMITMENT)

@@ -90,8 +90,15 @@ def converter(hint: Any) -> Converter:
     if isinstance(hint, type) and is_dataclass(hint):
         return lambda values: from_abi(hint, values)
     if isinstance(hint, type) and issubclass(hint, IntEnum):
-        return hint
+        return lambda number: _member(hint, number)
     return _same
+
+
+def _member(kind: type[IntEnum], number: int) -> IntEnum:
+    try:
+        return kind(number)
+    except ValueError as error:
+        raise InvalidField(f"{kind.__name__} has no such member", number, "Compare contract and bindings.") from error
 
 
 def _address(value: str) -> Address:

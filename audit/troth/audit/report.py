@@ -1,0 +1,115 @@
+"""What an audit says: frozen data, and the exit code that follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from troth.protocol.events import LogMeta
+from troth.protocol.types import Address, Hash32
+
+
+class Kind(Enum):
+    """What a finding means."""
+
+    CHEATED = "party"
+    """A party was proven wrong, late, silent or lying; its role, address and slash are named."""
+    MISMATCH = "mismatch"
+    """The chain's record differs from its recomputation: contract, bindings or node are wrong."""
+    INCONCLUSIVE = "inconclusive"
+    """The evidence decides neither way."""
+    INCOMPLETE = "incomplete"
+    """The check itself could not be carried out."""
+
+
+class ExitCode(IntEnum):
+    """What a script reads. Where several apply, the first of 3, 1, 4, 0 counts."""
+
+    CLEAN = 0
+    VIOLATION = 1
+    USAGE = 2
+    COULD_NOT_COMPLETE = 3
+    INCONCLUSIVE = 4
+
+
+PRECEDENCE = (ExitCode.COULD_NOT_COMPLETE, ExitCode.VIOLATION, ExitCode.INCONCLUSIVE)
+
+_EXIT_CODES = {
+    Kind.CHEATED: ExitCode.VIOLATION,
+    Kind.MISMATCH: ExitCode.VIOLATION,
+    Kind.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+    Kind.INCOMPLETE: ExitCode.COULD_NOT_COMPLETE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not in order. ``amount`` in wei; ``evidence`` is what to look at, by name."""
+
+    check: str
+    kind: Kind
+    message: str
+    task_id: Hash32 | None = None
+    segment: int | None = None
+    party: Address | None = None
+    role: str | None = None
+    amount: int | None = None
+    place: LogMeta | None = None
+    evidence: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One check of one task (or of the whole event stream, ``task_id`` None): in order if there are no findings."""
+
+    task_id: Hash32 | None
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """All results of one numbered check."""
+
+    number: str
+    title: str
+    results: tuple[Result, ...]
+
+    @property
+    def ok(self) -> int:
+        """Results without findings."""
+        return sum(not result.findings for result in self.results)
+
+    @property
+    def violations(self) -> int:
+        """Results with a violation."""
+        return sum(any(finding.kind in (Kind.CHEATED, Kind.MISMATCH) for finding in r.findings) for r in self.results)
+
+    @property
+    def inconclusive(self) -> int:
+        """Results with neither a violation nor a clean bill."""
+        return len(self.results) - self.ok - self.violations
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A whole audit. ``not_checked`` names what no finding here speaks about."""
+
+    chain_id: int
+    contract: Address
+    first_block: int
+    last_block: int
+    last_block_hash: Hash32
+    tasks: tuple[Hash32, ...]
+    checks: tuple[CheckReport, ...]
+    not_checked: tuple[str, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings, in the order of the checks."""
+        return tuple(finding for check in self.checks for result in check.results for finding in result.findings)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The gravest of the findings' codes."""
+        codes = {_EXIT_CODES[finding.kind] for finding in self.findings}
+        return next((code for code in PRECEDENCE if code in codes), ExitCode.CLEAN)

@@ -1,0 +1,52 @@
+"""The client's own view of the chain, kept on disk between commands.
+
+A follower's file belongs to one process at a time: it folds into memory what it appended itself, and would miss what
+another process appended in between. So each command takes the first file that nobody holds.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from troth.chain.adapter import Chain
+from troth.chain.follower import EventFollower
+from troth.client.configuration import Configuration
+from troth.client.home import Home
+from troth.protocol.types import to_address
+
+FILES = 8
+"""Commands that can keep their view at the same time; any further one reads the chain anew, into memory."""
+
+
+@asynccontextmanager
+async def view(home: Home, configuration: Configuration) -> AsyncIterator[tuple[Chain, EventFollower]]:
+    """The chain, and the contract's events up to now and from then on."""
+    home.create()
+    async with await Chain.connect(configuration.rpc, to_address(configuration.contract)) as chain:
+        with _free_file(home, chain) as path:
+            async with EventFollower(chain, path, start_block=configuration.start_block) as follower:
+                await follower.catch_up()
+                yield chain, follower
+
+
+@contextmanager
+def _free_file(home: Home, chain: Chain) -> Iterator[Path | None]:
+    for number in range(FILES):
+        path = home.chain_view(chain.chain_id, chain.contract, number)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = sqlite3.connect(path.with_suffix(".lock"), timeout=0, isolation_level=None)
+        try:
+            # SQLite's own lock works on every platform, and the system drops it when the process dies.
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            lock.close()
+            continue
+        try:
+            yield path
+        finally:
+            lock.close()
+        return
+    yield None

@@ -1,0 +1,69 @@
+"""Reading what a scheduler sends: every value has its type and its bounds checked before anything else looks at it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from troth.client.errors import StreamError
+
+SHOWN_CHARACTERS = 80
+REMEDY = "Use another scheduler."
+
+# C0 and C1 control characters but line feed and tab: on a terminal they move the cursor, hide text or rename the window.
+_CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if code not in {9, 10}}
+
+
+def harmless(text: str) -> str:
+    """`text` with control characters replaced, so that a terminal only shows it."""
+    return text.translate(_CONTROLS)
+
+
+def read_object(text: bytes) -> dict[str, Any]:
+    """A JSON object; StreamError otherwise, also for numbers and nesting that Python cannot take."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _malformed("The scheduler's answer is not JSON", text) from error
+    if not isinstance(value, dict):
+        raise _malformed("The scheduler's answer is no object", text)
+    return value
+
+
+def read_hex(value: object, size: int) -> bytes:
+    """Bytes of an 0x string of exactly `size` bytes; StreamError otherwise."""
+    if isinstance(value, str) and value.startswith("0x") and len(value) == 2 + 2 * size:
+        try:
+            decoded = bytes.fromhex(value[2:])
+        except ValueError:
+            decoded = b""
+        if len(decoded) == size:
+            return decoded
+    raise _malformed(f"The scheduler should have sent {size} bytes in hex", value)
+
+
+def read_whole(value: object, least: int, most: int) -> int:
+    """An integer from `least` to `most`, both included; StreamError otherwise."""
+    if type(value) is int and least <= value <= most:
+        return value
+    raise _malformed(f"The scheduler should have sent a whole number from {least} to {most}", value)
+
+
+def read_text(value: object, longest: int = 500) -> str:
+    """A text of at most `longest` characters (cut there), without control characters; StreamError if it is none."""
+    if not isinstance(value, str):
+        raise _malformed("The scheduler should have sent text", value)
+    return harmless(value[:longest])
+
+
+def read_list(value: object, longest: int) -> list[Any]:
+    """A list of at most `longest` values; StreamError otherwise."""
+    if isinstance(value, list) and len(value) <= longest:
+        return value
+    raise _malformed(f"The scheduler should have sent a list of at most {longest} values", value)
+
+
+def _malformed(what: str, value: object) -> StreamError:
+    # Cut before it is rendered where possible: the repr of a huge value is huge, too.
+    shown = value[:SHOWN_CHARACTERS] if isinstance(value, bytes | str | list) else value
+    return StreamError(what, harmless(repr(shown)[: 2 * SHOWN_CHARACTERS]), REMEDY)

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+/// @title The sample, and what is wrong with an opening
+interface ITrothOpenings {
+    event TaskSampled(bytes32 indexed taskId, bytes32 seed, bytes proof);
+
+    /// @notice The party made no commitment that could be opened.
+    error NothingCommitted(uint256 segment, uint256 party);
+    error RootMismatch(uint256 segment, bytes32 given, bytes32 posted);
+    error CommitmentMismatch(uint256 segment, uint256 party, bytes32 opened, bytes32 posted);
+    /// @notice The tiles do not lead to the root that the party committed to, or an exact opening carries tiles.
+    error InvalidOpening(uint256 segment, uint256 party, bytes32 proven, bytes32 claimed);
+}

@@ -1,0 +1,190 @@
+"""`troth node`: set up, register, serve, watch, leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from troth.node.home import DEFAULT_HOME, Broadcast, Contract, Home, Json, PasswordFile, Rpc, show
+
+app = typer.Typer(no_args_is_help=True, help="Run a node: set up, register, serve, leave.")
+
+OwnerKeystore = Annotated[
+    Path | None,
+    typer.Option("--owner-keystore", envvar="TROTH_OWNER_KEYSTORE", help="Keyfile of the owner, who pays the stake."),
+]
+OwnerPassword = Annotated[
+    Path | None,
+    typer.Option("--owner-password-file", envvar="TROTH_OWNER_PASSWORD_FILE", help="Its password's file."),
+]
+
+
+@app.command()
+def init(
+    *,
+    contract: Contract,
+    class_id: Annotated[str, typer.Option("--class", envvar="TROTH_CLASS", help="Id of the execution class.")],
+    model: Annotated[str, typer.Option("--model", envvar="TROTH_MODEL", help="Name or path of the model folder.")],
+    layers: Annotated[str, typer.Option("--slice", envvar="TROTH_SLICE", help="Layers to host, FIRST:END.")],
+    segments: Annotated[
+        str, typer.Option("--segments", envvar="TROTH_SEGMENTS", help="Segments to join, such as 0:15,5:15.")
+    ] = "",
+    rpc: Rpc = "http://127.0.0.1:8545",
+    host: Annotated[str, typer.Option("--host", envvar="TROTH_HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", envvar="TROTH_PORT", help="Port to listen on.")] = 9443,
+    endpoint: Annotated[
+        str, typer.Option("--endpoint", envvar="TROTH_ENDPOINT", help="Public https:// address; default from host.")
+    ] = "",
+    device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="cpu, cuda or mps.")] = "cpu",
+    threads: Annotated[int, typer.Option("--threads", envvar="TROTH_THREADS", help="0 lets torch decide.")] = 0,
+    start_block: Annotated[
+        int, typer.Option("--start-block", envvar="TROTH_START_BLOCK", help="Block of the contract's creation.")
+    ] = 0,
+    import_key: Annotated[
+        Path | None, typer.Option("--import-key", envvar="TROTH_IMPORT_KEY", help="Use this operator keyfile.")
+    ] = None,
+    password_file: PasswordFile = None,
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """Write node.toml, the operator's keyfile and the TLS identity into the home folder."""
+    from troth.node.configuration import Choices
+    from troth.node.setup import set_up
+
+    choices = Choices(
+        rpc=rpc,
+        contract=contract,
+        execution_class=class_id,
+        model=model,
+        slice=layers,
+        segments=tuple(segments.split(",")) if segments else (layers,),
+        host=host,
+        port=port,
+        endpoint=endpoint or f"https://{host}:{port}",
+        device=device,
+        threads=threads,
+        start_block=start_block,
+    )
+    show(set_up(home, choices, import_key, password_file), as_json)
+
+
+@app.command()
+def register(
+    *,
+    owner_keystore: OwnerKeystore = None,
+    owner_password_file: OwnerPassword = None,
+    payout: Annotated[str, typer.Option("--payout", envvar="TROTH_PAYOUT", help="Default: the owner.")] = "",
+    stake: Annotated[
+        int, typer.Option("--stake", envvar="TROTH_STAKE", help="Wei; 0 means ten times the class's minimum.")
+    ] = 0,
+    password_file: PasswordFile = None,
+    broadcast: Broadcast = False,
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """Stake and join the groups of the configured segments (dry run by default)."""
+    from troth.node.membership import register as register_node
+
+    told = register_node(
+        home,
+        owner_keystore,
+        owner_password_file,
+        password_file,
+        payout=payout,
+        stake=stake,
+        broadcast=broadcast,
+    )
+    show(told, as_json)
+
+
+@app.command()
+def start(
+    *,
+    password_file: PasswordFile = None,
+    no_verify_weights: Annotated[
+        bool,
+        typer.Option(
+            "--no-verify-weights",
+            envvar="TROTH_NO_VERIFY_WEIGHTS",
+            help="Serve the folder unchecked. If it is not the registered model, your stake is slashed.",
+        ),
+    ] = False,
+    log_level: Annotated[str, typer.Option("--log-level", envvar="TROTH_LOG_LEVEL")] = "INFO",
+    home: Home = DEFAULT_HOME,
+) -> None:
+    """Serve until SIGTERM or SIGINT. Ready when /readyz on the endpoint answers 200."""
+    import asyncio
+
+    from troth.chain.keystore import load_account
+    from troth.chain.passwords import read_password
+    from troth.node.configuration import load
+    from troth.node.running import RunningNode
+    from troth.overlay.logs import configure
+
+    configure(log_level)
+    configuration = load(home)
+    password = read_password(password_file, purpose="the operator's keystore")
+    key = load_account(configuration.operator_keystore, password)
+
+    async def serve() -> None:
+        await RunningNode(configuration, key, verify_weights=not no_verify_weights).run()
+
+    asyncio.run(serve())
+
+
+@app.command()
+def status(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
+    """Stake, groups and credit on chain; readiness of the process."""
+    from troth.node.inspection import status as inspect
+
+    show(inspect(home), as_json)
+
+
+@app.command()
+def doctor(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
+    """Check chain, clock, device, model, port, stake and gas; each line that fails says how to fix it."""
+    import json
+
+    from troth.node.doctor import examine
+
+    findings = examine(home)
+    if as_json:
+        typer.echo(json.dumps([finding._asdict() for finding in findings]))
+    else:
+        for finding in findings:
+            mark = "ok  " if finding.ok else "FAIL"
+            typer.echo(
+                f"{mark} {finding.check:<8} {finding.seen}" + ("" if finding.ok else f"\n     fix: {finding.fix}")
+            )
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command("exit")
+def exit_(
+    *,
+    password_file: PasswordFile = None,
+    broadcast: Broadcast = False,
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """Leave all groups and start the unbonding period (dry run by default). Serve on until open tasks are settled."""
+    from troth.node.membership import leave
+
+    show(leave(home, password_file, broadcast=broadcast), as_json)
+
+
+@app.command()
+def withdraw(
+    *,
+    password_file: PasswordFile = None,
+    broadcast: Broadcast = False,
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """Pay stake and credit out to the payout address after the unbonding period (dry run by default)."""
+    from troth.node.membership import take_out
+
+    show(take_out(home, password_file, broadcast=broadcast), as_json)

@@ -1,0 +1,235 @@
+"""The node's TOML file, version 1: what it may say, and where it is wrong.
+
+version = 1
+[chain]   rpc, contract; optional chain_id, start_block, poll_seconds
+[node]    class = "0x…", model = "folder or name", slice = "0:15", segments = ["0:15"]
+[keys]    optional operator (keystore; default keys/operator.json in the folder)
+[listen]  host, port, endpoint = "https://name:port" as registered
+[engine]  optional device, threads, cache_megabytes
+[limits]  optional sessions, positions, trace_gigabytes
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from troth.chain.keystore import keystore_path
+from troth.node.errors import ConfigError
+from troth.protocol.errors import ProtocolError
+from troth.protocol.types import Address, Hash32, Segment, to_address
+
+FILE = "node.toml"
+VERSION = 1
+
+_Slice = Annotated[str, msgspec.Meta(pattern=r"^\d{1,3}:\d{1,3}$")]
+_Positive = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
+
+
+class _Chain(_Section, frozen=True, forbid_unknown_fields=True):
+    rpc: str
+    contract: str
+    chain_id: int | None = None
+    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
+    poll_seconds: _Positive = 0.5
+
+
+class _Node(_Section, frozen=True, forbid_unknown_fields=True):
+    class_: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")] = msgspec.field(name="class")
+    model: str
+    slice: _Slice
+    segments: Annotated[tuple[_Slice, ...], msgspec.Meta(min_length=1, max_length=16)]
+
+
+class _Keys(_Section, frozen=True, forbid_unknown_fields=True):
+    operator: str = "keys/operator.json"
+
+
+class _Listen(_Section, frozen=True, forbid_unknown_fields=True):
+    endpoint: Annotated[str, msgspec.Meta(pattern=r"^https://.+")]
+    host: str = "0.0.0.0"  # noqa: S104 - schedulers are elsewhere
+    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 9443
+
+
+class _Engine(_Section, frozen=True, forbid_unknown_fields=True):
+    device: str = "cpu"
+    threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
+    cache_megabytes: Annotated[int, msgspec.Meta(ge=16)] = 2048
+
+
+class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
+    sessions: Annotated[int, msgspec.Meta(ge=1, le=65_536)] = 256
+    positions: Annotated[int, msgspec.Meta(ge=1, le=1_048_576)] = 8192
+    trace_gigabytes: Annotated[float, msgspec.Meta(gt=0)] = 8.0
+
+
+class _File(_Section, frozen=True, forbid_unknown_fields=True):
+    version: int
+    chain: _Chain
+    node: _Node
+    listen: _Listen
+    keys: _Keys = _Keys()
+    engine: _Engine = _Engine()
+    limits: _Limits = _Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The checked file: paths are absolute, ids are bytes, `threads` None leaves the choice to torch."""
+
+    folder: Path
+    rpc: str
+    contract: Address
+    chain_id: int | None
+    start_block: int
+    poll_seconds: float
+    execution_class: Hash32
+    model: str
+    slice: Segment
+    segments: tuple[Segment, ...]
+    operator_keystore: Path
+    host: str
+    port: int
+    endpoint: str
+    device: str
+    threads: int | None
+    cache_bytes: int
+    sessions: int
+    positions: int
+    trace_bytes: int
+
+    @property
+    def tls_folder(self) -> Path:
+        """Where the TLS key and certificate are."""
+        return self.folder / "tls"
+
+
+def load(folder: Path) -> Configuration:
+    """Read node.toml in `folder`.
+
+    Raises:
+        ConfigError: it is missing, or a key is wrong; the message names the key.
+        RawKeyRefused: a private key stands where a keystore's path belongs.
+    """
+    path = folder / FILE
+    try:
+        file = msgspec.toml.decode(path.read_bytes(), type=_File)
+    except OSError as error:
+        raise ConfigError("there is no configuration", str(path), "Run `troth node init` first.") from error
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{path} cannot be used", str(error), "Correct the key that is named.") from error
+    if file.version != VERSION:
+        raise ConfigError(f"{path} has another version", file.version, f"This program reads version {VERSION}.")
+    return _checked(folder, file)
+
+
+def _checked(folder: Path, file: _File) -> Configuration:
+    hosted = segment_of(file.node.slice)
+    segments = tuple(segment_of(text) for text in file.node.segments)
+    for segment in segments:
+        if not hosted.first <= segment.first < segment.end <= hosted.end:
+            raise ConfigError("a segment lies outside of the slice", segment, f"Keep it inside {file.node.slice}.")
+    try:
+        contract = to_address(file.chain.contract)
+    except ProtocolError as error:
+        raise ConfigError("chain.contract is no address", file.chain.contract, error.remedy) from error
+    return Configuration(
+        folder=folder,
+        rpc=file.chain.rpc,
+        contract=contract,
+        chain_id=file.chain.chain_id,
+        start_block=file.chain.start_block,
+        poll_seconds=file.chain.poll_seconds,
+        execution_class=Hash32(bytes.fromhex(file.node.class_[2:])),
+        model=file.node.model,
+        slice=hosted,
+        segments=segments,
+        operator_keystore=folder / keystore_path(file.keys.operator),
+        host=file.listen.host,
+        port=file.listen.port,
+        endpoint=file.listen.endpoint,
+        device=file.engine.device,
+        threads=file.engine.threads or None,
+        cache_bytes=file.engine.cache_megabytes << 20,
+        sessions=file.limits.sessions,
+        positions=file.limits.positions,
+        trace_bytes=int(file.limits.trace_gigabytes * (1 << 30)),
+    )
+
+
+def segment_of(text: str) -> Segment:
+    """Layers from text such as 0:15; raises ConfigError."""
+    first, separator, end = text.partition(":")
+    try:
+        if not separator:
+            raise ValueError(text)
+        return Segment(int(first), int(end))
+    except ValueError as error:
+        raise ConfigError("layers are written FIRST:END", text, "For example 0:15.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What `troth node init` was told; texts as the file has them."""
+
+    rpc: str
+    contract: str
+    execution_class: str
+    model: str
+    slice: str
+    segments: tuple[str, ...]
+    host: str
+    port: int
+    endpoint: str
+    device: str
+    threads: int
+    start_block: int
+
+
+def render(choices: Choices) -> str:
+    """A complete node.toml, the optional keys with their defaults."""
+
+    def text(value: str) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+    return f"""# A Troth node. Unknown keys are refused; see docs/operators.md.
+version = {VERSION}
+
+[chain]
+rpc = {text(choices.rpc)}
+contract = {text(choices.contract)}
+start_block = {choices.start_block}
+poll_seconds = 0.5
+
+[node]
+class = {text(choices.execution_class)}
+model = {text(choices.model)}
+slice = {text(choices.slice)}
+segments = [{", ".join(text(segment) for segment in choices.segments)}]
+
+[keys]
+operator = "keys/operator.json"
+
+[listen]
+host = {text(choices.host)}
+port = {choices.port}
+endpoint = {text(choices.endpoint)}
+
+[engine]
+device = {text(choices.device)}
+threads = {choices.threads}   # 0: torch decides
+cache_megabytes = 2048
+
+[limits]
+sessions = 256
+positions = 8192
+trace_gigabytes = 8.0
+"""

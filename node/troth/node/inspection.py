@@ -1,0 +1,68 @@
+"""`troth node status`: what the chain and the running process say about this node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from troth.chain.adapter import Chain
+from troth.chain.keystore import address_in
+from troth.node.configuration import Configuration, load
+from troth.node.errors import ConfigError
+from troth.node.transactions import run
+from troth.overlay.errors import OverlayError
+from troth.overlay.https import pinned_sync_client
+from troth.overlay.identity import load_identity
+from troth.protocol.calls import views
+from troth.protocol.contract_types import Role
+from troth.protocol.types import Address
+
+
+def operator_of(configuration: Configuration) -> Address:
+    """The operator's address from its keyfile, without the password."""
+    address = address_in(configuration.operator_keystore)
+    if address is None:
+        raise ConfigError(
+            "the operator's keyfile states no address",
+            str(configuration.operator_keystore),
+            "Use a keyfile with an address field.",
+        )
+    return address
+
+
+def status(home: Path) -> dict[str, Any]:
+    """On chain: role, stake, credit, gas money. Process: ready or the reasons why not."""
+    configuration = load(home)
+    operator = operator_of(configuration)
+
+    async def ask() -> dict[str, Any]:
+        async with await Chain.connect(configuration.rpc, configuration.contract) as chain:
+            account = await chain.read(views.account_of(operator))
+            minimum: int = await chain.read(views.minimum_stake_of(configuration.execution_class))
+            return {
+                "operator": operator,
+                "role": Role(account.role).name.lower(),
+                "stake": str(account.stake),
+                "minimum_stake": str(minimum),
+                "credit": str(account.credit),
+                "exit_block": account.exit_block,
+                "gas_money": str(await chain.balance(operator)),
+                "block": await chain.block_number(),
+            }
+
+    told: dict[str, Any] = run(ask())
+    return {**told, "endpoint": configuration.endpoint, "process": process_state(configuration)}
+
+
+def process_state(configuration: Configuration) -> dict[str, Any]:
+    """What /readyz of the running node says."""
+    identity = load_identity(configuration.tls_folder)
+    import httpx
+
+    host = "127.0.0.1" if configuration.host in {"0.0.0.0", "::"} else configuration.host  # noqa: S104
+    try:
+        with pinned_sync_client(f"https://{host}:{configuration.port}", identity.spki_sha256) as client:
+            answer: dict[str, Any] = client.get("/readyz").json()
+            return answer
+    except (httpx.HTTPError, OverlayError, ValueError) as error:
+        return {"ready": False, "reasons": [f"no process answers: {type(error).__name__}"]}

@@ -1,0 +1,170 @@
+"""A running node: chain follower, engine, channel server, watchdog; started together, stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from contextlib import AsyncExitStack
+
+import numpy as np
+from fastapi import FastAPI
+
+from troth.chain.adapter import Chain
+from troth.chain.follower import EventFollower
+from troth.chain.keystore import Key
+from troth.node.configuration import Configuration
+from troth.node.engine.interface import Engine, SessionKey
+from troth.node.errors import Busy, ModelError
+from troth.node.followed_view import FollowedView
+from troth.node.loading import load_engine
+from troth.node.metrics import Metrics
+from troth.node.service.bench import Bench, Limits
+from troth.node.service.node_service import Answer, NodeService
+from troth.node.signing_record import SigningRecord
+from troth.node.traces import TraceStore
+from troth.node.watchdog import Watchdog
+from troth.overlay.channel_server import ChannelServer
+from troth.overlay.health import health_routes
+from troth.overlay.identity import load_identity
+from troth.overlay.operator import Operator
+from troth.overlay.server import TlsServer, serving
+from troth.protocol.calls import views
+from troth.protocol.contract_types import Role
+from troth.protocol.dtype import Dtype
+from troth.protocol.types import Address
+from troth.protocol.wire import NodeRequest
+
+log = logging.getLogger(__name__)
+
+WARM_UP = SessionKey(bytes(32), 0, 0)
+
+
+class RunningNode:
+    """One node of one configuration. `run` returns when it was told to stop."""
+
+    def __init__(self, configuration: Configuration, key: Key, *, verify_weights: bool) -> None:
+        self._configuration = configuration
+        self._key = key
+        self._verify_weights = verify_weights
+        self._metrics = Metrics()
+        self._service: NodeService | None = None
+        self._bench: Bench | None = None
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until SIGINT or SIGTERM.
+
+        Raises:
+            ModelError: the folder is not the registered model, or the class is not registered.
+            ChainError, OverlayError: chain or port cannot be used.
+        """
+        for name in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(name, self._stop.set)
+        configuration = self._configuration
+        async with AsyncExitStack() as stack:
+            connected = await Chain.connect(configuration.rpc, configuration.contract, chain_id=configuration.chain_id)
+            chain = await stack.enter_async_context(connected)
+            follower = await stack.enter_async_context(self._follower(chain))
+            view = FollowedView(chain, follower, await chain.read(views.parameters_of()))
+            # Left in reverse: the server answers what it has begun before engine and records are closed.
+            stack.push_async_callback(self._close_bench)
+            server = await stack.enter_async_context(serving(self._server(chain, follower, view)))
+            log.info("listening on %s:%d as %s", configuration.host, server.port, self._key.address)
+            await self._serve(chain, follower, view)
+
+    def _follower(self, chain: Chain) -> EventFollower:
+        configuration = self._configuration
+        return EventFollower(
+            chain,
+            configuration.folder / "events.sqlite",
+            start_block=configuration.start_block,
+            poll_interval=configuration.poll_seconds,
+        )
+
+    def _server(self, chain: Chain, follower: EventFollower, view: FollowedView) -> TlsServer:
+        app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+
+        def authorise(sender: Address) -> bool:
+            account = view.account(sender)
+            return account is not None and account.role is Role.SCHEDULER and account.exit_block == 0
+
+        channel = ChannelServer(Operator(self._key.secret, chain.domain), self._handle, authorise)
+        channel.mount(app)
+        app.include_router(health_routes(lambda: self._reasons(follower, view), self._metrics.registry))
+        identity = load_identity(self._configuration.tls_folder)
+        return TlsServer(app, identity, self._configuration.host, self._configuration.port, drain=channel.drain)
+
+    async def _handle(self, sender: Address, header: NodeRequest, payload: memoryview) -> Answer:
+        if self._service is None:
+            raise Busy("the model is still loading", None, "Retry in a few seconds; /readyz tells when.")
+        return await self._service.handle(sender, header, payload)
+
+    def _reasons(self, follower: EventFollower, view: FollowedView) -> list[str]:
+        """Why this node is not ready; empty when it is."""
+        found = [] if self._service else ["the model is loading"]
+        if follower.failure is not None:
+            found.append(f"the chain node does not answer: {follower.failure.what}")
+        account = view.account(self._key.address)
+        if account is None or account.role is not Role.NODE:
+            found.append(f"operator {self._key.address} is not registered; run `troth node register`")
+        elif account.exit_block:
+            found.append(f"deregistered, stake is bound until block {account.exit_block}")
+        self._metrics.block.set(view.head)
+        self._metrics.stake.set(account.stake if account else 0)
+        return found
+
+    async def _serve(self, chain: Chain, follower: EventFollower, view: FollowedView) -> None:
+        """Load the model, then serve until stopped; whichever part fails first ends the node with its error."""
+        working = asyncio.create_task(self._work(chain, follower, view))
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+        finally:
+            for task in (working, stopping):
+                task.cancel()
+            await asyncio.gather(working, stopping, return_exceptions=True)
+
+    async def _work(self, chain: Chain, follower: EventFollower, view: FollowedView) -> None:
+        await follower.catch_up()
+        self._bench = bench = await self._load(chain, view)
+        await _warm_up(bench.engine)
+        self._service = NodeService(bench, self._metrics)
+        log.info("ready: layers %s", bench.engine.slice)
+        await Watchdog(bench, chain, self._key, self._metrics).run()
+
+    async def _close_bench(self) -> None:
+        if self._bench is not None:
+            await self._bench.close()
+
+    async def _load(self, chain: Chain, view: FollowedView) -> Bench:
+        configuration = self._configuration
+        execution_class = view.execution_class(configuration.execution_class)
+        descriptor = view.descriptor(execution_class.model) if execution_class else None
+        if execution_class is None or descriptor is None:
+            shown = "0x" + configuration.execution_class.hex()
+            raise ModelError("the execution class is not registered", shown, "Register it: `troth model add`.")
+        engine = await asyncio.to_thread(
+            load_engine, configuration, execution_class, descriptor, verify=self._verify_weights
+        )
+        return Bench(
+            engine=engine,
+            view=view,
+            operator=Operator(self._key.secret, chain.domain),
+            execution_class=configuration.execution_class,
+            record=SigningRecord(configuration.folder / "signed.sqlite"),
+            traces=TraceStore(configuration.folder / "traces", limit=configuration.trace_bytes),
+            limits=Limits(configuration.sessions, configuration.positions),
+        )
+
+
+async def _warm_up(engine: Engine) -> None:
+    """One position through every layer: the first call of a process is many times slower than the next."""
+    tokens, dtype = np.zeros(1, np.int64), np.dtype(Dtype(engine.dtype).storage)
+    inputs = tokens if engine.slice.first == 0 else np.zeros((1, engine.hidden_size), dtype)
+    rows = (await engine.forward(WARM_UP, engine.slice, 0, inputs)).rows
+    if engine.slice.end == engine.layers:
+        await engine.logits(rows)
+    await engine.forget(WARM_UP)

@@ -1,0 +1,55 @@
+"""`troth node init`: configuration, operator key and TLS identity in a folder that only the operator reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from troth.chain.keystore import create_account, load_account
+from troth.chain.passwords import read_password
+from troth.chain.private_files import create_private, read_private
+from troth.node.configuration import FILE, Choices, load, render
+from troth.node.errors import ConfigError
+from troth.overlay.identity import load_or_create_identity
+from troth.protocol.types import Address
+
+OPERATOR_KEY = Path("keys") / "operator.json"
+
+
+def set_up(home: Path, choices: Choices, import_key: Path | None, password_file: Path | None) -> dict[str, Any]:
+    """Write the files; an existing configuration or key is never replaced.
+
+    Raises:
+        ConfigError: the folder is configured already, or a choice is wrong.
+        KeystoreError: the key cannot be imported or written.
+    """
+    path = home / FILE
+    if path.exists():
+        raise ConfigError("this folder is configured already", str(path), "Edit the file, or choose another --home.")
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.write_text(render(choices), encoding="utf-8")
+    try:
+        configuration = load(home)
+    except Exception:
+        path.unlink()
+        raise
+    operator = _operator(home / OPERATOR_KEY, import_key, password_file)
+    identity = load_or_create_identity(configuration.tls_folder)
+    return {
+        "operator": operator,
+        "config": str(path),
+        "endpoint": configuration.endpoint,
+        "tls_key_hash": "0x" + identity.spki_sha256.hex(),
+    }
+
+
+def _operator(path: Path, import_key: Path | None, password_file: Path | None) -> Address:
+    """The operator's address; an imported keyfile is copied after its password was tried."""
+    if path.exists():
+        return load_account(path, read_password(password_file, purpose="the operator's keystore")).address
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    if import_key is None:
+        return create_account(path, read_password(password_file, confirm=True, purpose="a new operator key")).address
+    address = load_account(import_key, read_password(password_file, purpose="the imported keystore")).address
+    create_private(path, read_private(import_key))
+    return address

@@ -1,0 +1,22 @@
+"""`troth scheduler …`: what the operator of a scheduler runs."""
+
+from __future__ import annotations
+
+import typer
+
+from troth.scheduler.command_serving import init, start, status
+from troth.scheduler.command_transactions import claim, close, leave, register, withdraw
+
+app = typer.Typer(
+    help="Run a scheduler: it takes orders, relays them through nodes and settles them on chain.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command()(init)
+app.command()(register)
+app.command()(start)
+app.command()(status)
+app.command("exit")(leave)
+app.command()(withdraw)
+app.command()(claim)
+app.command()(close)

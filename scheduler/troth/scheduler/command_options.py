@@ -1,0 +1,37 @@
+"""Options that several commands share, and how results are printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+HomeOption = Annotated[
+    Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this scheduler's configuration, keys and state.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", envvar="TROTH_JSON", help="Print one JSON object.")]
+BroadcastOption = Annotated[
+    bool, typer.Option("--broadcast", envvar="TROTH_BROADCAST", help="Send the transaction; without it, only show it.")
+]
+PasswordOption = Annotated[
+    Path | None,
+    typer.Option("--password-file", envvar="TROTH_PASSWORD_FILE", help="File with the keystores' password, mode 0600."),
+]
+DEFAULT_HOME = Path("~/.troth/scheduler")
+
+
+def folder_of(home: Path) -> Path:
+    """The scheduler's folder as an absolute path."""
+    return home.expanduser().resolve()
+
+
+def show(result: dict[str, Any], *, as_json: bool) -> None:
+    """Print a result: aligned lines for people, one object for programs."""
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    width = max(len(name) for name in result)
+    for name, value in result.items():
+        typer.echo(f"{name.replace('_', ' '):<{width}}  {value}")

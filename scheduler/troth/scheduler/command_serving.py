@@ -1,0 +1,91 @@
+"""`init`, `start` and `status`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from troth.scheduler.command_options import (
+    DEFAULT_HOME,
+    HomeOption,
+    JsonOption,
+    PasswordOption,
+    folder_of,
+    show,
+)
+
+
+def init(
+    *,
+    rpc: Annotated[str, typer.Option(envvar="TROTH_RPC", help="HTTP URL of an Ethereum node.")],
+    contract: Annotated[str, typer.Option(envvar="TROTH_CONTRACT", help="Address of the Troth contract.")],
+    class_id: Annotated[str, typer.Option("--class", envvar="TROTH_CLASS", help="Execution class to serve, 0x…")],
+    model: Annotated[
+        Path, typer.Option(envvar="TROTH_MODEL", help="Folder with config.json, tokenizer.json, chat_template.jinja.")
+    ],
+    ends: Annotated[str, typer.Option(envvar="TROTH_ENDS", help="Ends of the segments, for example 15,30.")],
+    home: HomeOption = DEFAULT_HOME,
+    host: Annotated[str, typer.Option(envvar="TROTH_HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(envvar="TROTH_PORT", help="Port to listen on.")] = 8443,
+    endpoint: Annotated[
+        str | None, typer.Option(envvar="TROTH_ENDPOINT", help="Public https:// URL; default: host and port.")
+    ] = None,
+    start_block: Annotated[
+        int,
+        typer.Option(envvar="TROTH_START_BLOCK", help="Block of the contract's deployment: saves looking before it."),
+    ] = 0,
+    operator_keystore: Annotated[
+        Path | None, typer.Option(envvar="TROTH_OPERATOR_KEYSTORE", help="Use this keyfile; default: make a new key.")
+    ] = None,
+    vrf_keystore: Annotated[
+        Path | None, typer.Option(envvar="TROTH_VRF_KEYSTORE", help="Use this VRF keyfile; default: make a new key.")
+    ] = None,
+    password_file: PasswordOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the configuration, the keystores and the TLS identity. Nothing is overwritten."""
+    from troth.scheduler.initialisation import Wishes, initialise
+
+    wishes = Wishes(
+        rpc=rpc,
+        contract=contract,
+        class_id=class_id,
+        model=model.expanduser().resolve(),
+        ends=ends,
+        host=host,
+        port=port,
+        endpoint=endpoint or f"https://{host}:{port}",
+        start_block=start_block,
+        operator_keystore=operator_keystore,
+        vrf_keystore=vrf_keystore,
+    )
+    show(initialise(folder_of(home), wishes, password_file), as_json=as_json)
+
+
+def start(
+    home: HomeOption = DEFAULT_HOME,
+    password_file: PasswordOption = None,
+    log_level: Annotated[str, typer.Option(envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Serve until SIGINT or SIGTERM; then no more orders are taken and the tasks under way are finished."""
+    import uvloop
+
+    from troth.overlay.logs import configure
+    from troth.scheduler.serving import serve
+
+    configure(log_level)
+    uvloop.run(serve(folder_of(home), password_file))
+
+
+def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
+    """Registration, stake, credit, gas and unfinished tasks. Exit code 1 if something keeps it from serving."""
+    from troth.scheduler.status import status_of
+
+    result: dict[str, Any] = asyncio.run(status_of(folder_of(home)))
+    show(result, as_json=as_json)
+    if result["problems"]:
+        sys.exit(1)

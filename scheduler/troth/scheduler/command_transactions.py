@@ -1,0 +1,91 @@
+"""`register`, `exit`, `withdraw`, `claim` and `close`: dry runs until --broadcast."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from troth.scheduler.command_options import (
+    DEFAULT_HOME,
+    BroadcastOption,
+    HomeOption,
+    JsonOption,
+    PasswordOption,
+    folder_of,
+    show,
+)
+
+
+def register(
+    *,
+    owner_keystore: Annotated[
+        Path, typer.Option(envvar="TROTH_OWNER_KEYSTORE", help="Keyfile of the cold owner, who pays the stake.")
+    ],
+    home: HomeOption = DEFAULT_HOME,
+    owner_password_file: Annotated[
+        Path | None, typer.Option(envvar="TROTH_OWNER_PASSWORD_FILE", help="File with the owner keystore's password.")
+    ] = None,
+    password_file: PasswordOption = None,
+    payout: Annotated[str | None, typer.Option(envvar="TROTH_PAYOUT", help="Payout address; default: owner.")] = None,
+    stake: Annotated[int | None, typer.Option(envvar="TROTH_STAKE", help="Wei; default: the minimum.")] = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Register this scheduler with its VRF key, endpoint and stake."""
+    from troth.scheduler.transactions import Owner, register_scheduler_of
+
+    owner = Owner(owner_keystore.expanduser(), owner_password_file or password_file, payout, stake)
+    work = register_scheduler_of(folder_of(home), owner, password_file, broadcast=broadcast)
+    show(asyncio.run(work), as_json=as_json)
+
+
+def leave(
+    home: HomeOption = DEFAULT_HOME,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Leave: no task can be opened any more, and the unbonding period starts."""
+    from troth.scheduler.transactions import exit_of
+
+    show(asyncio.run(exit_of(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
+
+
+def withdraw(
+    home: HomeOption = DEFAULT_HOME,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Pay stake and credit out to the payout address, after the exit block."""
+    from troth.scheduler.transactions import withdraw_of
+
+    show(asyncio.run(withdraw_of(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
+
+
+def claim(
+    home: HomeOption = DEFAULT_HOME,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Pay what was earned out to the payout address."""
+    from troth.scheduler.transactions import claim_of
+
+    show(asyncio.run(claim_of(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
+
+
+def close(
+    task: Annotated[str, typer.Argument(help="Task id, 0x…")],
+    home: HomeOption = DEFAULT_HOME,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Close anybody's task whose scheduler has missed its deadline: the client gets the fee back."""
+    from troth.scheduler.transactions import close_of
+
+    show(asyncio.run(close_of(folder_of(home), task, password_file, broadcast=broadcast)), as_json=as_json)

@@ -1,0 +1,90 @@
+"""What `troth scheduler init` writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from troth.chain.keystore import create_account, create_vrf_secret, load_account, load_vrf_secret
+from troth.chain.passwords import read_password
+from troth.overlay.identity import load_or_create_identity
+from troth.protocol import vrf
+from troth.scheduler.configuration import FILE, load, template
+from troth.scheduler.errors import ConfigurationInvalid
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The command line of `init`."""
+
+    rpc: str
+    contract: str
+    class_id: str
+    model: Path
+    ends: str
+    host: str
+    port: int
+    endpoint: str
+    start_block: int
+    operator_keystore: Path | None
+    vrf_keystore: Path | None
+
+
+def initialise(folder: Path, wishes: Wishes, password_file: Path | None) -> dict[str, object]:
+    """Write the configuration and, where none is named, new keys; returns what there is now."""
+    file = folder / FILE
+    if file.exists():
+        raise ConfigurationInvalid("There is a configuration already", file, "Edit it, or choose another --home.")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    new_keys = wishes.operator_keystore is None or wishes.vrf_keystore is None
+    password = read_password(password_file, confirm=new_keys, purpose="the scheduler's keystores")
+    operator = _operator(folder, wishes, password)
+    vrf_key = _vrf(folder, wishes, password)
+    identity = load_or_create_identity(folder / "tls")
+    file.write_text(_text(wishes), encoding="utf-8")
+    try:
+        load(folder)
+    except ConfigurationInvalid:
+        file.unlink()
+        raise
+    return {
+        "operator": operator,
+        "vrf_x": hex(vrf_key[0]),
+        "vrf_y": hex(vrf_key[1]),
+        "endpoint": wishes.endpoint,
+        "tls_key_hash": "0x" + identity.spki_sha256.hex(),
+        "config": str(file),
+    }
+
+
+def _operator(folder: Path, wishes: Wishes, password: str) -> str:
+    if wishes.operator_keystore is not None:
+        return load_account(wishes.operator_keystore.expanduser(), password).address
+    return create_account(folder / "keys" / "operator.json", password).address
+
+
+def _vrf(folder: Path, wishes: Wishes, password: str) -> tuple[int, int]:
+    if wishes.vrf_keystore is not None:
+        return vrf.public_key(load_vrf_secret(wishes.vrf_keystore.expanduser(), password))
+    return vrf.public_key(create_vrf_secret(folder / "keys" / "vrf.json", password))
+
+
+def _text(wishes: Wishes) -> str:
+    try:
+        ends = tuple(int(end) for end in wishes.ends.split(","))
+    except ValueError as error:
+        raise ConfigurationInvalid("--ends is a list of layers", wishes.ends, "Write for example 15,30.") from error
+    text = template(
+        {
+            "rpc": wishes.rpc,
+            "contract": wishes.contract,
+            "start_block": wishes.start_block,
+            "host": wishes.host,
+            "port": wishes.port,
+            "endpoint": wishes.endpoint,
+            "serve": [{"class": wishes.class_id, "ends": ends, "model": wishes.model}],
+        }
+    )
+    named = {"operator": wishes.operator_keystore, "vrf": wishes.vrf_keystore}
+    lines = [f'{name} = "{path.expanduser().resolve()}"' for name, path in named.items() if path is not None]
+    return text + ("\n[keys]\n" + "\n".join(lines) + "\n" if lines else "")

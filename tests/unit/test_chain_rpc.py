@@ -1,0 +1,113 @@
+"""The transport against a scripted node: what is repeated, what is not, and what each failure is called."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from troth.chain import rpc as transport
+from troth.chain.errors import ChainUnavailable, RpcRefused, without_credentials
+from troth.chain.rpc import Rpc
+
+Answer = tuple[int, bytes]
+
+
+def result(value: object) -> Answer:
+    return 200, json.dumps({"jsonrpc": "2.0", "id": 0, "result": value}).encode()
+
+
+def failure(code: int, message: str) -> Answer:
+    return 200, json.dumps({"jsonrpc": "2.0", "id": 0, "error": {"code": code, "message": message}}).encode()
+
+
+@asynccontextmanager
+async def node(*answers: Answer | None) -> AsyncIterator[tuple[Rpc, list[str]]]:
+    """A node that gives these answers in turn; None stays silent."""
+    pending, asked = list(answers), []
+    silence = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = int(
+            next(line for line in head.split("\r\n") if line.lower().startswith("content-length")).split(":")[1]
+        )
+        asked.append(json.loads(await reader.readexactly(length))["method"])
+        answer = pending.pop(0)
+        if answer is None:
+            await silence.wait()
+        else:
+            status, body = answer
+            writer.write(
+                f"HTTP/1.1 {status} Answer\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
+            )
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    client = Rpc(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout=0.3, attempts=3)
+    try:
+        yield client, asked
+    finally:
+        silence.set()
+        await client.close()
+        server.close()
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.0)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        (503, b""),
+        (429, b""),
+        (200, b"<html>maintenance</html>"),
+        (200, b"[]"),
+        (200, b"{}"),
+        failure(-32005, "limit exceeded"),
+        None,
+    ],
+    ids=["503", "429", "html", "list", "empty", "busy", "silent"],
+)
+async def test_passing_trouble_is_repeated(first: Answer | None) -> None:
+    async with node(first, result("0x1")) as (client, asked):
+        assert await client.request("eth_chainId") == "0x1"
+        assert asked == ["eth_chainId"] * 2
+
+
+async def test_lasting_trouble_is_chain_unavailable() -> None:
+    async with node((502, b""), (502, b""), (502, b"")) as (client, asked):
+        with pytest.raises(ChainUnavailable, match=r"HTTP status 502 .*127\.0\.0\.1") as caught:
+            await client.request("eth_blockNumber")
+        assert len(asked) == 3
+        assert "--rpc" in caught.value.remedy
+
+
+async def test_an_error_of_the_node_is_not_repeated() -> None:
+    async with node(failure(-32602, "no such field")) as (client, asked):
+        with pytest.raises(RpcRefused, match="no such field") as caught:
+            await client.request("eth_call")
+        assert caught.value.code == -32602
+        assert len(asked) == 1
+
+
+def test_pauses_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.2)
+    pauses = [transport.pause(attempt) for attempt in range(8)]
+    assert pauses == sorted(pauses)
+    assert pauses[:3] == [0.2, 0.4, 0.8]
+    assert pauses[-1] == transport.LONGEST_PAUSE
+
+
+def test_urls_are_shown_without_credentials() -> None:
+    assert (
+        without_credentials("https://user:pass@node.example:8545/v3/secret?key=secret") == "https://node.example:8545"
+    )
+    assert without_credentials("http://[broken") == "an unreadable URL"
+    assert without_credentials("nonsense") == "no scheme://no host"
