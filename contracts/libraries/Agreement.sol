@@ -2,11 +2,13 @@
 pragma solidity ^0.8.28;
 
 /// @title Agreement of two openings, element by element (VeriLLM, equation 29)
-/// @notice Two numbers agree if sign and exponent are equal and the mantissas, cut to `bits` bits, differ by at most `steps`.
-/// @dev The same rule is `troth.protocol.agreement`. Numbers are big-endian, several to a word, and all of a word are judged at
-/// once: mantissas leave the bits of sign and exponent free, so that a sum or difference of theirs stays in its lane.
+/// @notice Two numbers agree if sign and exponent are equal and the mantissas, cut to `bits` bits, differ by at most
+/// `steps`.
+/// @dev The same rule is `troth.protocol.agreement`. Numbers are big-endian, several to a word, and all of a word are
+/// judged at once: mantissas leave the bits of sign and exponent free, so that a sum or difference of theirs stays in
+/// its lane.
 library Agreement {
-    /// @notice The openings differ in length, are empty, are not whole 32-byte words, or too long.
+    /// @notice The openings differ in length, are empty, too long, or not whole 32-byte words.
     error WrongLengths(uint256 first, uint256 second);
     /// @notice The execution class names a number format that no rule covers, or more bits than its mantissa has.
     error UnknownFormat(uint8 dtype, uint8 bits);
@@ -53,8 +55,9 @@ library Agreement {
         return agreed * 10_000 >= uint256(theta) * total;
     }
 
-    /// @dev Counts agreeing elements of `width` bits; the top bit of each lane is its guard. guard + steps + a - b keeps the
-    /// guard iff b - a <= steps, and guard - (sign and exponent of a xor b, halved) keeps it iff both are equal.
+/// 
+    /// @dev Counts agreeing elements of `width` bits; the top bit of each lane is its guard. guard + steps + a - b
+    /// keeps the guard iff b - a <= steps, and guard - (sign and exponent of a xor b, halved) keeps it iff both are equal.
     /// @param ones a word with 1 in each lane
     /// @param dropped mantissa bits that are not compared
     function _count(

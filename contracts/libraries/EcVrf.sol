@@ -2,13 +2,13 @@
 pragma solidity ^0.8.28;
 
 /// @title ECVRF-P256-SHA256-TAI (RFC 9381, suite 0x01) over the P256VERIFY precompile (EIP-7951)
-/// @notice A proof (Γ, c, s) of key Y over alpha holds if c is the hash of Y, H, Γ, U = sG - cY and V = sH - cΓ, where H
-/// is alpha hashed to the curve. P256VERIFY only tells whether aG + bQ has a claimed abscissa, so the prover hands in
+/// @notice A proof (Γ, c, s) of key Y over alpha holds if c is the hash of Y, H, Γ, U = sG - cY and V = sH - cΓ, where
+/// H is alpha hashed to the curve. P256VERIFY only tells whether aG + bQ has a claimed abscissa, so the prover hands in
 /// points and abscissas as hints, and with t = c² mod n the checks are:
 ///
 ///  - U, C = cΓ + tG, D = sH + tG and E = c(Γ + Y) + (t - s - 1)G have the hinted abscissas (four calls);
-///  - V = D - C, and U + V + G = D - E, each up to signs, by Semaev's third summation polynomial, which vanishes on three
-///    abscissas exactly if signs exist with which the points add up to zero.
+///  - V = D - C, and U + V + G = D - E, each up to signs, by Semaev's third summation polynomial, which vanishes on
+///    three abscissas exactly if signs exist with which the points add up to zero.
 ///
 /// The wrong choice of signs in either sum would need a root of a fixed polynomial in c, while c is a hash taken after
 /// everything else was fixed. The second sum holds the signs of U and V, so that exactly the proofs of the RFC pass
@@ -247,8 +247,8 @@ library EcVrf {
         }
     }
 
-    /// @dev Reverts unless factor·G + (1 / inverse)·Q has this abscissa. P256VERIFY(h, r, v, Q) compares (h/v)G + (r/v)Q with r
-    /// modulo n; from p - n on and below n an abscissa equals its residue.
+    /// @dev Reverts unless factor·G + (1 / inverse)·Q has this abscissa. P256VERIFY(h, r, v, Q) compares (h/v)G +
+    /// (r/v)Q with r modulo n; from p - n on and below n an abscissa equals its residue.
     function checkAbscissa(
         uint256 abscissa,
         uint256 factor,
@@ -279,19 +279,23 @@ library EcVrf {
     function _checkSums(uint256[] calldata hints) private pure {
         uint256 p = _once(P);
         // (12) U and V are points, neither ±G (for -G the other's sign would be free), and not each other's opposite.
+        // For U and V themselves the denominator is 1, which the check returns.
         uint256 one = _areFitPoints(_at(hints, U_X), _at(hints, U_Y), _at(hints, V_X), _at(hints, V_Y), p);
         if (one == 0) revert InvalidProof(12);
         // (13) V = ±C ± D
         if (!_areCollinear(_at(hints, C_X), _at(hints, D_X), _at(hints, V_X), one, p)) revert InvalidProof(13);
         // (14) U + V + G = ±D ± E
-        (uint256 numerator, uint256 denominator) =
-            _sumWithGenerator(hints, p);
+        (uint256 numerator, uint256 denominator) = _sumWithGenerator(hints, p);
         if (denominator == 0) revert InvalidProof(14);
         if (!_areCollinear(_at(hints, D_X), _at(hints, E_X), numerator, denominator, p)) revert InvalidProof(14);
     }
 
     /// @dev 1 if U and V are as (12) says, else 0.
-    function _areFitPoints(uint256 uX, uint256 uY, uint256 vX, uint256 vY, uint256 p) private pure returns (uint256 fit) {
+    function _areFitPoints(uint256 uX, uint256 uY, uint256 vX, uint256 vY, uint256 p)
+        private
+        pure
+        returns (uint256 fit)
+    {
         uint256 b = _once(B);
         assembly ("memory-safe") {
             fit := and(and(lt(uX, p), lt(uY, p)), and(lt(vX, p), lt(vY, p)))
@@ -303,7 +307,8 @@ library EcVrf {
         }
     }
 
-    /// @dev Abscissa of U + V + G as a fraction, by two chord additions; denominator zero if a chord is vertical or a tangent.
+    /// @dev Abscissa of U + V + G as a fraction, by two chord additions; the denominator is zero if a chord is
+    /// vertical or a tangent.
     function _sumWithGenerator(uint256[] calldata hints, uint256 p)
         private
         pure
@@ -352,8 +357,8 @@ library EcVrf {
         (y, cube) = (_once(y), _once(cube));
     }
 
-    /// @dev Semaev's S3(x, y, z) = (x-y)²z² + (xy-a)² - 4b(x+y) - 2((x+y)(xy+a) + 2b)z for z = numerator / denominator, with
-    /// what is subtracted on the other side.
+    /// @dev Semaev's S3(x, y, z) = (x-y)²z² + (xy-a)² - 4b(x+y) - 2((x+y)(xy+a) + 2b)z for z = numerator / denominator,
+    /// with what is subtracted on the other side.
     function _areCollinear(uint256 x, uint256 y, uint256 numerator, uint256 denominator, uint256 p)
         private
         pure
@@ -373,9 +378,9 @@ library EcVrf {
         }
     }
 
-    /// @dev The value, by way of memory that the compiler must take for overwritten. What it knows it computes again wherever it
-    /// is used: the modulus by eight instructions each time, a chord's rise and run from the calldata on. Half of the
-    /// arithmetic's gas went there.
+    /// @dev The value, by way of memory that the compiler must take for overwritten. What it knows it computes again
+    /// wherever it is used: the modulus by eight instructions each time, a chord's rise and run from the calldata on.
+    /// Half of the arithmetic's gas went there.
     function _once(uint256 value) private pure returns (uint256 same) {
         assembly ("memory-safe") {
             mstore(0x20, value)

@@ -3,8 +3,8 @@ pragma solidity ^0.8.28;
 
 /// @title A lazy Fisher–Yates shuffle of the slots 0..size-1
 /// @notice The order is fixed by `beta` alone: step i swaps item i with item
-/// i + keccak256(abi.encode(beta, i)) mod (size - i). Only as many steps are taken as the caller asks for, and memory is
-/// four bytes per slot, so a large group with many vacant slots stays affordable.
+/// i + keccak256(abi.encode(beta, i)) mod (size - i). Only as many steps are taken as the caller asks for, and memory
+/// is four bytes per slot, so a large group with many vacant slots stays affordable.
 /// @dev The same rule is `troth.protocol.permutation`.
 library Permutation {
     /// @notice Every slot has been drawn already.
@@ -48,7 +48,8 @@ library Permutation {
         walk.step = step + 1;
     }
 
-    /// @dev Item at `index`. Reads the word that ends with the entry: it may begin inside the length word, never before it.
+    /// @dev Item at `index`. Reads the word that ends with the entry; it may begin inside the length word, never
+    /// before.
     function _read(bytes memory displaced, uint256 index) private pure returns (uint256 item) {
         assembly ("memory-safe") {
             item := and(mload(add(displaced, add(4, mul(4, index)))), 0xffffffff)

@@ -7,11 +7,14 @@ import {TileTree} from "../libraries/TileTree.sol";
 import {Posts} from "./Posts.sol";
 
 /// @title Whether an opening shows what its party committed to (VeriLLM section 5.7)
+/// @dev Arithmetic is unchecked: a task has at most 32 segments of 16 parties, and amounts fit 96 bits.
 abstract contract Openings is ITrothOpenings, Posts {
     /// @dev Tolerant tasks reveal once they are sampled, exact ones in a later block than the commitments.
     function _requireRevealing(Case memory task) internal view {
-        _requirePhase(task.taskId, task.progress, task.rules.exact ? Phase.Committed : Phase.Sampled);
-        if (task.rules.exact) _requireAfter(task.progress.phaseBlock);
+        unchecked {
+            _requirePhase(task.taskId, task.progress, task.rules.exact ? Phase.Committed : Phase.Sampled);
+            if (task.rules.exact) _requireAfter(task.progress.phaseBlock);
+        }
     }
 
     /// @dev An opening must be of what the party committed to: the root in the clear, or the salted verdict.
@@ -19,17 +22,19 @@ abstract contract Openings is ITrothOpenings, Posts {
         internal
         pure
     {
-        Progress memory progress = task.progress;
-        bytes32 post = progress.posts[segment * (progress.posts.length / progress.segments) + party];
-        if (post == 0) revert NothingCommitted(segment, party);
-        if (party == 0) {
-            if (opening.root != post) revert RootMismatch(segment, opening.root, post);
-            return;
+        unchecked {
+            Progress memory progress = task.progress;
+            bytes32 post = progress.posts[segment * (progress.posts.length / progress.segments) + party];
+            if (post == 0) revert NothingCommitted(segment, party);
+            if (party == 0) {
+                if (opening.root != post) revert RootMismatch(segment, opening.root, post);
+                return;
+            }
+            address verifier = _partyOf(progress, segment, party);
+            bytes32 opened =
+                keccak256(abi.encode(task.taskId, segment, verifier, opening.root, opening.verdict, opening.salt));
+            if (opened != post) revert CommitmentMismatch(segment, party, opened, post);
         }
-        address verifier = _partyOf(progress, segment, party);
-        bytes32 opened =
-            keccak256(abi.encode(task.taskId, segment, verifier, opening.root, opening.verdict, opening.salt));
-        if (opened != post) revert CommitmentMismatch(segment, party, opened, post);
     }
 
     /// @dev The sampled tiles must lead to the root; an exact class has none.
@@ -40,26 +45,30 @@ abstract contract Openings is ITrothOpenings, Posts {
         Opening calldata opening,
         bytes memory tiles
     ) internal pure {
-        Rules memory rules = task.rules;
-        bytes32 proven = opening.root;
-        if (rules.exact) {
-            if (tiles.length != 0 || opening.siblings.length != 0) proven = 0;
-        } else {
-            proven = TileTree.openingRoot(
-                task.progress.seed,
-                segment,
-                task.progress.positions,
-                rules.hiddenSize,
-                rules.dtype,
-                rules.tiles,
-                tiles,
-                opening.siblings
-            );
+        unchecked {
+            Rules memory rules = task.rules;
+            bytes32 proven = opening.root;
+            if (rules.exact) {
+                if (tiles.length != 0 || opening.siblings.length != 0) proven = 0;
+            } else {
+                proven = TileTree.openingRoot(
+                    task.progress.seed,
+                    segment,
+                    task.progress.positions,
+                    rules.hiddenSize,
+                    rules.dtype,
+                    rules.tiles,
+                    tiles,
+                    opening.siblings
+                );
+            }
+            if (proven != opening.root) revert InvalidOpening(segment, party, proven, opening.root);
         }
-        if (proven != opening.root) revert InvalidOpening(segment, party, proven, opening.root);
     }
 
     function _revealHash(Opening calldata opening, bytes32 tilesHash) internal pure returns (bytes32) {
-        return keccak256(abi.encode(opening.root, opening.verdict, tilesHash));
+        unchecked {
+            return keccak256(abi.encode(opening.root, opening.verdict, tilesHash));
+        }
     }
 }

@@ -15,74 +15,83 @@ import {Clusters} from "../libraries/Clusters.sol";
 import {Comparison} from "./Comparison.sol";
 
 /// @title Who is paid and who is slashed (VeriLLM Appendix E)
+/// @dev Arithmetic is unchecked: a task has at most 32 segments of 16 parties, and amounts fit 96 bits.
 abstract contract Settlement is Comparison {
     /// @inheritdoc ITrothSettlement
     function settle(bytes32 taskId, Task calldata task, VrfProof calldata proof, Opening[] calldata openings)
         external
     {
-        Case memory due = _load(taskId, task);
-        Progress memory progress = due.progress;
-        if (progress.phase == Phase.Committed && !due.rules.exact) _sample(due, proof);
-        _requireRevealing(due);
-        if (openings.length != progress.posts.length) {
-            revert WrongOpeningCount(openings.length, progress.posts.length);
+        unchecked {
+            Case memory due = _load(taskId, task);
+            Progress memory progress = due.progress;
+            if (progress.phase == Phase.Committed && !due.rules.exact) _sample(due, proof);
+            _requireRevealing(due);
+            if (openings.length != progress.posts.length) {
+                revert WrongOpeningCount(openings.length, progress.posts.length);
+            }
+            Finding[] memory findings = new Finding[](progress.segments);
+            for (uint256 s = 0; s < progress.segments; ++s) {
+                findings[s] = _judge(due, s, openings);
+            }
+            Outcome outcome = _outcome(findings);
+            _finish(taskId, outcome);
+            _announce(taskId, outcome, findings);
+            _move(due, outcome, findings);
         }
-        Finding[] memory findings = new Finding[](progress.segments);
-        for (uint256 s = 0; s < progress.segments; ++s) {
-            findings[s] = _judge(due, s, openings);
-        }
-        Outcome outcome = _outcome(findings);
-        _finish(taskId, outcome);
-        _announce(taskId, outcome, findings);
-        _move(due, outcome, findings);
     }
 
     /// @dev One rejected segment rejects the task; otherwise one undecided segment leaves it undecided.
     function _outcome(Finding[] memory findings) private pure returns (Outcome outcome) {
-        outcome = Outcome.Accepted;
-        for (uint256 s = 0; s < findings.length; ++s) {
-            if (findings[s].outcome == Outcome.Rejected) return Outcome.Rejected;
-            if (findings[s].outcome == Outcome.Indeterminate) outcome = Outcome.Indeterminate;
+        unchecked {
+            outcome = Outcome.Accepted;
+            for (uint256 s = 0; s < findings.length; ++s) {
+                if (findings[s].outcome == Outcome.Rejected) return Outcome.Rejected;
+                if (findings[s].outcome == Outcome.Indeterminate) outcome = Outcome.Indeterminate;
+            }
         }
     }
 
     function _announce(bytes32 taskId, Outcome outcome, Finding[] memory findings) private {
-        uint8[] memory outcomes = new uint8[](findings.length);
-        uint8[] memory verdicts = new uint8[](findings.length);
-        uint8[] memory clusters = new uint8[](findings.length);
-        for (uint256 s = 0; s < findings.length; ++s) {
-            outcomes[s] = uint8(findings[s].outcome);
-            verdicts[s] = uint8(findings[s].verdicts);
-            clusters[s] = uint8(findings[s].cluster);
+        unchecked {
+            uint8[] memory outcomes = new uint8[](findings.length);
+            uint8[] memory verdicts = new uint8[](findings.length);
+            uint8[] memory clusters = new uint8[](findings.length);
+            for (uint256 s = 0; s < findings.length; ++s) {
+                outcomes[s] = uint8(findings[s].outcome);
+                verdicts[s] = uint8(findings[s].verdicts);
+                clusters[s] = uint8(findings[s].cluster);
+            }
+            emit TaskSettled(taskId, outcome, outcomes, verdicts, clusters);
         }
-        emit TaskSettled(taskId, outcome, outcomes, verdicts, clusters);
     }
 
     function _move(Case memory task, Outcome outcome, Finding[] memory findings) private {
-        bytes32 taskId = task.taskId;
-        uint256 reward = task.rules.unit * REWARD;
-        uint256 spent = 0;
-        uint256 reserved = 0;
-        for (uint256 s = 0; s < findings.length; ++s) {
-            Finding memory finding = findings[s];
-            uint256 bounty = 0;
-            if (outcome == Outcome.Accepted) {
-                _credit(taskId, _partyOf(task.progress, s, 0), reward);
-                bounty = reward;
-                spent += reward * (1 + Clusters.count(finding.cluster));
-            } else if (finding.outcome == Outcome.Rejected) {
-                uint256 left;
-                (bounty, left) = _slashInferencer(task, s, finding);
-                reserved += left;
+        unchecked {
+            bytes32 taskId = task.taskId;
+            uint256 reward = task.rules.unit * REWARD;
+            uint256 spent = 0;
+            uint256 reserved = 0;
+            for (uint256 s = 0; s < findings.length; ++s) {
+                Finding memory finding = findings[s];
+                uint256 bounty = 0;
+                if (outcome == Outcome.Accepted) {
+                    _credit(taskId, _partyOf(task.progress, s, 0), reward);
+                    bounty = reward;
+                    spent += reward * (1 + Clusters.count(finding.cluster));
+                } else if (finding.outcome == Outcome.Rejected) {
+                    uint256 left;
+                    (bounty, left) = _slashInferencer(task, s, finding);
+                    reserved += left;
+                }
+                reserved += _moveVerifiers(task, outcome, s, finding, bounty);
             }
-            reserved += _moveVerifiers(task, outcome, s, finding, bounty);
+            if (outcome == Outcome.Accepted) {
+                _credit(taskId, task.terms.scheduler, reward);
+                spent += reward;
+            }
+            _release(taskId, task.terms.client, task.terms.fee - spent);
+            _credit(taskId, RESERVE, reserved);
         }
-        if (outcome == Outcome.Accepted) {
-            _credit(taskId, task.terms.scheduler, reward);
-            spent += reward;
-        }
-        _release(taskId, task.terms.client, task.terms.fee - spent);
-        _credit(taskId, RESERVE, reserved);
     }
 
     /// @dev A rejected inferencer pays its own penalty and its checkers' rewards, as far as its stake goes.
@@ -92,13 +101,15 @@ abstract contract Settlement is Comparison {
         private
         returns (uint256 bounty, uint256 left)
     {
-        uint256 members = Clusters.count(finding.cluster);
-        uint256 units = PENALTY + REWARD * members;
-        bytes32 root = task.progress.posts[segment * (1 + uint256(task.rules.verifiers))];
-        address inferencer = _partyOf(task.progress, segment, 0);
-        uint256 taken = _slash(task.taskId, inferencer, task.rules.unit * units, SlashReason.Rejected, root);
-        bounty = taken * REWARD / units;
-        left = taken - bounty * members;
+        unchecked {
+            uint256 members = Clusters.count(finding.cluster);
+            uint256 units = PENALTY + REWARD * members;
+            bytes32 root = task.progress.posts[segment * (1 + uint256(task.rules.verifiers))];
+            address inferencer = _partyOf(task.progress, segment, 0);
+            uint256 taken = _slash(task.taskId, inferencer, task.rules.unit * units, SlashReason.Rejected, root);
+            bounty = taken * REWARD / units;
+            left = taken - bounty * members;
+        }
     }
 
     /// @dev Pays the proper cluster and slashes who was silent, or outside the cluster of a decided task.
@@ -110,18 +121,20 @@ abstract contract Settlement is Comparison {
         Finding memory finding,
         uint256 bounty
     ) private returns (uint256 reserved) {
-        bool decided = outcome != Outcome.Indeterminate && finding.cluster != 0;
-        uint256 penalty = task.rules.unit * PENALTY;
-        for (uint256 v = 0; v < task.rules.verifiers; ++v) {
-            if (finding.committed >> (1 + v) & 1 == 0) continue;
-            address verifier = _partyOf(task.progress, segment, 1 + v);
-            bool opened = finding.opened >> (1 + v) & 1 != 0;
-            if (finding.cluster >> v & 1 != 0) {
-                _credit(task.taskId, verifier, bounty);
-            } else if (!opened || decided) {
-                bytes32 commitment = task.progress.posts[segment * (1 + uint256(task.rules.verifiers)) + 1 + v];
-                SlashReason reason = opened ? SlashReason.Disagreed : SlashReason.Unrevealed;
-                reserved += _slash(task.taskId, verifier, penalty, reason, commitment);
+        unchecked {
+            bool decided = outcome != Outcome.Indeterminate && finding.cluster != 0;
+            uint256 penalty = task.rules.unit * PENALTY;
+            for (uint256 v = 0; v < task.rules.verifiers; ++v) {
+                if (finding.committed >> (1 + v) & 1 == 0) continue;
+                address verifier = _partyOf(task.progress, segment, 1 + v);
+                bool opened = finding.opened >> (1 + v) & 1 != 0;
+                if (finding.cluster >> v & 1 != 0) {
+                    _credit(task.taskId, verifier, bounty);
+                } else if (!opened || decided) {
+                    bytes32 commitment = task.progress.posts[segment * (1 + uint256(task.rules.verifiers)) + 1 + v];
+                    SlashReason reason = opened ? SlashReason.Disagreed : SlashReason.Unrevealed;
+                    reserved += _slash(task.taskId, verifier, penalty, reason, commitment);
+                }
             }
         }
     }

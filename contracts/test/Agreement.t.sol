@@ -6,7 +6,11 @@ import {Test} from "@uniswap/v4-core/lib/forge-std/src/Test.sol";
 import {Agreement} from "../libraries/Agreement.sol";
 
 contract AgreementTest is Test {
-    function count(bytes memory first, bytes memory second, uint8 dtype, uint8 bits) external pure returns (uint256 agreed) {
+    function count(bytes memory first, bytes memory second, uint8 dtype, uint8 bits)
+        external
+        pure
+        returns (uint256 agreed)
+    {
         (agreed,) = Agreement.agreeing(first, second, dtype, bits, 1);
     }
 

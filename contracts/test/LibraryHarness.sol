@@ -28,7 +28,8 @@ contract LibraryHarness {
         return EcVrf.verify(x, y, alpha, proof, hints);
     }
 
-    /// @notice How many changed proofs still verify, or fail otherwise than with InvalidProof: change i flips bit i of proof ‖ hints.
+    /// @notice How many changed proofs still verify, or fail otherwise than with InvalidProof: change i flips bit i of
+    /// proof ‖ hints.
     function vrfSurvivors(
         uint256 x,
         uint256 y,

@@ -184,6 +184,115 @@ def test_u_is_not_the_generator(library_harness: Any, nonce: int) -> None:
     assert failed_check(library_harness, PLAIN, *bent.forge()) == FIT_POINTS
 
 
+@pytest.mark.parametrize("nonce", range(1000, 1004))
+def test_v_off_the_curve_is_not_taken(library_harness: Any, nonce: int) -> None:
+    """Off the curve there are other ordinates for V with which the second sum holds, half of them with the other sign.
+
+    With V = (v, y) let m be the slope of the chord from U. U + V = (m² - u - v, …) and its sum with G have rational
+    coordinates in m, so that all y that fit are roots of one polynomial; m for the true V is one of them.
+    """
+    found = 0
+    for claim in (lambda u, v: (u, v), lambda u, v: (u, flipped(v))):
+        proof, given = Forger(nonce=nonce, claim=claim).forge()
+        u, v = Point(*given[U_X : U_Y + 1]), Point(*given[V_X : V_Y + 1])
+        for target in second_sum_abscissas(given):
+            for ordinate in fitting_ordinates(u, v.x, target):
+                if ordinate % 2 == v.y % 2 and not p256.is_on_curve(Point(v.x, ordinate)):
+                    bent = [*given[:V_Y], ordinate, *given[V_Y + 1 :]]
+                    assert failed_check(library_harness, PLAIN, proof, bent) == FIT_POINTS
+                    found += 1
+    assert found
+
+
+def second_sum_abscissas(given: list[int]) -> list[int]:
+    """Abscissas of D - E and D + E."""
+    first, second = (p256.decode(b"\x02" + given[place].to_bytes(32, "big")) for place in (D_X, E_X))
+    return [total(first, second).x, total(first, flipped(second)).x]
+
+
+def fitting_ordinates(u: Point, v_x: int, target: int) -> list[int]:
+    """All y for which U + (v_x, y) + G, by the chord formulas, has the abscissa ``target``."""
+    x_sum = [-u.x - v_x, 0, 1]
+    y_sum = [-u.y, 2 * u.x + v_x, 0, -1]
+    rise = plus(y_sum, [-GENERATOR.y])
+    run = plus(x_sum, [-GENERATOR.x])
+    outer = plus(x_sum, [target + GENERATOR.x])
+    polynomial = plus(product(rise, rise), [-value for value in product(outer, product(run, run))])
+    return [(u.y + slope * (v_x - u.x)) % P for slope in roots(polynomial)]
+
+
+def plus(first: list[int], second: list[int]) -> list[int]:
+    """Sum of polynomials modulo p; coefficients from the constant one up, no leading zeros."""
+    size = max(len(first), len(second))
+    total_ = [(a + b) % P for a, b in zip(padded(first, size), padded(second, size), strict=True)]
+    while total_ and total_[-1] == 0:
+        total_.pop()
+    return total_
+
+
+def padded(polynomial: list[int], size: int) -> list[int]:
+    return polynomial + [0] * (size - len(polynomial))
+
+
+def product(first: list[int], second: list[int]) -> list[int]:
+    result = [0] * (len(first) + len(second) - 1) if first and second else []
+    for i, a in enumerate(first):
+        for j, b in enumerate(second):
+            result[i + j] += a * b
+    return plus(result, [])
+
+
+def remainder(dividend: list[int], divisor: list[int]) -> list[int]:
+    rest = plus(dividend, [])
+    inverse = pow(divisor[-1], -1, P)
+    while len(rest) >= len(divisor):
+        shift, factor = len(rest) - len(divisor), rest[-1] * inverse
+        rest = plus(rest, [0] * shift + [-factor * value for value in divisor])
+    return rest
+
+
+def common(first: list[int], second: list[int]) -> list[int]:
+    while second:
+        first, second = second, remainder(first, second)
+    return first
+
+
+def power(base: list[int], exponent: int, modulus: list[int]) -> list[int]:
+    result = [1]
+    for bit in bin(exponent)[2:]:
+        result = remainder(product(result, result), modulus)
+        if bit == "1":
+            result = remainder(product(result, base), modulus)
+    return result
+
+
+def roots(polynomial: list[int]) -> list[int]:
+    """Roots in the field: the part that divides x^p - x, split at random (Cantor and Zassenhaus)."""
+    linear = common(polynomial, plus(power([0, 1], P, polynomial), [0, -1]))
+    source, open_parts, found = random.Random(7), [linear], []
+    while open_parts:
+        part = open_parts.pop()
+        if len(part) == 2:
+            found.append(-part[0] * pow(part[1], -1, P) % P)
+        elif len(part) > 2:
+            half = common(part, plus(power([source.randrange(P), 1], (P - 1) // 2, part), [-1]))
+            if 1 < len(half) < len(part):
+                open_parts += [half, quotient(part, half)]
+            else:
+                open_parts.append(part)
+    return found
+
+
+def quotient(dividend: list[int], divisor: list[int]) -> list[int]:
+    rest, result = dividend, [0] * (len(dividend) - len(divisor) + 1)
+    inverse = pow(divisor[-1], -1, P)
+    while len(rest) >= len(divisor):
+        shift, factor = len(rest) - len(divisor), rest[-1] * inverse % P
+        result[shift] = factor
+        rest = plus(rest, [0] * shift + [-factor * value for value in divisor])
+    return result
+
+
 def test_another_gamma_is_not_taken(library_harness: Any) -> None:
     hashed, _ = vrf.encode_to_curve(KEY, PLAIN)
     for gamma in (times(hashed, SCALAR + 1), flipped(times(hashed, SCALAR)), times(GENERATOR, 5)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -117,9 +118,8 @@ async def test_another_tls_key_is_refused_before_anything_is_sent(tmp_path: Path
         with pytest.raises(WrongTlsKey, match="registered is " + "aa" * 32):
             await node.connect(pin=b"\xaa" * 32)
         async with pinned_client(node.url, b"\xaa" * 32) as client:
-            with pytest.raises(WrongTlsKey):
-                with naming_errors(node.url):
-                    await client.get("/v1/info")
+            with pytest.raises(WrongTlsKey), naming_errors(node.url):
+                await client.get("/v1/info")
 
 
 async def test_https_with_the_right_pin(tmp_path: Path) -> None:
@@ -136,8 +136,6 @@ async def test_a_stranger_is_turned_away_with_a_reason(tmp_path: Path) -> None:
 
 
 async def test_a_wrong_clock_is_named_with_the_difference(tmp_path: Path) -> None:
-    import time
-
     async with endpoint(tmp_path, clock=lambda: time.time() + 75) as node:
         with pytest.raises(RemoteFailure, match=r"7[45] s behind") as refusal:
             await node.connect()
@@ -170,17 +168,17 @@ async def test_an_error_of_ours_reaches_the_peer_and_another_one_stays_inside(tm
 
 
 async def test_over_the_limit_is_refused_and_the_connection_lives_on(tmp_path: Path) -> None:
-    release = asyncio.Event()
+    release, working = asyncio.Event(), asyncio.Event()
 
     async def waiting(sender: Address, header: NodeRequest, payload: memoryview) -> tuple[NodeReply, bytes]:
+        working.set()
         await release.wait()
         return Released(), b""
 
     async with endpoint(tmp_path, waiting, Limits(in_flight_per_connection=1)) as node:
         channel = await node.connect()
         started = asyncio.create_task(channel.request(TASK))
-        while node.channels.in_flight == 0:
-            await asyncio.sleep(0)
+        await working.wait()
         with pytest.raises(RemoteFailure) as busy:
             await channel.request(TASK)
         assert busy.value.remote_code == "overloaded"

@@ -6,7 +6,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -114,7 +114,7 @@ class Stage:
     scheduler: Key
     owner: Key
     execution_class: ExecutionClass
-    nodes: list[ToyNode]
+    nodes: list[Any]
     folder: Path
     nonce: int = 0
 
@@ -130,7 +130,7 @@ class Stage:
     def keys(self) -> Keys:
         return Keys(self.scheduler, VRF_SECRET)
 
-    def node(self, address: str) -> ToyNode:
+    def node(self, address: str) -> Any:
         return next(node for node in self.nodes if node.address == address)
 
     def configuration(self, **changes: Any) -> Configuration:
@@ -188,13 +188,35 @@ def body_of(submitted: SubmittedOrder) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Cast:
+    """Which model is played, by which nodes. `make_node(secret, chain, folder, scheduler)` makes one."""
+
+    model: ModelDescriptor
+    rules: ExecutionClass
+    make_node: Callable[[bytes, Chain, Path, Address], Any]
+
+
+def toys(*, exact: bool = False) -> Cast:
+    """The toy model."""
+    rules = execution_class(exact=exact)
+
+    def make(secret: bytes, chain: Chain, folder: Path, scheduler: Address) -> ToyNode:
+        return ToyNode(secret, chain.domain, folder, rules.model, scheduler)
+
+    return Cast(descriptor(), rules, make)
+
+
 @asynccontextmanager
-async def stage(deployed: Any, folder: Path, *, exact: bool = False, nodes: int = 6) -> AsyncIterator[Stage]:
+async def stage(
+    deployed: Any, folder: Path, *, exact: bool = False, nodes: int = 6, cast: Cast | None = None
+) -> AsyncIterator[Stage]:
     """Model, class, scheduler, nodes and a client's escrow on a fresh contract."""
     anvil, chain = deployed.anvil, deployed.chain
     owner, client, scheduler = anvil.keys[1], anvil.keys[2], anvil.keys[3]
-    rules = execution_class(exact=exact)
-    await chain.execute(register_model(descriptor()), owner)
+    playing = cast or toys(exact=exact)
+    rules = playing.rules
+    await chain.execute(register_model(playing.model), owner)
     await chain.execute(register_class(rules), owner)
     await chain.execute(deposit(client.address, 100 * fee(rules, len(ENDS))), client)
     await _register_scheduler(chain, owner, scheduler, deployed.parameters.minimum_scheduler_stake)
@@ -202,7 +224,7 @@ async def stage(deployed: Any, folder: Path, *, exact: bool = False, nodes: int 
         made = []
         for number in range(nodes):
             secret = keccak256(b"toy node %d" % number + chain.contract.encode())
-            node = ToyNode(secret, chain.domain, folder / f"node-{number}", rules.model, scheduler.address)
+            node = playing.make_node(secret, chain, folder / f"node-{number}", scheduler.address)
             await stack.enter_async_context(serving(node.server))
             await _register_node(chain, owner, node, rules)
             made.append(node)
@@ -221,7 +243,7 @@ async def _register_scheduler(chain: Chain, owner: Key, scheduler: Key, stake: i
     await chain.execute(register_scheduler(registration, consent, stake), owner)
 
 
-async def _register_node(chain: Chain, owner: Key, node: ToyNode, rules: ExecutionClass) -> None:
+async def _register_node(chain: Chain, owner: Key, node: Any, rules: ExecutionClass) -> None:
     registration = NodeRegistration(
         operator=node.address,
         payout=owner.address,

@@ -1,4 +1,4 @@
-"""What an audit is made from: headers, logs and transaction inputs of one contract. Plain data, from RPC or a bundle."""
+"""What an audit is made from: headers, logs and transactions of one contract. Plain data, from RPC or a bundle."""
 
 from __future__ import annotations
 

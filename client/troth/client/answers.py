@@ -1,82 +1,86 @@
-"""Reading what a scheduler sends: bounded, typed, and never printed raw."""
+"""The text of an earlier answer, from the receipt or again from its scheduler, and only if it is the committed one."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from troth.client.api import SchedulerApi, connected
+from troth.client.chain_view import view
+from troth.client.checking import check_commitment
+from troth.client.configuration import Configuration
+from troth.client.errors import AnswerUnavailable, ProofError
+from troth.client.home import Home
+from troth.client.language import Language
+from troth.client.receipts import Receipt, opened
+from troth.client.session import load_language
+from troth.client.standing import Standing, standing_of
+from troth.client.untrusted import read_list, read_whole
+from troth.protocol.request import TOKENS_LIMIT
+from troth.protocol.state import Scheduler, State
+from troth.protocol.types import ModelDescriptor, to_address
 
-from troth.client.errors import InsufficientBalance, SchedulerRefused, StreamError
-from troth.client.money import LARGEST
-from troth.client.terminal import printable_line
-from troth.protocol.types import Hash32
 
-LONGEST_LIST = 256
-"""Entries of a list that is no list of tokens: segments, parties, classes."""
+async def fetch_answer(home: Home, configuration: Configuration, task: str) -> str:
+    """The committed answer of one of this wallet's tasks.
+
+    Raises:
+        AnswerUnavailable: none was committed, or its scheduler or class is gone.
+        ProofError: the scheduler sends another answer than the committed one.
+    """
+    async with view(home, configuration) as (chain, follower):
+        with opened(home.receipts, chain.domain) as receipts:
+            receipt, state = receipts.find(task), follower.state
+            standing = _committed(receipt, state)
+            async with connected(_scheduler(receipt, state)) as api:
+                if not holds_answer(receipt, standing):
+                    tokens = await _fetch(api, receipt, _model(receipt, state), standing)
+                    receipts.answered(receipt.identifier, tokens)
+                    receipt = receipts.find(receipt.task_id)
+                language = await _language(home, api, receipt, state)
+    return language.decode(list(receipt.tokens))
 
 
-def read_object(text: bytes) -> dict[str, Any]:
-    """A JSON object; StreamError for anything else."""
+def holds_answer(receipt: Receipt, standing: Standing) -> bool:
+    """Whether the receipt's own tokens are the committed answer."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise StreamError("The scheduler's answer is not JSON", repr(text[:60]), "Use another scheduler.") from error
-    if not isinstance(value, dict):
-        raise StreamError("The scheduler's answer is no object", repr(text[:60]), "Use another scheduler.")
-    return value
+        check_commitment(standing, receipt.prompt_length, receipt.salt, receipt.tokens)
+    except ProofError:
+        return False
+    return True
 
 
-def read_hex(value: object, size: int) -> bytes:
-    """Bytes of an 0x string of exactly `size` bytes; StreamError otherwise."""
-    if isinstance(value, str) and value.startswith("0x") and len(value) == 2 + 2 * size:
-        try:
-            return bytes.fromhex(value[2:])
-        except ValueError as error:
-            raise _not_hex(value, size) from error
-    raise _not_hex(value, size)
+async def _fetch(api: SchedulerApi, receipt: Receipt, model: ModelDescriptor, standing: Standing) -> list[int]:
+    found = await api.task(receipt.identifier, receipt.salt)
+    if found.get("tokens") is None:
+        raise AnswerUnavailable("The scheduler has no answer any more", receipt.task_id, "Ask again, or ask another.")
+    tokens = [read_whole(token, 0, model.vocabulary - 1) for token in read_list(found["tokens"], TOKENS_LIMIT)]
+    check_commitment(standing, receipt.prompt_length, receipt.salt, tokens)
+    return tokens
 
 
-def read_list(line: dict[str, Any], name: str) -> list[Any]:
-    """The list `name` of an object, of a sensible length; StreamError otherwise."""
-    value = line.get(name)
-    if not isinstance(value, list) or len(value) > LONGEST_LIST:
-        raise StreamError(f"The scheduler's answer has no list `{name}`", repr(value)[:80], "Use another scheduler.")
-    return value
+async def _language(home: Home, api: SchedulerApi, receipt: Receipt, state: State) -> Language:
+    return await load_language(home, api, receipt.execution_class, _model(receipt, state).architecture)
 
 
-def read_count(value: object, what: str, limit: int) -> int:
-    """A whole number from 0 to `limit`; StreamError otherwise."""
-    if type(value) is not int or not 0 <= value <= limit:
-        raise StreamError(f"The scheduler should have sent a number for {what}", repr(value)[:80], "See the receipt.")
-    return value
+def _committed(receipt: Receipt, state: State) -> Standing:
+    standing = standing_of(state, receipt.identifier)
+    if standing is None or standing.output_hash is None:
+        raise AnswerUnavailable(
+            "No answer was committed on chain for this task",
+            receipt.task_id,
+            "`troth client receipts` shows its state.",
+        )
+    return standing
 
 
-def read_classes(info: dict[str, Any]) -> dict[Hash32, tuple[int, ...]]:
-    """The classes of GET /v1/info, each with the ends of its segments."""
-    classes = {}
-    for entry in read_list(info, "classes"):
-        if not isinstance(entry, dict):
-            raise StreamError("A served class is no object", repr(entry)[:80], "Use another scheduler.")
-        ends = tuple(read_count(end, "a segment's end", 255) for end in read_list(entry, "ends"))
-        classes[Hash32(read_hex(entry.get("id"), 32))] = ends
-    return classes
+def _scheduler(receipt: Receipt, state: State) -> Scheduler:
+    scheduler = state.schedulers.get(to_address(receipt.scheduler))
+    if scheduler is None:
+        raise AnswerUnavailable("The task's scheduler has left the network", receipt.scheduler, "Ask another one.")
+    return scheduler
 
 
-def refusal(status: int, body: bytes) -> SchedulerRefused | InsufficientBalance:
-    """The error behind an HTTP status of 400 and more."""
-    try:
-        parts = read_object(body).get("error")
-    except StreamError:
-        parts = None  # no JSON: a proxy's page perhaps; the status alone has to do
-    if not isinstance(parts, dict):
-        return SchedulerRefused("The scheduler refused the request", f"HTTP {status}", "Try again, or use another one.")
-    code, message = printable_line(parts.get("code"), 60), printable_line(parts.get("message"))
-    shortfall = parts.get("shortfall")
-    if code == "insufficient_escrow" and isinstance(shortfall, str) and shortfall.isdecimal():
-        wei = min(int(shortfall[:40]), LARGEST)
-        return InsufficientBalance(message, f"{wei} wei short", f"Top up with `troth client deposit {wei}wei --broadcast`.")
-    remedy = printable_line(parts.get("remedy") or "Try again, or use another scheduler.")
-    return SchedulerRefused(f"The scheduler refused: {message}", f"HTTP {status}, {code}", remedy, code)
-
-
-def _not_hex(value: object, size: int) -> StreamError:
-    return StreamError(f"The scheduler should have sent {size} bytes in hex", repr(value)[:80], "Use another scheduler.")
+def _model(receipt: Receipt, state: State) -> ModelDescriptor:
+    rules = state.classes.get(receipt.execution_class)
+    model = None if rules is None else state.models.get(rules.model)
+    if model is None:
+        raise AnswerUnavailable("The chain does not know the task's class", receipt.task_id, "Check --contract.")
+    return model

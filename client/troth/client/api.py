@@ -1,26 +1,40 @@
-"""The scheduler's HTTPS interface, seen from the client: pinned, bounded, and believed in nothing it can check itself."""
+"""The scheduler's HTTPS interface, seen from the client: pinned, bounded, believed in nothing that can be checked."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import httpx
 
-from troth.client.answers import read_classes, read_object, refusal
-from troth.client.errors import SchedulerUnreachable, StreamError, StreamLost, WrongSchedulerKey
+from troth.client.errors import (
+    InsufficientBalance,
+    SchedulerRefused,
+    SchedulerUnreachable,
+    StreamError,
+    WrongSchedulerKey,
+)
 from troth.client.language import LARGEST_FILES, LanguageFiles
+from troth.client.untrusted import read_hex, read_list, read_object, read_text, read_whole
 from troth.overlay.errors import ChannelTimeout, ChannelUnavailable, WrongTlsKey
 from troth.overlay.https import naming_errors, pinned_client
 from troth.protocol.state import Scheduler
-from troth.protocol.types import Hash32
+from troth.protocol.types import SEGMENTS_LIMIT, Hash32
 
 LARGEST_LINE = 1024 * 1024
-"""Bytes of one line of a stream: a receipt of the longest answer stays far below."""
-CONNECT_SECONDS = 30.0
-STREAM_SILENCE_SECONDS = 180.0
-"""A line is at most this late: the longest step is the wait for the chain to lock the fee."""
+"""Bytes of a line of the stream; the longest is the receipt, with the tokens of the whole answer in it."""
+LARGEST_REFUSAL = 64 * 1024
+ANSWER_SECONDS = 120.0
+"""Time for a whole answer that is no stream: tens of megabytes of tokenizer over a slow line."""
+SERVED_LIMIT = 256
+# No compression: a few kilobytes of it may unfold to gigabytes before anyone can count them.
+_HEADERS = {"accept-encoding": "identity"}
+_ORDER_REMEDY = "The order may have arrived: see `troth client receipts` before you ask again."
+_WEI = re.compile(r"[1-9][0-9]{0,28}")
+_OTHER_REMEDY = "Try again, or use another scheduler."
 
 
 class SchedulerApi:
@@ -32,7 +46,10 @@ class SchedulerApi:
 
     async def classes(self) -> dict[Hash32, tuple[int, ...]]:
         """The classes it serves, each with the ends of its segments."""
-        return read_classes(await self._get("/v1/info"))
+        entries = read_list((await self._get("/v1/info")).get("classes"), SERVED_LIMIT)
+        if not all(isinstance(entry, dict) for entry in entries):
+            raise StreamError("The scheduler does not say what it serves", self._endpoint, "Use another scheduler.")
+        return {Hash32(read_hex(entry.get("id"), 32)): _ends(entry.get("ends")) for entry in entries}
 
     async def language(self, identifier: Hash32) -> LanguageFiles:
         """Tokenizer, template and configuration of a class's model, not yet checked."""
@@ -42,23 +59,34 @@ class SchedulerApi:
         """The scheduler's receipt of a task; the salt shows that the caller is the one who ordered it."""
         return await self._get(f"/v1/tasks/0x{identifier.hex()}", {"troth-salt": "0x" + salt.hex()})
 
-    async def order(self, body: dict[str, object]) -> AsyncIterator[dict[str, Any]]:
-        """Send an order and yield the lines of its stream; StreamLost if it breaks off."""
-        timeout = httpx.Timeout(CONNECT_SECONDS, read=STREAM_SILENCE_SECONDS)
-        with _unreachable(), naming_errors(self._endpoint):
-            async with self._client.stream("POST", "/v1/orders", json=body, timeout=timeout) as response:
-                if response.status_code >= 400:
-                    raise refusal(response.status_code, await _bounded_body(response))
+    async def order(self, body: dict[str, object]) -> AsyncGenerator[dict[str, Any], None]:
+        """Send an order and yield the lines of its stream; how long to wait for one is the caller's to say."""
+        timeout = httpx.Timeout(30.0, read=None)
+        with _unreachable(_ORDER_REMEDY), naming_errors(self._endpoint):
+            async with self._client.stream(
+                "POST", "/v1/orders", json=body, timeout=timeout, headers=_HEADERS
+            ) as response:
+                if response.status_code != httpx.codes.OK:
+                    raise _refusal(response.status_code, await _bounded_body(response, LARGEST_REFUSAL))
                 async for line in _bounded_lines(response):
                     yield read_object(line)
 
     async def _get(self, path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
-        with _unreachable(), naming_errors(self._endpoint):
-            async with self._client.stream("GET", path, headers=headers) as response:
-                body = await _bounded_body(response)
-                if response.status_code >= 400:
-                    raise refusal(response.status_code, body)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                status, body = await self._fetch(path, _HEADERS | (headers or {}))
+        except TimeoutError as error:
+            what = f"The scheduler did not finish its answer within {ANSWER_SECONDS:g} s"
+            raise SchedulerUnreachable(what, self._endpoint, _OTHER_REMEDY) from error
+        if status != httpx.codes.OK:
+            raise _refusal(status, body)
         return read_object(body)
+
+    async def _fetch(self, path: str, headers: dict[str, str]) -> tuple[int, bytes]:
+        with _unreachable(_OTHER_REMEDY), naming_errors(self._endpoint):
+            async with self._client.stream("GET", path, headers=headers) as response:
+                limit = LARGEST_FILES if response.status_code == httpx.codes.OK else LARGEST_REFUSAL
+                return response.status_code, await _bounded_body(response, limit)
 
 
 @asynccontextmanager
@@ -68,32 +96,46 @@ async def connected(scheduler: Scheduler) -> AsyncIterator[SchedulerApi]:
         yield SchedulerApi(client, scheduler.endpoint)
 
 
-async def _bounded_body(response: httpx.Response) -> bytes:
+def _ends(value: object) -> tuple[int, ...]:
+    return tuple(read_whole(end, 1, 255) for end in read_list(value, SEGMENTS_LIMIT))
+
+
+async def _bounded_body(response: httpx.Response, limit: int) -> bytes:
     body = bytearray()
-    async for piece in response.aiter_bytes():
+    async for piece in response.aiter_raw():
         body += piece
-        if len(body) > LARGEST_FILES:
-            limit = f"over {LARGEST_FILES} bytes"
-            raise StreamError("The scheduler's answer is too large", limit, "Use another scheduler.")
+        if len(body) > limit:
+            raise StreamError("The scheduler's answer is too large", f"over {limit} bytes", "Use another scheduler.")
     return bytes(body)
 
 
 async def _bounded_lines(response: httpx.Response) -> AsyncIterator[bytes]:
-    rest = bytearray()
-    async for piece in response.aiter_bytes():
-        rest += piece
-        *lines, last = bytes(rest).split(b"\n")
-        rest = bytearray(last)
-        for line in filter(None, lines):
+    rest = b""
+    async for piece in response.aiter_raw():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
             yield line
         if len(rest) > LARGEST_LINE:
             raise StreamError("A line of the scheduler's stream is too long", len(rest), "Use another scheduler.")
     if rest:
-        raise StreamLost("The scheduler's stream broke off inside a line", f"{len(rest)} bytes", "See the receipt.")
+        raise StreamError("The scheduler's stream broke off inside a line", len(rest), "See `troth client receipts`.")
+
+
+def _refusal(status: int, body: bytes) -> Exception:
+    parts = read_object(body).get("error") if body.startswith(b"{") else None
+    if not isinstance(parts, dict):
+        return SchedulerRefused("The scheduler refused the request", f"HTTP {status}", "Try again, or use another one.")
+    message, code = read_text(parts.get("message", "")), read_text(parts.get("code", ""))
+    shown = f"HTTP {status}, {code}"
+    shortfall = parts.get("shortfall")
+    if code == "insufficient_escrow" and isinstance(shortfall, str) and _WEI.fullmatch(shortfall):
+        top_up = f"Top up with `troth client deposit {shortfall}wei --broadcast`."
+        return InsufficientBalance(message, f"{shown}, {shortfall} wei short", top_up)
+    return SchedulerRefused(message, shown, read_text(parts.get("remedy", "")))
 
 
 @contextmanager
-def _unreachable() -> Iterator[None]:
+def _unreachable(remedy: str) -> Iterator[None]:
     try:
         yield
     except WrongTlsKey as error:
@@ -103,6 +145,4 @@ def _unreachable() -> Iterator[None]:
             "Nothing was sent. Wait for the scheduler to register its new key, or use another one.",
         ) from error
     except (ChannelUnavailable, ChannelTimeout) as error:
-        raise SchedulerUnreachable(
-            "The scheduler cannot be reached", error.what, "Try again, or use another scheduler."
-        ) from error
+        raise SchedulerUnreachable(error.what, error.value, remedy) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
@@ -20,7 +20,7 @@ VERDICT_SILENCE_SECONDS = 1800.0
 """How long it may be silent afterwards: a party that does not reveal holds the verdict up for a window of blocks."""
 
 
-async def ask(session: Session, signed: SignedOrder) -> AsyncIterator[Update]:
+async def ask(session: Session, signed: SignedOrder) -> AsyncGenerator[Update, None]:
     """Send a prepared order and yield what happens, until the chain has decided.
 
     Raises:

@@ -28,7 +28,7 @@ async def close_task(
     """
     async with view(home, configuration) as (chain, follower):
         with opened(home.receipts, chain.domain) as receipts:
-            identifier = _whole_id(task) or receipts.find(task).task_id
+            identifier = _whole_id(task) or receipts.find(task).identifier
         record = follower.state.tasks.get(identifier)
         if record is None or not record.live:
             state = "was never opened on chain, so nothing was charged" if record is None else "is decided already"

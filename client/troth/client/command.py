@@ -20,6 +20,7 @@ from troth.client.options import (
     PasswordOption,
     RpcOption,
     SchedulerOption,
+    millionths,
     read_configuration,
 )
 
@@ -27,7 +28,7 @@ app = typer.Typer(no_args_is_help=True, help="Ask a model and pay from a wallet;
 
 
 @app.command()
-def init(
+def init(  # noqa: PLR0917
     contract: ContractOption,
     rpc: RpcOption = "http://127.0.0.1:8545",
     scheduler: SchedulerOption = "",
@@ -44,7 +45,7 @@ def init(
     from troth.client.home import Home
     from troth.client.wallet import create_wallet
 
-    place = Home(home)
+    place = Home(home.expanduser())
     configuration = Configuration(contract, rpc, scheduler, execution_class).checked()
     key = create_wallet(place, password_file, import_key)
     save(place.configuration, configuration)
@@ -56,7 +57,7 @@ def init(
 
 
 @app.command()
-def deposit(
+def deposit(  # noqa: PLR0917
     amount: Annotated[str, typer.Argument(help="For example 0.05ether, 20gwei or 1000wei.")],
     broadcast: BroadcastOption = False,
     password_file: PasswordOption = None,
@@ -74,7 +75,7 @@ def deposit(
 
 
 @app.command()
-def withdraw(
+def withdraw(  # noqa: PLR0917
     amount: Annotated[str, typer.Argument(help="For example 0.05ether; only what no running request holds.")],
     broadcast: BroadcastOption = False,
     password_file: PasswordOption = None,
@@ -96,12 +97,12 @@ def balance(
     rpc: RpcOption = "", contract: ContractOption = "", home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False
 ) -> None:
     """Show the escrow balance, and what the wallet holds besides."""
+    from troth.client.chain_view import view
     from troth.client.home import Home
     from troth.client.money import format_amount
-    from troth.client.session import view
     from troth.client.wallet import wallet_address
 
-    place = Home(home)
+    place = Home(home.expanduser())
     address = wallet_address(place)
 
     async def read() -> tuple[int, int]:
@@ -117,7 +118,7 @@ def balance(
 
 
 @app.command()
-def estimate(
+def estimate(  # noqa: PLR0917
     scheduler: SchedulerOption = "",
     execution_class: ClassOption = "",
     rpc: RpcOption = "",
@@ -131,7 +132,7 @@ def estimate(
     from troth.client.session import session
     from troth.client.wallet import wallet_address
 
-    place = Home(home)
+    place = Home(home.expanduser())
     address = wallet_address(place)
 
     async def read() -> tuple[int, int]:
@@ -140,16 +141,18 @@ def estimate(
 
     fee, escrow = asyncio.run(read())
     _print(
-        {"fee_wei": str(fee), "escrow_wei": str(escrow), "requests_covered": escrow // fee},
+        {"fee_wei": str(fee), "escrow_wei": str(escrow), "requests_covered": escrow // fee if fee else None},
         as_json,
         f"{format_amount(fee)} a request, refunded in full if the answer is rejected\n"
-        f"the balance of {format_amount(escrow)} covers {escrow // fee} requests",
+        f"the balance of {format_amount(escrow)} covers {escrow // fee if fee else 'any number of'} requests",
     )
 
 
 @app.command()
-def chat(
-    question: Annotated[str, typer.Argument(help="The question; - reads it from standard input; none: a conversation.")] = "",
+def chat(  # noqa: PLR0917
+    question: Annotated[
+        str, typer.Argument(help="The question; - reads it from standard input; none: a conversation.")
+    ] = "",
     system: Annotated[str, typer.Option("--system", envvar="TROTH_SYSTEM", help="System message.")] = "",
     max_tokens: Annotated[int, typer.Option("--max-tokens", envvar="TROTH_MAX_TOKENS", min=1, max=65_536)] = 256,
     temperature: Annotated[
@@ -174,9 +177,9 @@ def chat(
     from troth.client.wallet import open_wallet
 
     first = read_question(question) if question or as_json else ""
-    place = Home(home)
+    place = Home(home.expanduser())
     limit = parse_amount(max_cost) if max_cost else None
-    choices = Choices(max_tokens, round(temperature * 1e6), round(top_p * 1e6), limit)
+    choices = Choices(max_tokens, millionths(temperature, 0), millionths(top_p, 1), limit)
     configuration = read_configuration(place, rpc, contract, scheduler, execution_class)
     key = open_wallet(place, password_file)
     talk = print_json_answer if as_json else converse
@@ -184,8 +187,11 @@ def chat(
 
 
 @app.command()
-def receipts(
+def receipts(  # noqa: PLR0917
     task: Annotated[str, typer.Argument(help="Task id, or its beginning; none: all of them.")] = "",
+    answer: Annotated[
+        bool, typer.Option("--answer", envvar="TROTH_ANSWER", help="Print TASK's answer, checked against the chain.")
+    ] = False,
     rpc: RpcOption = "",
     contract: ContractOption = "",
     home: HomeOption = DEFAULT_HOME,
@@ -195,12 +201,15 @@ def receipts(
     from troth.client.history import print_receipts
     from troth.client.home import Home
 
-    place = Home(home)
-    asyncio.run(print_receipts(place, read_configuration(place, rpc, contract), task, as_json))
+    if answer and not task:
+        raise typer.BadParameter("name the task whose answer you want", param_hint="--answer")
+    place = Home(home.expanduser())
+    configuration = read_configuration(place, rpc, contract)
+    asyncio.run(print_receipts(place, configuration, task, as_json, answer))
 
 
 @app.command()
-def close(
+def close(  # noqa: PLR0917
     task: Annotated[str, typer.Argument(help="Task id, or its beginning.")],
     broadcast: BroadcastOption = False,
     password_file: PasswordOption = None,
@@ -210,19 +219,21 @@ def close(
     as_json: JsonOption = False,
 ) -> None:
     """Close a task whose scheduler missed its deadline: the fee comes back, the scheduler is slashed."""
-    from troth.client.history import close_task
+    from troth.client.closing import close_task
     from troth.client.home import Home
     from troth.client.wallet import describe_transaction, open_wallet, wallet_address
 
-    place = Home(home)
+    place = Home(home.expanduser())
     key = open_wallet(place, password_file) if broadcast else None
     done = asyncio.run(
-        close_task(place, read_configuration(place, rpc, contract), task, key, wallet_address(place), broadcast=broadcast)
+        close_task(
+            place, read_configuration(place, rpc, contract), task, key, wallet_address(place), broadcast=broadcast
+        )
     )
     _print(done, as_json, describe_transaction(done))
 
 
-def _transact(
+def _transact(  # noqa: PLR0917
     home: Path, rpc: str, contract: str, password_file: Path | None, build: Any, broadcast: bool, as_json: bool
 ) -> None:
     from troth.chain.adapter import Chain
@@ -230,7 +241,7 @@ def _transact(
     from troth.client.wallet import describe_transaction, open_wallet, transact, wallet_address
     from troth.protocol.types import to_address
 
-    place = Home(home)
+    place = Home(home.expanduser())
     configuration = read_configuration(place, rpc, contract)
     address = wallet_address(place)
     key = open_wallet(place, password_file) if broadcast else None

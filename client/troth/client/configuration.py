@@ -1,4 +1,4 @@
-"""client.toml: which chain, which contract, and optionally which scheduler and class. Versioned; unknown keys refused."""
+"""client.toml: which chain and contract, and optionally which scheduler and class. Versioned; unknown keys refused."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Configuration:
 
 
 def load(path: Path) -> Configuration:
-    """Read client.toml. Raises ConfigurationError when it is absent, not TOML, of another version, or has other keys."""
+    """Read client.toml; ConfigurationError when it is absent, not TOML, of another version, or has other keys."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
+from contextlib import aclosing
 from typing import BinaryIO
 
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
-from troth.client.asking import ask
+from troth.client.asking import Assigned, Finished, Posted, Text, Update, Verdict, ask
 from troth.client.configuration import Configuration
 from troth.client.errors import AnswerNotAccepted, ClientError
 from troth.client.home import Home
@@ -19,12 +21,11 @@ from troth.client.prompt import LARGEST_PROMPT, check_text, decode_question
 from troth.client.session import Session, session
 from troth.client.template import Message
 from troth.client.terminal import printable
-from troth.client.updates import Assigned, Finished, Interrupted, Posted, Text, Update, Verdict
 
 FAREWELLS = {"/exit", "/quit"}
 
 
-async def converse(
+async def converse(  # noqa: PLR0917
     home: Home, configuration: Configuration, key: Key, choices: Choices, system: str, question: str
 ) -> None:
     """Answer `question`; without one, go on asking until end of input or /exit, with the whole history each time.
@@ -43,7 +44,7 @@ async def converse(
             await _survive(ready, key, choices, history, line)
 
 
-async def print_json_answer(
+async def print_json_answer(  # noqa: PLR0917
     home: Home, configuration: Configuration, key: Key, choices: Choices, system: str, question: str
 ) -> None:
     """Answer one question and print a single JSON object at the end; raises as `converse` does."""
@@ -51,23 +52,28 @@ async def print_json_answer(
         signed = await ready.prepare([*opening(system), _user(question)], choices, key)
         pieces: list[str] = []
         result: dict[str, object] = {"task_id": "0x" + signed.task_id.hex(), "fee_wei": str(signed.fee)}
-        outcome = ""
-        async for update in ask(ready, signed):
-            match update:
-                case Text(text):
-                    pieces.append(text)
-                case Finished(reason, tokens):
-                    result |= {"finish_reason": reason, "tokens": tokens}
-                case Verdict(outcome, cost):
-                    result |= {"outcome": outcome, "cost_wei": str(cost)}
-                case Posted(step, transaction, gas):
-                    result[step] = {"transaction": transaction, "gas": gas}
-                case Assigned(assignment):
-                    result["parties"] = [list(parties) for parties in assignment.parties]
-                case Interrupted():
-                    pass  # what follows repairs it, or raises
-        print(json.dumps({"answer": "".join(pieces), **result}, ensure_ascii=False))
-    require_accepted(outcome)
+        try:
+            async with aclosing(ask(ready, signed)) as updates:
+                async for update in updates:
+                    _note(update, pieces, result)
+        finally:
+            # Also after an error, which goes to standard error: whoever pays gets what has come, and the task's id.
+            print(json.dumps({"answer": "".join(pieces), **result}, ensure_ascii=False))
+    require_accepted(str(result["outcome"]))
+
+
+def _note(update: Update, pieces: list[str], result: dict[str, object]) -> None:
+    match update:
+        case Text(text):
+            pieces.append(text)
+        case Finished(reason, tokens):
+            result |= {"finish_reason": reason, "tokens": tokens}
+        case Verdict(outcome, cost):
+            result |= {"outcome": outcome, "cost_wei": str(cost)}
+        case Posted(step, transaction, gas):
+            result[step] = {"transaction": transaction, "gas": gas}
+        case Assigned(assignment):
+            result["parties"] = [list(parties) for parties in assignment.parties]
 
 
 def opening(system: str) -> list[Message]:
@@ -94,8 +100,6 @@ def describe(update: Update, signed: SignedOrder) -> str:
             return f"answer     {tokens} tokens ({reason}); its verifiers re-compute it now"
         case Posted(step, transaction, gas):
             return f"{step:<10} {transaction} ({gas:,} gas)"
-        case Interrupted(reason):
-            return f"\n{reason}; asking for the rest"
         case Verdict("accepted", cost):
             return f"verdict    accepted; you paid {format_amount(cost)}"
         case Verdict(outcome, cost):
@@ -121,10 +125,11 @@ async def _turn(ready: Session, key: Key, choices: Choices, history: list[Messag
     pieces: list[str] = []
     outcome = ""
     try:
-        async for update in ask(ready, signed):
-            _show(update, signed, pieces)
-            if isinstance(update, Verdict):
-                outcome = update.outcome
+        async with aclosing(ask(ready, signed)) as updates:
+            async for update in updates:
+                _show(update, signed, pieces)
+                if isinstance(update, Verdict):
+                    outcome = update.outcome
     except asyncio.CancelledError:
         name = "0x" + signed.task_id.hex()
         _say(f"\ninterrupted; the task goes on, `troth client receipts {name}` shows how it ends")
@@ -148,6 +153,23 @@ def _user(question: str) -> Message:
     return {"role": "user", "content": question}
 
 
+def _typed() -> bytes:
+    """A line from the terminal. asyncio takes the first Ctrl-C for the event loop, which stands still here."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return input("> ").encode("utf-8", "surrogateescape")
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _bounded_line(standard_input: BinaryIO) -> bytes:
+    """A line, cut one byte above the limit; its rest is skipped, or each piece of it would be asked and paid for."""
+    line = piece = standard_input.readline(LARGEST_PROMPT + 1)
+    while piece and not piece.endswith(b"\n"):
+        piece = standard_input.readline(LARGEST_PROMPT + 1)
+    return line
+
+
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -156,11 +178,11 @@ def _next_question(standard_input: BinaryIO) -> bytes | None:
     """The next line, None at the end of the conversation; on a terminal with its line editing."""
     if sys.stdin.isatty():
         try:
-            line = input("> ").encode("utf-8", "surrogateescape")
+            line = _typed()
         except EOFError:
             return None
     else:
-        line = standard_input.readline(LARGEST_PROMPT + 1)
+        line = _bounded_line(standard_input)
         if not line:
             return None
     return None if line.strip().decode("utf-8", "replace") in FAREWELLS else line

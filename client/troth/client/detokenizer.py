@@ -32,7 +32,7 @@ class Detokenizer:
         """Add one token and return the text that is now complete, perhaps nothing."""
         self._pending.append(token)
         text = self._added()
-        if not text or (text.endswith(REPLACEMENT) and len(self._pending) < LONGEST_HOLD):
+        if (not text or text.endswith(REPLACEMENT)) and len(self._pending) < LONGEST_HOLD:
             return ""
         self._settle()
         return text

@@ -12,10 +12,11 @@ ClientError
 │   └── WrongSchedulerKey   somebody else answers there
 ├── SchedulerRefused        the scheduler answered with an error
 ├── StreamError             the scheduler's answer or stream was malformed
-│   └── StreamLost          the stream broke off; the task itself may go on
 ├── ProofError              what the scheduler sent contradicts the chain or its own proofs
-├── AnswerNotAccepted       the verifiers did not accept the answer
 ├── TransactionRefused      the chain would not, or did not, take a transaction
+├── AnswerNotAccepted       the verifiers did not accept the answer (exit code 3)
+├── AnswerUnavailable       an earlier answer cannot be had any more, or was never committed
+├── ReceiptsUnreadable      the receipts' file cannot be read or written
 └── ReceiptNotFound         no such task in this wallet's receipts
 """
 
@@ -69,31 +70,33 @@ class WrongSchedulerKey(SchedulerUnreachable):
 
 
 class SchedulerRefused(ClientError):
-    """The scheduler answered with an error; `code` is its name for it."""
-
-    def __init__(self, what: str, value: object, remedy: str, code: str = "") -> None:
-        super().__init__(what, value, remedy)
-        self.code = code
+    """The scheduler answered with an error."""
 
 
 class StreamError(ClientError):
     """The scheduler's answer or stream was malformed; the task itself may still settle."""
 
 
-class StreamLost(StreamError):
-    """The scheduler's stream broke off before the verdict; the task itself may go on."""
-
-
 class ProofError(ClientError):
     """What the scheduler sent contradicts the chain or its own proofs."""
 
 
-class AnswerNotAccepted(ClientError):
-    """The task ended without its verifiers accepting the answer; the fee went back."""
-
-
 class TransactionRefused(ClientError):
     """The chain would not, or did not, take a transaction."""
+
+
+class AnswerNotAccepted(ClientError):
+    """The task ended without its verifiers accepting the answer; scripts tell it by the exit code."""
+
+    exit_code = 3
+
+
+class AnswerUnavailable(ClientError):
+    """An earlier answer cannot be had any more, or was never committed."""
+
+
+class ReceiptsUnreadable(ClientError):
+    """The receipts' file cannot be read or written."""
 
 
 class ReceiptNotFound(ClientError):

@@ -115,7 +115,9 @@ class Exchange:
 
     def _read_token(self, line: dict[str, Any]) -> list[Update]:
         if not self._assigned:
-            raise ProofError("The scheduler sent tokens before it proved who serves", self.name, "Use another scheduler.")
+            raise ProofError(
+                "The scheduler sent tokens before it proved who serves", self.name, "Use another scheduler."
+            )
         if self.finished is not None or len(self.tokens) >= self._signed.request.max_tokens:
             raise StreamError("The scheduler sent a token after the last one", len(self.tokens), "See the receipt.")
         token = read_whole(line.get("id"), 0, self._session.offer.model.vocabulary - 1)
@@ -147,10 +149,7 @@ class Exchange:
     async def _read_step(self, step: str, line: dict[str, Any]) -> list[Update]:
         transaction = "0x" + read_hex(line.get("tx"), 32).hex()
         gas = read_whole(line.get("gas", 0), 0, LARGEST_GAS)
-        if step == "opened":
-            await self._on_chain("opened", lambda _: True)
-            check_terms(self._session.follower.state.tasks[self._signed.task_id].task, self._signed, self._session.offer)
-        elif step == "committed":
+        if step == "committed":
             self._check_commitment(await self._on_chain("committed", _is_committed))
         self._transactions[step] = transaction
         self._session.receipts.posted(self._signed.task_id, self._transactions)
@@ -176,7 +175,9 @@ class Exchange:
                 f"{len(self.tokens)} tokens",
                 f"`troth client receipts {self.name[:12]} --answer` fetches it again and checks it.",
             )
-        check_commitment(standing, len(self._signed.request.prompt_tokens), self._signed.salt, self.tokens)
+        signed, session = self._signed, self._session
+        check_terms(session.follower.state.tasks[signed.task_id].task, signed, session.offer)
+        check_commitment(standing, len(signed.request.prompt_tokens), signed.salt, self.tokens)
 
     async def _on_chain(self, step: str, condition: Callable[[Standing], bool]) -> Standing:
         task, follower = Hash32(self._signed.task_id), self._session.follower

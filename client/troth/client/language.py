@@ -1,6 +1,6 @@
 """A model's language side, its tokenizer, chat template and special tokens, checked against the chain and cached.
 
-The descriptor on chain names the architecture as "family/<keccak of the config>/<keccak of tokenizer.json and template>"
+The descriptor on chain names the architecture as "family/<keccak of config>/<keccak of tokenizer.json and template>"
 (the text after the slashes is 0x-prefixed hex), so a scheduler cannot hand out a tokenizer that garbles prompts.
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
+
 from troth.protocol.hashing import keccak256
 
 from .errors import ModelUnavailable
@@ -39,6 +40,11 @@ class LanguageFiles:
             raise ModelUnavailable(
                 "The scheduler's tokenizer answer is incomplete", sorted(map(str, parts)), "Use another scheduler."
             )
+        try:
+            "".join(map(str, texts)).encode()
+        except UnicodeEncodeError as error:
+            what = "The scheduler's tokenizer answer is not UTF-8"
+            raise ModelUnavailable(what, f"character {error.start}", "Use another scheduler.") from error
         return cls(*map(str, texts))
 
 
@@ -74,6 +80,9 @@ class Language:
         """Parse checked files. Raises ModelUnavailable when one does not parse."""
         try:
             tokenizer = Tokenizer.from_str(files.tokenizer)
+            # A tokenizer.json may carry settings of its training: they would cut or pad the question in silence.
+            tokenizer.no_truncation()
+            tokenizer.no_padding()
             config = json.loads(files.config)
             special = {name: tokenizer.id_to_token(_first(config.get(f"{name}_id"))) for name in _NAMES}
             ends = _all(config.get("eos_token_id"))

@@ -14,7 +14,7 @@ from troth.protocol.types import ExecutionClass, Hash32, ModelDescriptor, segmen
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A class that a scheduler serves, with everything the client reads from the chain rather than from the scheduler."""
+    """A class that a scheduler serves, with all that the client reads from the chain and not from the scheduler."""
 
     scheduler: Scheduler
     rules: ExecutionClass

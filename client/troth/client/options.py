@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +13,12 @@ from troth.client.home import Home
 
 DEFAULT_HOME = Path("~/.troth").expanduser()
 
-HomeOption = Annotated[Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder for wallet, receipts, configuration.")]
-JsonOption = Annotated[bool, typer.Option("--json", envvar="TROTH_JSON", help="Print one JSON object on standard output.")]
+HomeOption = Annotated[
+    Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder for wallet, receipts, configuration.")
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", envvar="TROTH_JSON", help="Print one JSON object on standard output.")
+]
 BroadcastOption = Annotated[
     bool, typer.Option("--broadcast", envvar="TROTH_BROADCAST", help="Send the transaction; without it, a dry run.")
 ]
@@ -22,7 +27,9 @@ PasswordOption = Annotated[
     typer.Option("--password-file", envvar="TROTH_PASSWORD_FILE", help="File whose first line opens the wallet."),
 ]
 RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
-ContractOption = Annotated[str, typer.Option("--contract", envvar="TROTH_CONTRACT", help="Address of the Troth contract.")]
+ContractOption = Annotated[
+    str, typer.Option("--contract", envvar="TROTH_CONTRACT", help="Address of the Troth contract.")
+]
 SchedulerOption = Annotated[
     str, typer.Option("--scheduler", envvar="TROTH_SCHEDULER", help="Operator address of the scheduler to use.")
 ]
@@ -32,6 +39,13 @@ ClassOption = Annotated[
 MaxCostOption = Annotated[
     str, typer.Option("--max-cost", envvar="TROTH_MAX_COST", help="Refuse to pay more, e.g. 0.01ether or 500gwei.")
 ]
+
+
+def millionths(value: float, least: int) -> int:
+    """A sampling option as the request carries it; typer's bounds let "nan" through, so that is refused here."""
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a number")
+    return max(round(value * 1_000_000), least)
 
 
 def read_configuration(

@@ -16,7 +16,7 @@ from troth.protocol.typed_data import Domain, sign
 from troth.protocol.types import Hash32, Order
 
 LIFETIME_SECONDS = 600
-"""How long a scheduler may take to open an order: two minutes would do, clocks differ. Later, nothing can be charged."""
+"""How long a scheduler may take to open an order: clocks differ. Later, nothing can be charged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def require_room(prompt_tokens: tuple[int, ...], choices: Choices, context: int)
         )
 
 
-def sign_order(
+def sign_order(  # noqa: PLR0917
     offer: Offer,
     prompt_tokens: tuple[int, ...],
     end_tokens: tuple[int, ...],

@@ -18,6 +18,7 @@ from troth.client.market import Offer, find_class, find_scheduler, offer_of
 from troth.client.ordering import Choices, SignedOrder, require_affordable, require_room, sign_order
 from troth.client.receipts import Receipts, opened
 from troth.client.template import Message
+from troth.protocol.types import Hash32
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,7 @@ class Session:
         require_affordable(self.offer, state.escrow_of(key.address), choices)
         # One block back: the contract wants a reference that lies in the past when the order is opened.
         reference = max(self.follower.block - 1, 0)
-        return sign_order(
-            self.offer, prompt, self.language.end_tokens, choices, key, self.chain.domain, reference
-        )
+        return sign_order(self.offer, prompt, self.language.end_tokens, choices, key, self.chain.domain, reference)
 
 
 @asynccontextmanager
@@ -53,17 +52,17 @@ async def session(home: Home, configuration: Configuration) -> AsyncIterator[Ses
             served = await api.classes()
             identifier = find_class(follower.state, configuration, served)
             offer = offer_of(follower.state, scheduler, identifier, served[identifier])
-            language = await load_language(home, api, offer)
+            language = await load_language(home, api, offer.class_id, offer.model.architecture)
             with opened(home.receipts, chain.domain) as receipts:
                 yield Session(chain, follower, api, offer, language, receipts)
 
 
-async def load_language(home: Home, api: SchedulerApi, offer: Offer) -> Language:
-    """The model's language side, checked against the chain; from the cache where it was checked before."""
+async def load_language(home: Home, api: SchedulerApi, identifier: Hash32, architecture: str) -> Language:
+    """The language side of a class's model, from the cache or from the scheduler, checked against the chain."""
     cache = LanguageCache(home.languages)
-    files = cache.get(offer.model.architecture)
+    files = cache.get(architecture)
     if files is None:
-        files = await api.language(offer.class_id)
-        check_files(files, offer.model.architecture)
-        cache.put(offer.model.architecture, files)
+        files = await api.language(identifier)
+        check_files(files, architecture)
+        cache.put(architecture, files)
     return Language.load(files)

@@ -7,21 +7,46 @@ of Hugging Face models use: `raise_exception`, `strftime_now`, `tojson`, loop co
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from .errors import ModelUnavailable
 
 LARGEST_TEMPLATE = 256 * 1024
+LARGEST_OUTPUT = 4 * 1024 * 1024
+"""Characters of a rendered conversation; a template may loop, and no served context is near this."""
+
+_FAILURES = (
+    TemplateError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    RecursionError,
+    MemoryError,
+)
 
 Message = Mapping[str, str]
 """{"role": "system" | "user" | "assistant", "content": text}"""
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Without powers, and with products only of numbers: `"x" * 10**10` would take all memory at once."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        if operator == "*" and isinstance(left, int | float) and isinstance(right, int | float):
+            return left * right
+        raise TemplateError("a template may multiply numbers, and nothing else")
 
 
 class _GenerationTag(Extension):
@@ -39,7 +64,7 @@ def _raise_exception(message: str) -> None:
 
 
 def _strftime_now(layout: str) -> str:
-    return datetime.now().strftime(layout)  # noqa: DTZ005 - templates ask for the user's own date
+    return datetime.now().strftime(layout)
 
 
 def _tojson(value: Any, indent: int | None = None) -> str:
@@ -47,10 +72,8 @@ def _tojson(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
-    )
+def _environment() -> _Sandbox:
+    environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols])
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
     environment.filters["tojson"] = _tojson
@@ -67,10 +90,21 @@ def render(template: str, messages: Sequence[Message], special_tokens: Mapping[s
         raise ModelUnavailable("The chat template is too large", f"{len(template)} characters", "Use another model.")
     try:
         compiled = _environment().from_string(template)
-        return compiled.render(messages=list(messages), add_generation_prompt=True, **special_tokens)
-    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        pieces = compiled.generate(messages=list(messages), add_generation_prompt=True, **special_tokens)
+        return _joined(pieces)
+    except _FAILURES as error:
         raise ModelUnavailable(
             "The model's chat template does not accept this conversation",
             f"{type(error).__name__}: {error}",
             "Ask differently (some models allow no system message), or use another model.",
         ) from error
+
+
+def _joined(pieces: Iterable[str]) -> str:
+    text, size = [], 0
+    for piece in pieces:
+        text.append(piece)
+        size += len(piece)
+        if size > LARGEST_OUTPUT:
+            raise TemplateError(f"it writes more than {LARGEST_OUTPUT} characters")
+    return "".join(text)

@@ -6,17 +6,10 @@ import json
 from typing import Any
 
 from troth.client.errors import StreamError
+from troth.client.terminal import printable_line
 
 SHOWN_CHARACTERS = 80
 REMEDY = "Use another scheduler."
-
-# C0 and C1 control characters but line feed and tab: on a terminal they move the cursor, hide text or rename the window.
-_CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if code not in {9, 10}}
-
-
-def harmless(text: str) -> str:
-    """`text` with control characters replaced, so that a terminal only shows it."""
-    return text.translate(_CONTROLS)
 
 
 def read_object(text: bytes) -> dict[str, Any]:
@@ -50,10 +43,10 @@ def read_whole(value: object, least: int, most: int) -> int:
 
 
 def read_text(value: object, longest: int = 500) -> str:
-    """A text of at most `longest` characters (cut there), without control characters; StreamError if it is none."""
+    """A text on one line, cut at `longest` characters, without control characters; StreamError if it is none."""
     if not isinstance(value, str):
         raise _malformed("The scheduler should have sent text", value)
-    return harmless(value[:longest])
+    return printable_line(value, longest)
 
 
 def read_list(value: object, longest: int) -> list[Any]:
@@ -66,4 +59,4 @@ def read_list(value: object, longest: int) -> list[Any]:
 def _malformed(what: str, value: object) -> StreamError:
     # Cut before it is rendered where possible: the repr of a huge value is huge, too.
     shown = value[:SHOWN_CHARACTERS] if isinstance(value, bytes | str | list) else value
-    return StreamError(what, harmless(repr(shown)[: 2 * SHOWN_CHARACTERS]), REMEDY)
+    return StreamError(what, printable_line(repr(shown), SHOWN_CHARACTERS), REMEDY)

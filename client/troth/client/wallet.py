@@ -55,7 +55,8 @@ async def transact(chain: Chain, call: Call, key: Key | None, sender: Address, *
     """
     simulation = await chain.simulate(call, sender)
     if simulation.rejection is not None:
-        raise TransactionRefused(f"The chain would refuse {call.function}", simulation.rejection, "Nothing was sent.")
+        remedy = f"Nothing was sent. {simulation.rejection.remedy}"
+        raise TransactionRefused(f"The chain would refuse {call.function}", simulation.rejection, remedy)
     planned: dict[str, Any] = {
         "function": call.function,
         "from": sender,

@@ -38,7 +38,7 @@ def load(point: EntryPoint) -> Any:
     """
     try:
         application = point.load()
-    except Exception as error:  # noqa: BLE001 - a plug-in may fail in any way; the cause is shown and kept
+    except Exception as error:
         raise CommandError(
             f"The sub-command '{point.name}' could not be loaded: {type(error).__name__}: {error}",
             point.value,
@@ -57,7 +57,7 @@ def load(point: EntryPoint) -> Any:
 
 def _remedy(point: EntryPoint, error: Exception) -> str:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    if missing is not None and not missing.startswith("troth"):
+    if missing is not None and missing.split(".")[0] != "troth":
         extra = "troth[demo]" if point.name == "demo" else "troth[torch]"
         return f"Install what it needs (pip install '{extra}', or the module {missing})."
     return "Reinstall troth; `troth --debug ...` shows where it failed. The other sub-commands still work."

@@ -138,7 +138,9 @@ async def _play(stage: Stage, ready: Session, signed: SignedOrder) -> Played:
                 for segment, parties in enumerate(assignment.parties):
                     drawn = [names.get(party, party).removeprefix("node ") for party in parties]
                     count = assignment.candidate_count
-                    display.step(f"segment {segment}: candidates {' '.join(drawn[:count])}; verifiers {' '.join(drawn[count:])}")
+                    display.step(
+                        f"segment {segment}: candidates {' '.join(drawn[:count])}; verifiers {' '.join(drawn[count:])}"
+                    )
                 display.step("the draw's VRF proofs check out; the answer:")
             case Text(text):
                 played.answer += text
@@ -196,7 +198,9 @@ def _audit(stage: Stage, *arguments: str) -> tuple[int, str]:
         check=False,
     )
     if done.returncode not in {0, 1}:
-        raise ActFailed("The audit did not complete", f"exit code {done.returncode}", f"It said:\n{done.stdout}{done.stderr}")
+        raise ActFailed(
+            "The audit did not complete", f"exit code {done.returncode}", f"It said:\n{done.stdout}{done.stderr}"
+        )
     return done.returncode, done.stdout
 
 
@@ -217,4 +221,6 @@ def require_rejected(played: Played) -> None:
 
 def _demand(held: bool, what: str, found: object) -> None:
     if not held:
-        raise ActFailed(f"The demo expected that {what}", json.dumps(found, default=str), "Look into the logs with --keep.")
+        raise ActFailed(
+            f"The demo expected that {what}", json.dumps(found, default=str), "Look into the logs with --keep."
+        )

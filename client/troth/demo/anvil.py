@@ -24,18 +24,43 @@ def free_port() -> int:
 
 
 def find_anvil() -> str:
-    """Path of the anvil program: on the PATH, or in the node_modules of a checkout."""
+    """Path of the anvil program: on the PATH, or in the node_modules of a checkout.
+
+    npm's `anvil` is a script that runs the real program as a child, which would outlive the script: look behind it.
+    """
     local = Path.cwd() / "node_modules" / ".bin" / "anvil"
     found = shutil.which("anvil") or (str(local) if local.exists() else None)
     if found is None:
-        raise MissingTool("The local chain needs anvil", "not on the PATH", "Run `npm install` in a checkout of Troth, or `make demo`.")
-    return found
+        raise MissingTool(
+            "The local chain needs anvil",
+            "not on the PATH",
+            "Run `npm install` in a checkout of Troth, or `make demo`.",
+        )
+    script = Path(found).resolve()
+    if script.suffix != ".mjs":
+        return found
+    programs = sorted(script.parent.parent.glob("anvil-*/bin/anvil*"))
+    if not programs:
+        raise MissingTool(
+            "npm did not install anvil for this platform", script.parent.parent, "Install Foundry, then try again."
+        )
+    return str(programs[0])
 
 
 def start_anvil(processes: ProcessGroup, block_seconds: float = 1.0, name: str = "anvil") -> tuple[Child, str]:
     """Start a chain that mines every `block_seconds` (0: one block a transaction) and return it with its RPC address."""
     port = free_port()
-    command = [find_anvil(), "--host", "127.0.0.1", "--port", str(port), "--chain-id", str(CHAIN_ID), "--quiet", "--disable-code-size-limit"]
+    command = [
+        find_anvil(),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--chain-id",
+        str(CHAIN_ID),
+        "--quiet",
+        "--disable-code-size-limit",
+    ]
     if block_seconds:
         command += ["--block-time", f"{block_seconds:g}"]
     child = processes.start(name, command)

@@ -47,5 +47,7 @@ def run(password_file: Path, *arguments: object) -> Any:
     )
     if done.returncode:
         words = " ".join(str(part) for part in arguments[:2])
-        raise ProcessDied(f"troth {words} failed", f"exit code {done.returncode}", f"It said:\n{done.stderr or done.stdout}")
+        raise ProcessDied(
+            f"troth {words} failed", f"exit code {done.returncode}", f"It said:\n{done.stderr or done.stdout}"
+        )
     return json.loads(done.stdout)

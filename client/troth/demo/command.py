@@ -34,7 +34,9 @@ def demo(
     from troth.demo.display import WIDTH, Display
     from troth.demo.play import play
 
-    recorded = Console(record=picture is not None, width=WIDTH if picture or not sys.stdout.isatty() else None, highlight=False)
+    recorded = Console(
+        record=picture is not None, width=WIDTH if picture or not sys.stdout.isatty() else None, highlight=False
+    )
     display = Display(recorded)
     with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
         play(Path(folder), models.expanduser(), display, question, expect, CHEATED_QUESTION, keep=keep)

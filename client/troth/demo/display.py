@@ -21,7 +21,9 @@ WIDTH = 110
 class Display:
     """A console with the time since the start before each step."""
 
-    console: Console = field(default_factory=lambda: Console(width=None if Console().is_terminal else WIDTH, highlight=False))
+    console: Console = field(
+        default_factory=lambda: Console(width=None if Console().is_terminal else WIDTH, highlight=False)
+    )
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -69,7 +71,11 @@ class Display:
                     table.add_row(names.get(event.account, event.account), "earned", f"+ {format_amount(event.amount)}")
                 case Slashed():
                     reason = SlashReason(event.reason).name.lower()
-                    table.add_row(names.get(event.operator, event.operator), f"[red]slashed ({reason})", f"- {format_amount(event.amount)}")
+                    table.add_row(
+                        names.get(event.operator, event.operator),
+                        f"[red]slashed ({reason})",
+                        f"- {format_amount(event.amount)}",
+                    )
                 case EscrowReleased():
                     table.add_row(names.get(event.client, event.client), "fee back", f"+ {format_amount(event.amount)}")
                 case _:

@@ -9,8 +9,9 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,9 +129,15 @@ class LocalNetwork:
         """Every party: keys, configuration, TLS identity, registration with its stake, and then its process."""
         self.report(f"registering a scheduler and {len(self.nodes)} staked nodes, each a process of its own")
         with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
-            waiting = [pool.submit(self._set_up_scheduler), *(pool.submit(self._set_up_node, node) for node in self.nodes.values())]
-            for done in waiting:
+            waiting: dict[Future[None], Callable[[], None]] = {
+                pool.submit(self._set_up_scheduler): self._launch_scheduler
+            }
+            for node in self.nodes.values():
+                waiting[pool.submit(self._set_up_node, node)] = partial(self.start_node, node.name, wait=False)
+            # Processes start in this thread, not in the pool's: they die with the thread that started them.
+            for done in as_completed(waiting):
                 done.result()
+                waiting[done]()
 
     def wait_for_parties(self) -> None:
         """Wait until every process says it is ready."""
@@ -190,7 +197,6 @@ class LocalNetwork:
         node.operator, node.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, node.operator, ETHER)
         self._troth("node", "register", "--home", node.home, *self._owner(), "--broadcast")
-        self.start_node(node.name, wait=False)
 
     def _set_up_scheduler(self) -> None:
         operator = self._operator_key(self.scheduler.home)
@@ -204,6 +210,8 @@ class LocalNetwork:
         self.scheduler.operator, self.scheduler.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, self.scheduler.operator, 10 * ETHER)
         self._troth("scheduler", "register", "--home", self.scheduler.home, *self._owner(), "--broadcast")
+
+    def _launch_scheduler(self) -> None:
         self.start_scheduler(wait=False)
 
     def _owner(self) -> tuple[object, ...]:

@@ -26,7 +26,9 @@ def play(folder: Path, models: Path, display: Display, question: str, expect: st
     with LocalNetwork(folder / "network", models, plan, report=display.step) as network:
         display.console.rule("[bold]A local network", align="left")
         network.start()
-        display.step(f"ready: anvil, a scheduler, {len(network.nodes)} nodes; {len(network.processes.children)} processes, TLS between them")
+        display.step(
+            f"ready: anvil, a scheduler, {len(network.nodes)} nodes; {len(network.processes.children)} processes, TLS between them"
+        )
         stage = acts.Stage(network, display, models / "models" / int8_name(plan))
         display.act(1, "A client deposits, asks, and sees the answer stream")
         acts.deposit(stage)
@@ -65,7 +67,9 @@ def int8_name(plan: Plan) -> str:
 def wait_for_interrupt(network: LocalNetwork, display: Display) -> None:
     """Tell how to use the network, and keep it until Ctrl-C."""
     display.step(f"--keep: chain {network.rpc}, contract {network.contract}, scheduler {network.scheduler.endpoint}")
-    display.step(f"ask it: troth client chat --home {network.home / 'client'} --password-file {network.password_file} 'Hello'")
+    display.step(
+        f"ask it: troth client chat --home {network.home / 'client'} --password-file {network.password_file} 'Hello'"
+    )
     display.step("Ctrl-C stops it")
     try:
         signal.pause()

@@ -39,7 +39,9 @@ class Child:
     def require_alive(self) -> None:
         """Raise ProcessDied with the end of its log if it has ended."""
         if not self.alive:
-            raise ProcessDied(f"{self.name} ended", f"exit code {self.process.returncode}", f"Its log says:\n{self.tail()}")
+            raise ProcessDied(
+                f"{self.name} ended", f"exit code {self.process.returncode}", f"Its log says:\n{self.tail()}"
+            )
 
     def stop(self, kill: bool = False) -> None:
         """End it: politely, then, after STOP_SECONDS, for certain. With `kill` at once (what a crash looks like)."""
@@ -94,7 +96,9 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float, watched
             child.require_alive()
         if time.monotonic() > deadline:
             logs = "\n".join(f"{child.name}:\n{child.tail(6)}" for child in watched)
-            raise ProcessDied(f"{what} did not happen", f"within {seconds:.0f} s", f"What the processes printed last:\n{logs}")
+            raise ProcessDied(
+                f"{what} did not happen", f"within {seconds:.0f} s", f"What the processes printed last:\n{logs}"
+            )
         time.sleep(0.05)
 
 

@@ -21,7 +21,7 @@ from troth.node.errors import NodeError
 from troth.node.metrics import Metrics
 from troth.node.service.bench import Bench
 from troth.node.service.committing import signed_root
-from troth.node.service.opening import Committed, open_tiles, own_commitment, sampling_seed
+from troth.node.service.opening import Committed, open_tiles, own_commitment, sampling_seed, stands_on_chain
 from troth.node.traces import UNDECIDED, StoredTrace
 from troth.overlay.logs import task_bound
 from troth.protocol import calls
@@ -91,7 +91,7 @@ class Watchdog:
             return self._commit_call(trace, task) if view.head > half else None
         revealing = progress.phase is Phase.SAMPLED or execution_class.exact
         half = progress.phase_block + view.parameters.reveal_window // 2
-        if not revealing or view.head <= half:
+        if not revealing or view.head <= half or not stands_on_chain(task, trace):
             return None
         committed = own_commitment(view, self._bench.operator.address, trace)
         return await self._reveal_call(trace, committed)

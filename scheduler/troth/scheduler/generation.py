@@ -46,6 +46,7 @@ class Generation:
         self._patience = patience
         self._failed: set[tuple[int, Address]] = set()
         self._tokens: list[int] = []
+        self._hops: list[Hop] = []
 
     async def run(self, on_attempt: OnAttempt, on_token: OnToken) -> Generated:
         """Generate to the end; raises NoCandidateLeft. `on_attempt` is awaited before an attempt begins."""
@@ -60,6 +61,7 @@ class Generation:
                 attempt = self._note(attempt, failure)
             else:
                 self._traces.sync()
+                self._remember_speed()
                 return Generated(attempt, chosen, tuple(self._tokens), finished)
 
     async def replay(self, generated: Generated, failure: HopFailed, on_attempt: OnAttempt) -> Generated:
@@ -84,14 +86,19 @@ class Generation:
         self._peers.note_failure(Address(failure.operator))
         return attempt + 1
 
+    def _remember_speed(self) -> None:
+        """How long each inferencer took for the last token: the next choice among candidates goes by it."""
+        for hop in self._hops:
+            self._peers.note_latency(hop.operator, hop.latency)
+
     def _choose_all(self) -> tuple[int, ...]:
         return tuple(self._choose(segment) for segment in range(self._task.segment_count))
 
     def _pipeline(self, attempt: int, chosen: tuple[int, ...], on_token: OnToken) -> Pipeline:
-        hops = [self._hop(segment, attempt, candidate) for segment, candidate in enumerate(chosen)]
+        self._hops = [self._hop(segment, attempt, candidate) for segment, candidate in enumerate(chosen)]
         return Pipeline(
             self._task,
-            hops,
+            self._hops,
             self._traces,
             tokens=self._tokens,
             on_token=on_token,

@@ -12,7 +12,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from troth.chain.adapter import Chain
-from troth.chain.errors import ChainError, ChainRejected, ChainUnavailable, TransactionTimeout
+from troth.chain.errors import (
+    ChainError,
+    ChainRejected,
+    ChainUnavailable,
+    FollowTimeout,
+    RpcRefused,
+    TransactionTimeout,
+)
 from troth.chain.follower import EventFollower
 from troth.chain.keystore import Key
 from troth.chain.records import Receipt
@@ -111,7 +118,7 @@ class Ledger:
                 await self._follower.catch_up()
                 if self._find(task_id, event) is None:
                     raise
-            except (ChainUnavailable, TransactionTimeout) as error:
+            except (ChainUnavailable, FollowTimeout, RpcRefused, TransactionTimeout) as error:
                 log.warning("waiting for the chain: %s", error)
                 uncertain = True
                 await asyncio.sleep(pause)

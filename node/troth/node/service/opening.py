@@ -60,11 +60,8 @@ def _may_open(view: ChainView, trace: StoredTrace, header: Open) -> bool:
     if task is None:
         return False
     phase, block = task.progress.phase, task.progress.phase_block
-    return (
-        phase is Phase.SAMPLED
-        or (phase is Phase.COMMITTED and view.head > block and header.proof is not None)
-        or (phase is Phase.COMMITTED and header.proof is None)
-    )
+    a_block_later = header.proof is None or view.head > block
+    return phase is Phase.SAMPLED or (phase is Phase.COMMITTED and a_block_later)
 
 
 def own_commitment(view: ChainView, me: Address, trace: StoredTrace) -> Committed:
@@ -75,14 +72,23 @@ def own_commitment(view: ChainView, me: Address, trace: StoredTrace) -> Committe
     execution_class = view.execution_class(task.terms.execution_class)
     if execution_class is None:
         raise OutOfOrder("the execution class is unknown", task.terms.execution_class, "Wait for the node to catch up.")
-    posts = task.posts_of(trace.segment)
-    expected = trace.root if trace.inferred else trace.commitment
-    if task.progress.attempt != trace.attempt or expected not in posts:
+    if not stands_on_chain(task, trace):
         raise OutOfOrder("another commitment than this node's is on chain", trace.segment, "Open what was committed.")
+    posts, expected = task.posts_of(trace.segment), own_post(trace)
     party = party_of(task, execution_class, me, trace)
     if posts[party] != expected:
         raise OutOfOrder("this node's commitment stands at another's place", party, "Report the contract.")
     return Committed(task, execution_class, party)
+
+
+def own_post(trace: StoredTrace) -> bytes:
+    """What stands on chain for a trace: an inferencer's root, a verifier's verdict commitment."""
+    return trace.root if trace.inferred else trace.commitment
+
+
+def stands_on_chain(task: Task, trace: StoredTrace) -> bool:
+    """Whether this trace, and not that of another attempt, was committed to."""
+    return task.progress.attempt == trace.attempt and own_post(trace) in task.posts_of(trace.segment)
 
 
 def party_of(task: Task, execution_class: ExecutionClass, me: Address, trace: StoredTrace) -> int:

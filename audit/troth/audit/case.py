@@ -1,0 +1,123 @@
+"""One task as the checks see it: its record, its steps, its class and model, what its parties showed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from troth.audit.evidence import Evidence
+from troth.audit.history import History, Step
+from troth.audit.inputs import Unavailable
+from troth.audit.report import Finding, Kind
+from troth.audit.shown import Shown, read_shown
+from troth.protocol.events import TaskAborted, TaskExpired, TaskSettled
+from troth.protocol.state import State, TaskRecord
+from troth.protocol.task import Task
+from troth.protocol.types import Address, ExecutionClass, Hash32, ModelDescriptor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskCase:
+    """``shown`` is None while the task is not settled. ``state`` is that of the last block."""
+
+    evidence: Evidence
+    state: State
+    task_id: Hash32
+    record: TaskRecord
+    steps: tuple[Step, ...]
+    definition: ExecutionClass
+    model: ModelDescriptor
+    shown: Shown | Unavailable | None
+
+    def first(self, kind: type[Any]) -> Step | None:
+        """The first step of a kind."""
+        return next((step for step in self.steps if isinstance(step.event, kind)), None)
+
+    def of(self, *kinds: type[Any]) -> tuple[Step, ...]:
+        """All steps of some kinds."""
+        return tuple(step for step in self.steps if isinstance(step.event, kinds))
+
+    def before(self, step: Step) -> Task:
+        """The task just before a step that is not its opening."""
+        return step.before.tasks[self.task_id].task
+
+    @property
+    def ending(self) -> Step | None:
+        """The step with which the task ended."""
+        return self.first(TaskSettled) or self.first(TaskAborted) or self.first(TaskExpired)
+
+    def committed_task(self) -> Task:
+        """The task as it stood when it ended, or as it stands."""
+        ending = self.ending
+        return self.record.task if ending is None else self.before(ending)
+
+
+def open_case(evidence: Evidence, history: History, task_id: Hash32) -> TaskCase:
+    """The case of a task that was opened."""
+    record = history.state.tasks[task_id]
+    definition = history.state.classes[record.task.terms.execution_class]
+    steps = history.steps[task_id]
+    settled = next((step for step in steps if isinstance(step.event, TaskSettled)), None)
+    return TaskCase(
+        evidence=evidence,
+        state=history.state,
+        task_id=task_id,
+        record=record,
+        steps=steps,
+        definition=definition,
+        model=history.state.models[definition.model],
+        shown=None if settled is None else read_shown(evidence, settled, task_id, 1 + definition.verifiers),
+    )
+
+
+def shorten(value: object) -> str:
+    """A value as a message shows it."""
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if isinstance(value, tuple):
+        return "(" + ", ".join(shorten(item) for item in value) + ")"
+    return str(value)
+
+
+Differences = Iterable[tuple[str, object, object]]
+"""What is compared, its recomputed value, its value on chain."""
+
+
+def compare(
+    check: str, case: TaskCase, step: Step, differences: Differences, segment: int | None = None
+) -> list[Finding]:
+    """A mismatch for each difference that is one."""
+    return [
+        Finding(
+            check,
+            Kind.MISMATCH,
+            f"{what} is not what its recomputation gives",
+            case.task_id,
+            segment,
+            place=step.event.meta,
+            evidence=(("recomputed", shorten(expected)), ("on chain", shorten(actual))),
+        )
+        for what, expected, actual in differences
+        if expected != actual
+    ]
+
+
+def mismatch(
+    check: str,
+    case: TaskCase,
+    step: Step,
+    message: str,
+    *,
+    segment: int | None = None,
+    party: Address | None = None,
+    role: str | None = None,
+) -> Finding:
+    """The contract accepted what it must refuse."""
+    return Finding(check, Kind.MISMATCH, message, case.task_id, segment, party, role, place=step.event.meta)
+
+
+def unavailable(check: str, case: TaskCase, step: Step, what: str, reason: Unavailable) -> Finding:
+    """``what`` could not be checked, or, if the transaction cannot have emitted the event, is wrong."""
+    kind = Kind.MISMATCH if reason.impossible else Kind.INCONCLUSIVE
+    return Finding(check, kind, f"{what}: {reason.reason}", case.task_id, place=step.event.meta)

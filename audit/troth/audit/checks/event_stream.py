@@ -1,0 +1,56 @@
+"""V1: the events fold without contradiction, and the money in them adds up."""
+
+from __future__ import annotations
+
+from troth.audit.evidence import Evidence
+from troth.audit.history import History
+from troth.audit.report import Finding, Kind, Result
+from troth.protocol.state import TaskRecord
+from troth.protocol.task import task_hash
+from troth.protocol.types import Hash32
+
+NUMBER = "V1"
+TITLE = "Events fold, money adds up"
+
+
+def examine(evidence: Evidence, history: History) -> tuple[Result, ...]:
+    """One result for the whole stream."""
+    findings = [
+        Finding(NUMBER, Kind.MISMATCH, contradiction.message, place=contradiction.place)
+        for contradiction in history.contradictions
+    ]
+    findings += _sums(evidence, history)
+    findings += _states(evidence, history)
+    return (Result(None, tuple(findings)),)
+
+
+def _sums(evidence: Evidence, history: History) -> list[Finding]:
+    folded, booked = history.state.held(), history.ledger.held
+    findings = []
+    if folded != booked:
+        message = f"Accounts hold {folded} wei, but {booked} wei came in and did not leave"
+        findings.append(Finding(NUMBER, Kind.MISMATCH, message))
+    # Anyone can force wei upon a contract, so that more than the accounts hold proves nothing.
+    if evidence.balance is not None and evidence.balance < folded:
+        message = f"The contract's balance is {evidence.balance} wei, its accounts hold {folded} wei"
+        findings.append(Finding(NUMBER, Kind.MISMATCH, message))
+    return findings
+
+
+def _states(evidence: Evidence, history: History) -> list[Finding]:
+    findings = []
+    for task_id, stored in evidence.task_states.items():
+        record = history.state.tasks.get(task_id)
+        expected = None if record is None else _stored(record)
+        if expected is not None and expected != stored:
+            shown = (("recomputed", "0x" + expected.hex()), ("on chain", "0x" + stored.hex()))
+            message = "The contract keeps another state of the task than its events give"
+            findings.append(Finding(NUMBER, Kind.MISMATCH, message, task_id, evidence=shown))
+    return findings
+
+
+def _stored(record: TaskRecord) -> Hash32:
+    """What the contract keeps: the state's hash, or the number of the outcome."""
+    if record.outcome is not None:
+        return Hash32(int(record.outcome).to_bytes(32))
+    return task_hash(record.task)

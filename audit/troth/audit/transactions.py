@@ -1,0 +1,92 @@
+"""Signed transactions as bytes: an input is believed because it hashes to the transaction that a log names.
+
+EIP-155 and older (type 0), EIP-2930 (1), EIP-1559 (2) and EIP-7702 (4) are rebuilt from a node's JSON. Others, such as
+a rollup's own deposits, carry no signature that could be checked and count as not available.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import rlp  # type: ignore[import-untyped]
+from eth_account import Account
+
+from troth.audit.evidence import Transaction
+from troth.chain import decoding
+from troth.protocol.hashing import keccak256
+from troth.protocol.types import Hash32, address_from_bytes, to_address
+
+SIZE_LIMIT = 2**21
+"""Bytes of one transaction; nodes refuse to pass on more than 128 KiB."""
+
+_Field = tuple[str, str]
+_SIGNATURE: tuple[_Field, ...] = (("yParity", "number"), ("r", "number"), ("s", "number"))
+_BODY: tuple[_Field, ...] = (("gas", "number"), ("to", "bytes"), ("value", "number"), ("input", "bytes"))
+_DYNAMIC: tuple[_Field, ...] = (
+    ("chainId", "number"),
+    ("nonce", "number"),
+    ("maxPriorityFeePerGas", "number"),
+    ("maxFeePerGas", "number"),
+    *_BODY,
+    ("accessList", "access"),
+)
+_FIELDS: Mapping[int, tuple[_Field, ...]] = {
+    0: (("nonce", "number"), ("gasPrice", "number"), *_BODY, ("v", "number"), ("r", "number"), ("s", "number")),
+    1: (
+        *(("chainId", "number"), ("nonce", "number"), ("gasPrice", "number"), *_BODY, ("accessList", "access")),
+        *_SIGNATURE,
+    ),
+    2: (*_DYNAMIC, *_SIGNATURE),
+    4: (*_DYNAMIC, ("authorizationList", "authorizations"), *_SIGNATURE),
+}
+
+
+def from_node(answer: Mapping[str, Any]) -> Transaction | None:
+    """The transaction of ``eth_getTransactionByHash``; None if its type or bytes cannot be rebuilt from it."""
+    kind = decoding.quantity(answer.get("type", "0x0"))
+    fields = _FIELDS.get(kind)
+    if fields is None:
+        return None
+    try:
+        payload = rlp.encode([_encoded(answer, name, form) for name, form in fields])
+    except (KeyError, TypeError):
+        return None
+    raw = payload if kind == 0 else bytes((kind,)) + payload
+    return read_raw(raw, decoding.hash32(answer.get("hash")))
+
+
+def read_raw(raw: bytes, expected: Hash32) -> Transaction | None:
+    """The transaction of signed bytes; None if they are not those of the hash ``expected`` or cannot be read."""
+    if not 0 < len(raw) <= SIZE_LIMIT or keccak256(raw) != expected:
+        return None
+    try:
+        kind, payload = (raw[0], raw[1:]) if raw[0] < 0x80 else (0, raw)
+        names = [name for name, _ in _FIELDS[kind]]
+        items = dict(zip(names, rlp.decode(payload), strict=True))
+        receiver = address_from_bytes(items["to"]) if items["to"] else None
+        sender = to_address(Account.recover_transaction(raw))
+    # rlp, eth_account and eth_keys each have errors of their own; whichever it is, these bytes prove nothing.
+    except Exception:  # noqa: BLE001
+        return None
+    return Transaction(expected, sender, receiver, bytes(items["input"]), raw)
+
+
+def _encoded(answer: Mapping[str, Any], name: str, form: str) -> Any:
+    value = answer.get(name)
+    if form == "number":
+        number = decoding.quantity(answer[name])
+        return number.to_bytes((number.bit_length() + 7) // 8, "big")
+    if form == "access":
+        return [
+            [decoding.data(entry["address"]), [decoding.data(key) for key in entry["storageKeys"]]]
+            for entry in value or []
+        ]
+    if form == "authorizations":
+        return [_authorization(entry) for entry in answer[name]]
+    return decoding.data(value) if value is not None else b""
+
+
+def _authorization(entry: Mapping[str, Any]) -> list[Any]:
+    numbers = [_encoded(entry, name, "number") for name in ("chainId", "nonce", "yParity", "r", "s")]
+    return [numbers[0], decoding.data(entry["address"]), *numbers[1:]]

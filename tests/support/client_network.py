@@ -1,0 +1,159 @@
+"""A scheduler that a client's own commands can use: toy nodes, a real tokenizer, an endpoint registered on chain."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from support.scheduler_stage import CONTEXT, ENDS, Cast, Stage, execution_class, stage
+from support.toy_node import COLUMNS, LAYERS, VOCABULARY, ToyNode
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+
+from troth.chain.adapter import Chain
+from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
+from troth.client.configuration import Configuration, save
+from troth.client.home import Home
+from troth.overlay.identity import create_identity
+from troth.overlay.server import TlsServer, serving
+from troth.protocol.calls import set_endpoint
+from troth.protocol.hashing import keccak256
+from troth.protocol.identifiers import model_id
+from troth.protocol.types import Address, Hash32, ModelDescriptor
+from troth.scheduler.api import scheduler_app
+from troth.scheduler.assembly import assembled
+from troth.scheduler.catalogue import Served, Texts
+from troth.scheduler.service import Scheduler
+
+TROTH = str(Path(sys.executable).parent / "troth")
+PASSWORD = "correct horse"  # noqa: S105 - of a test's own chain
+SPECIAL = ("<end>", "<user>", "<system>", "<assistant>", "<unknown>")
+WORDS = (*SPECIAL, *(f"word{number}" for number in range(len(SPECIAL), VOCABULARY)))
+TEMPLATE = "{% for message in messages %}<{{ message.role }}> {{ message.content }} {% endfor %}<assistant>"
+
+
+def write_model(folder: Path) -> Texts:
+    """A model folder whose tokenizer knows one word per token."""
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary = {word: number for number, word in enumerate(WORDS)}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="<unknown>"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.add_special_tokens(list(SPECIAL))
+    config = {"model_type": "toy", "max_position_embeddings": CONTEXT, "eos_token_id": 0}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text(tokenizer.to_str())
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return Texts.load(folder)
+
+
+def speaking(texts: Texts) -> Cast:
+    """The toy model with these texts in its descriptor."""
+    weights = Hash32(keccak256(b"toy weights"))
+    model = ModelDescriptor(texts.architecture, LAYERS, COLUMNS, VOCABULARY, 0, weights)
+    rules = replace(execution_class(), model=model_id(model))
+
+    def make(secret: bytes, chain: Chain, folder: Path, scheduler: Address) -> ToyNode:
+        return ToyNode(secret, chain.domain, folder, rules.model, scheduler)
+
+    return Cast(model, rules, make)
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """What a command said and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output, parsed."""
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> dict[str, str]:
+        """The error of a command that was given --json."""
+        return dict(json.loads(self.err.splitlines()[-1])["error"])
+
+
+@dataclass
+class ClientSide:
+    """A wallet on disk, and the commands run with it as processes."""
+
+    scene: Stage
+    home: Path
+    key: Key
+
+    @property
+    def address(self) -> Address:
+        return self.key.address
+
+    @property
+    def password_file(self) -> Path:
+        return self.home / "password"
+
+    def command(self, *arguments: object) -> list[str]:
+        """A command line; every command accepts --home."""
+        return [TROTH, "client", *(str(argument) for argument in arguments), "--home", str(self.home)]
+
+    async def run(self, *arguments: object, stdin: bytes = b"") -> Spoken:
+        """Run a command to its end."""
+        process = await asyncio.create_subprocess_exec(
+            *self.command(*arguments),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={"PATH": "/usr/bin:/bin", "TROTH_PASSWORD_FILE": str(self.password_file), "PYTHONUTF8": "1"},
+        )
+        out, err = await asyncio.wait_for(process.communicate(stdin), 90)
+        assert process.returncode is not None
+        return Spoken(process.returncode, out.decode(), err.decode())
+
+
+def client_side(scene: Stage, folder: Path, key: Key, *, wallet: bool = True) -> ClientSide:
+    """A home folder; with a wallet for `key` and a configuration, as `init` writes them, unless `wallet` is False."""
+    side = ClientSide(scene, folder, key)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    side.password_file.touch(mode=0o600)
+    side.password_file.write_text(PASSWORD + "\n")
+    if wallet:
+        home = Home(folder)
+        create_account(home.keystore, PASSWORD, scrypt_n=DEMO_SCRYPT_N, key=key)
+        save(home.configuration, Configuration(scene.chain.contract, scene.url))
+    return side
+
+
+@asynccontextmanager
+async def reachable(
+    scene: Stage, application: FastAPI, folder: Path, tls_key_hash: bytes | None = None
+) -> AsyncIterator[None]:
+    """Serve an application over TLS at the endpoint that the scheduler then registers, perhaps with another key."""
+    identity = create_identity(folder)
+    server = TlsServer(application, identity, "127.0.0.1", 0)
+    async with serving(server):
+        endpoint = f"https://127.0.0.1:{server.port}"
+        moved = set_endpoint(scene.scheduler.address, endpoint, Hash32(tls_key_hash or identity.spki_sha256))
+        await scene.chain.execute(moved, scene.scheduler)
+        yield
+
+
+@asynccontextmanager
+async def network(deployed: Any, folder: Path) -> AsyncIterator[tuple[Stage, Scheduler]]:
+    """Nodes and a scheduler that serve the speaking toy model."""
+    texts = write_model(folder / "speaking")
+    async with stage(deployed, folder, cast=speaking(texts)) as scene:
+        served = Served(scene.class_id, ENDS, texts, CONTEXT)
+        async with (
+            assembled(scene.configuration(served=(served,)), scene.keys) as scheduler,
+            reachable(scene, scheduler_app(scheduler), folder / "tls"),
+        ):
+            yield scene, scheduler

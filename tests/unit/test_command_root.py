@@ -1,0 +1,121 @@
+"""The root command: fast, lazy, and errors in three lines."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from troth.command import plugins
+from troth.command.errors import CommandError
+from troth.command.main import main
+from troth.command.rendering import describe, show
+
+RUN = "from troth.command.main import main; main()"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", RUN, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+class Refusal(Exception):
+    """Shaped like the error of any package."""
+
+    def __init__(self, exit_code: int | None = None) -> None:
+        super().__init__("does not matter")
+        self.what, self.value, self.remedy = "The escrow is short", b"\x01\x02", "Top up."
+        if exit_code is not None:
+            self.exit_code = exit_code
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["client", "--help"]])
+def test_help_and_version_are_quick(arguments: list[str]) -> None:
+    """Processor time, not time on the wall: what the command does is measured, not how busy the machine is."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = run(*arguments)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0, done.stderr
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+
+
+def test_help_imports_no_sub_command_and_no_torch() -> None:
+    code = (
+        "import sys\nfrom troth.command.main import main\n"
+        "try:\n main(['--help'])\nexcept SystemExit:\n pass\n"
+        "heavy = {'torch', 'web3', 'tokenizers', 'troth.client', 'troth.node'}\n"
+        "print('LOADED', sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert "LOADED []" in done.stdout
+    for name in plugins.plugins():
+        assert name in done.stdout
+
+
+def test_an_unknown_sub_command_is_a_usage_error() -> None:
+    assert run("nodde").returncode == 2
+
+
+def test_a_broken_plug_in_breaks_its_own_sub_command_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = EntryPoint("broken", "troth_no_such_package.command:app", plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [broken])
+    with pytest.raises(SystemExit) as stopped:
+        main(["--help"])
+    assert stopped.value.code == 0
+    assert "broken" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stopped:
+        main(["broken", "run"])
+    assert stopped.value.code == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("error: The sub-command 'broken' could not be loaded")
+    assert "troth_no_such_package" in lines[2]
+
+
+def test_a_plug_in_that_is_no_typer_application_is_named() -> None:
+    with pytest.raises(CommandError, match="not a Typer application"):
+        plugins.load(EntryPoint("odd", "json:dumps", plugins.GROUP))
+
+
+def test_errors_take_three_lines_and_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show(Refusal(), as_json=False, debug=False) == 1
+    assert capsys.readouterr().err.splitlines() == ["error: The escrow is short", "value: 0x0102", "to do: Top up."]
+
+
+def test_markup_in_an_error_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    error = Refusal()
+    error.value = "[bold]x[/bold] [/]"  # type: ignore[assignment]
+    show(error, as_json=False, debug=False)
+    assert "value: [bold]x[/bold] [/]" in capsys.readouterr().err
+
+
+def test_errors_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show(Refusal(3), as_json=True, debug=False) == 3
+    assert json.loads(capsys.readouterr().err)["error"] == {
+        "kind": "Refusal",
+        "what": "The escrow is short",
+        "value": "0x0102",
+        "remedy": "Top up.",
+        "exit_code": 3,
+    }
+
+
+def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        raise Refusal
+    except Refusal as error:
+        show(error, as_json=False, debug=True)
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_error_of_no_package_is_named_with_its_kind() -> None:
+    rendered = describe(ZeroDivisionError("division by zero"))
+    assert "ZeroDivisionError" in rendered.value
+    assert "--debug" in rendered.remedy

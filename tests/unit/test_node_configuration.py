@@ -1,0 +1,92 @@
+"""node.toml: what init writes can be read, and each mistake is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from troth.chain.errors import RawKeyRefused
+from troth.chain.keystore import DEMO_SCRYPT_N, create_account
+from troth.node.configuration import FILE, Choices, load, render
+from troth.node.errors import ConfigError
+from troth.node.setup import set_up
+from troth.protocol.types import Segment
+
+CHOICES = Choices(
+    rpc="http://127.0.0.1:8545",
+    contract="0x5FbDB2315678afecb367f032d93F642f64180aa3",
+    execution_class="0x" + "ab" * 32,
+    model='a "quoted" name',
+    slice="0:15",
+    segments=("0:15", "5:15"),
+    host="127.0.0.1",
+    port=9443,
+    endpoint="https://127.0.0.1:9443",
+    device="cpu",
+    threads=1,
+    start_block=7,
+)
+
+
+def written(tmp_path: Path, old: str = "", new: str = "") -> Path:
+    text = render(CHOICES)
+    assert old in text
+    (tmp_path / FILE).write_text(text.replace(old, new, 1) if old else text)
+    return tmp_path
+
+
+def test_what_is_written_can_be_read(tmp_path: Path) -> None:
+    configuration = load(written(tmp_path))
+    assert configuration.model == CHOICES.model
+    assert configuration.slice == Segment(0, 15)
+    assert configuration.segments == (Segment(0, 15), Segment(5, 15))
+    assert configuration.execution_class == b"\xab" * 32
+    assert configuration.operator_keystore == tmp_path / "keys" / "operator.json"
+    assert configuration.threads == 1
+    assert configuration.start_block == 7
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("threads = 1", "treads = 1", "treads"),
+        ("threads = 1", "threads = -1", "threads"),
+        ("version = 1", "version = 2", "version"),
+        ('slice = "0:15"', 'slice = "0-15"', "slice"),
+        ('segments = ["0:15", "5:15"]', 'segments = ["5:16"]', "outside of the slice"),
+        ('segments = ["0:15", "5:15"]', 'segments = ["9:9"]', "FIRST:END"),
+        ('endpoint = "https', 'endpoint = "http', "endpoint"),
+        ('contract = "0x5FbD', 'contract = "0x5fbD', "contract"),
+        ("[limits]", "[limit]", "limit"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, old: str, new: str, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        load(written(tmp_path, old, new))
+
+
+def test_a_raw_key_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RawKeyRefused):
+        load(written(tmp_path, '"keys/operator.json"', '"0x' + "1f" * 32 + '"'))
+
+
+def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="troth node init"):
+        load(tmp_path)
+
+
+def test_init_imports_a_key_once_and_never_replaces_anything(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    password.chmod(0o600)
+    key = create_account(tmp_path / "key.json", "secret", scrypt_n=DEMO_SCRYPT_N)
+    home = tmp_path / "home"
+    told = set_up(home, CHOICES, tmp_path / "key.json", password)
+    assert told["operator"] == key.address
+    assert (home / "keys" / "operator.json").stat().st_mode & 0o777 == 0o600
+    assert (home / "tls" / "tls-key.pem").stat().st_mode & 0o777 == 0o600
+    before = (home / FILE).read_text()
+    with pytest.raises(ConfigError, match="configured already"):
+        set_up(home, CHOICES, tmp_path / "key.json", password)
+    assert (home / FILE).read_text() == before

@@ -1,0 +1,77 @@
+"""Traces outlive the process, are bounded, and damage is named."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from troth.node.errors import StorageError
+from troth.node.traces import StoredTrace, TraceStore
+
+
+class Clock:
+    """A clock that tests set."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def trace(task: int, created_at: float = 1000.0, dtype: int = 0) -> StoredTrace:
+    return StoredTrace(
+        bytes([task]) * 32, 0, 0, 0, 5, 8, dtype, b"r" * 32, b"s" * 32, bytes(32), -1, b"", b"{}", created_at
+    )
+
+
+ROWS = np.arange(40, dtype=np.float32).reshape(5, 8)
+
+
+def test_a_trace_survives_a_restart_bit_for_bit(tmp_path: Path) -> None:
+    store = TraceStore(tmp_path)
+    store.keep(trace(1), ROWS)
+    store.keep(trace(2, dtype=1), ROWS.astype(np.uint16))
+    store.close()
+    again = TraceStore(tmp_path)
+    found, half = again.find(b"\x01" * 32, 0, 0), again.find(b"\x02" * 32, 0, 0)
+    assert found == trace(1)
+    assert half is not None
+    np.testing.assert_array_equal(again.rows(found), ROWS)
+    assert again.rows(half).dtype == np.uint16
+    assert again.find(b"\x01" * 32, 0, 1) is None
+
+
+def test_a_verdict_is_added(tmp_path: Path) -> None:
+    store = TraceStore(tmp_path)
+    store.keep(trace(1), ROWS)
+    store.decide(trace(1), verdict=False, commitment=b"c" * 32)
+    assert store.find(b"\x01" * 32, 0, 0) == dataclasses.replace(trace(1), verdict=0, commitment=b"c" * 32)
+
+
+def test_old_traces_give_way_and_young_ones_do_not(tmp_path: Path) -> None:
+    clock = Clock()
+    store = TraceStore(tmp_path, limit=2 * ROWS.nbytes, minimum_age=100.0, clock=clock)
+    for task in (1, 2, 3):
+        store.keep(trace(task, clock.now), ROWS)
+        clock.now += 10
+    assert [kept.task_id[0] for kept in store.all()] == [1, 2, 3]
+    clock.now += 100
+    store.keep(trace(4, clock.now), ROWS)
+    assert [kept.task_id[0] for kept in store.all()] == [3, 4]
+    assert len(list(tmp_path.glob("*.trace"))) == 2
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    store = TraceStore(tmp_path)
+    store.keep(trace(1), ROWS)
+    (file,) = tmp_path.glob("*.trace")
+    file.write_bytes(b"short")
+    with pytest.raises(StorageError, match="damaged"):
+        store.rows(trace(1))
+    file.unlink()
+    with pytest.raises(StorageError, match="gone"):
+        store.rows(trace(1))
