@@ -6,13 +6,12 @@ import secrets
 
 import numpy as np
 
+from benchmarks.figures import Figure, median_milliseconds
 from troth.protocol import vrf
 from troth.protocol.dtype import Dtype
 from troth.protocol.trace import TileLayout
 from troth.protocol.typed_data import Domain, recover, sign
 from troth.protocol.types import Row
-
-from benchmarks.figures import Figure, median_milliseconds
 
 ROWS, COLUMNS = 191, 576
 
@@ -29,7 +28,9 @@ def _vrf() -> list[Figure]:
     proof = vrf.prove(secret, alpha)
     return [
         Figure("VRF prove", median_milliseconds(lambda: vrf.prove(secret, alpha)), "ms", paper=0.47, reach=0.4),
-        Figure("VRF verify", median_milliseconds(lambda: vrf.verify(public, alpha, proof)), "ms", paper=0.52, reach=0.8),
+        Figure(
+            "VRF verify", median_milliseconds(lambda: vrf.verify(public, alpha, proof)), "ms", paper=0.52, reach=0.8
+        ),
     ]
 
 
@@ -55,6 +56,14 @@ def _signatures() -> list[Figure]:
     row = Row(secrets.token_bytes(32), 0, 0, 7, secrets.token_bytes(32), secrets.token_bytes(32))
     signature = sign(row, domain, secret)
     return [
-        Figure("sign a row (EIP-712)", median_milliseconds(lambda: sign(row, domain, secret)), "ms", paper=0.19, reach=0.05),
-        Figure("recover its signer", median_milliseconds(lambda: recover(row, domain, signature)), "ms", paper=0.21, reach=0.05),
+        Figure(
+            "sign a row (EIP-712)", median_milliseconds(lambda: sign(row, domain, secret)), "ms", paper=0.19, reach=0.05
+        ),
+        Figure(
+            "recover its signer",
+            median_milliseconds(lambda: recover(row, domain, signature)),
+            "ms",
+            paper=0.21,
+            reach=0.05,
+        ),
     ]

@@ -13,7 +13,7 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A value with its unit, beside the paper's figure (or a peer's) and the one we set out to reach (None: none was set)."""
+    """A value with its unit, beside the paper's figure (or a peer's) and the one we set out to reach."""
 
     name: str
     value: float
@@ -41,7 +41,7 @@ def median_milliseconds(action: Callable[[], object], repeats: int = 200, warm_u
 
 
 def as_json(name: str, figures: Sequence[Figure]) -> list[dict[str, object]]:
-    """The figures as JSON objects with the keys name, value, unit, paper, reach, ratio, command (and note where there is one)."""
+    """The figures as JSON objects with the keys name, value, unit, paper, reach, ratio, command, and note if there is one."""
     command = f"scripts/bench {name}"
     return [
         {

@@ -6,11 +6,10 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from troth.demo.anvil import start_anvil
-from troth.demo.processes import ProcessGroup
-
 from benchmarks import lifecycle
 from benchmarks.figures import Figure
+from troth.demo.anvil import start_anvil
+from troth.demo.processes import ProcessGroup
 
 PAPER_TOTAL = 797_838
 TOTAL_NOTE = "the paper's total is one of each of its five operations"
@@ -51,7 +50,12 @@ async def _measure(rpc: str) -> list[Figure]:
 def _steps(gas: dict[str, int]) -> list[Figure]:
     return [
         Figure("create (open)", gas["open"], "gas", 141_466, 55_000),
-        Figure("assign: one VRF proof, parties derived", gas["assign"], "gas", note="the paper checks no assignment on chain"),
+        Figure(
+            "assign: one VRF proof, parties derived",
+            gas["assign"],
+            "gas",
+            note="the paper checks no assignment on chain",
+        ),
         Figure("commit inference", gas["commit inference"], "gas", 70_532, 35_000),
         Figure("commit verification", gas["commit verification"], "gas", 167_100, 35_000),
         Figure("sample with VRF", gas["sample"], "gas", 284_740, 65_000),

@@ -31,7 +31,7 @@ from troth.protocol.contract_types import (
     pack_inferencers,
 )
 from troth.protocol.dtype import Dtype
-from troth.protocol.identifiers import class_id, fee, group_id, model_id, task_id, verdict_commitment
+from troth.protocol.identifiers import class_id, fee, model_id, task_id, verdict_commitment
 from troth.protocol.task import Task
 from troth.protocol.task_progress import advance, opened
 from troth.protocol.trace import CommittedTrace, TileLayout, tile_count
@@ -80,7 +80,22 @@ async def build(rpc: str, *, exact: bool) -> World:
     chain, _ = await deploy(rpc, Parameters(100, 100, 100, 1_000, ETHER, owner.address), owner)
     descriptor = ModelDescriptor("llama/gas/gas", LAYERS, COLUMNS, 49_152, 0, Hash32(secrets.token_bytes(32)))
     rules = ExecutionClass(
-        *(Hash32(model_id(descriptor)), "gas", 0, exact, 10, 8, 9_000, 0 if exact else 1, 2, 3, 10**12, 10**15, 1_000, 20_000),
+        *(
+            Hash32(model_id(descriptor)),
+            "gas",
+            0,
+            exact,
+            10,
+            8,
+            9_000,
+            0 if exact else 1,
+            2,
+            3,
+            10**12,
+            10**15,
+            1_000,
+            20_000,
+        ),
         Hash32(bytes(32)),
     )
     world = World(chain, rpc, owner, rules)
@@ -250,9 +265,7 @@ async def cooperative(world: World, nonce: int) -> Request:
 async def merged(world: World, nonce: int) -> Request:
     """openAndCommit, settle."""
     request = await place(world, nonce)
-    call = calls.open_and_commit(
-        request.order, request.ends, request.signature, [request.proof], request.submission()
-    )
+    call = calls.open_and_commit(request.order, request.ends, request.signature, [request.proof], request.submission())
     await request.send("openAndCommit", call, world.scheduler)
     await _settle(request)
     return request

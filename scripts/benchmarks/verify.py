@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.figures import Figure
+from benchmarks.weights import weights
 from troth.node.engine.interface import SessionKey
 from troth.node.engine.torch_engine import TorchEngine
 from troth.protocol import tokens
@@ -25,9 +27,6 @@ from troth.protocol.dtype import Dtype
 from troth.protocol.scores import dimension_spread, weighted_rms
 from troth.protocol.trace import TileLayout
 from troth.protocol.types import Segment
-
-from benchmarks.figures import Figure
-from benchmarks.weights import weights
 
 PROMPT, OUTPUT, REPEATS = 512, 128, 3
 SAMPLING = tokens.Sampling(temperature=0.7, top_p=0.95)
@@ -64,7 +63,9 @@ async def _measure() -> list[Figure]:
     prefill = statistics.median(check[0] for check in checks)
     rest = statistics.median(check[1] for check in checks)
     return [
-        Figure("inference, processor time", inference, "s", note=f"P {PROMPT}, T {OUTPUT}, SmolLM2-135M, float32, batch 1"),
+        Figure(
+            "inference, processor time", inference, "s", note=f"P {PROMPT}, T {OUTPUT}, SmolLM2-135M, float32, batch 1"
+        ),
         Figure("verification, prefill", prefill, "s"),
         Figure("verification, commit, compare, check tokens", rest, "s"),
         Figure(

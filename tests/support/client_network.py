@@ -34,10 +34,11 @@ from troth.scheduler.catalogue import Served, Texts
 from troth.scheduler.service import Scheduler
 
 TROTH = str(Path(sys.executable).parent / "troth")
-PASSWORD = "correct horse"  # noqa: S105 - of a test's own chain
+PASSWORD = "correct horse"
 SPECIAL = ("<end>", "<user>", "<system>", "<assistant>", "<unknown>")
 WORDS = (*SPECIAL, *(f"word{number}" for number in range(len(SPECIAL), VOCABULARY)))
-TEMPLATE = "{% for message in messages %}<{{ message.role }}> {{ message.content }} {% endfor %}<assistant>"
+# Ends with the question's last word, and not with the assistant's mark: the toy model repeats the last token it read.
+TEMPLATE = "{% for message in messages %}<{{ message.role }}> {{ message.content }} {% endfor %}"
 
 
 def write_model(folder: Path) -> Texts:

@@ -22,6 +22,7 @@ from .errors import ModelUnavailable
 LARGEST_TEMPLATE = 256 * 1024
 LARGEST_OUTPUT = 4 * 1024 * 1024
 """Characters of a rendered conversation; a template may loop, and no served context is near this."""
+DEEPEST_CALL = 32
 
 _FAILURES = (
     TemplateError,
@@ -42,6 +43,17 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     """Without powers, and with products only of numbers: `"x" * 10**10` would take all memory at once."""
 
     intercepted_binops = frozenset({"*", "**"})
+    depth = 0
+
+    def call(self, context: Context, called: Any, /, *arguments: Any, **named: Any) -> Any:
+        # A macro that calls itself overflows the C stack, which ends the process rather than the template.
+        self.depth += 1
+        if self.depth > DEEPEST_CALL:
+            raise TemplateError(f"it nests more than {DEEPEST_CALL} calls")
+        try:
+            return super().call(context, called, *arguments, **named)
+        finally:
+            self.depth -= 1
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if operator == "*" and isinstance(left, int | float) and isinstance(right, int | float):

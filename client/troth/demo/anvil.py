@@ -48,7 +48,7 @@ def find_anvil() -> str:
 
 
 def start_anvil(processes: ProcessGroup, block_seconds: float = 1.0, name: str = "anvil") -> tuple[Child, str]:
-    """Start a chain that mines every `block_seconds` (0: one block a transaction) and return it with its RPC address."""
+    """Start a chain that mines every `block_seconds` (0: a block a transaction) and return it with its RPC address."""
     port = free_port()
     command = [
         find_anvil(),
@@ -59,7 +59,6 @@ def start_anvil(processes: ProcessGroup, block_seconds: float = 1.0, name: str =
         "--chain-id",
         str(CHAIN_ID),
         "--quiet",
-        "--disable-code-size-limit",
     ]
     if block_seconds:
         command += ["--block-time", f"{block_seconds:g}"]

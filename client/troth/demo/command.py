@@ -32,14 +32,14 @@ def demo(
     from rich.console import Console
 
     from troth.demo.display import WIDTH, Display
-    from troth.demo.play import play
+    from troth.demo.play import Questions, play
 
     recorded = Console(
         record=picture is not None, width=WIDTH if picture or not sys.stdout.isatty() else None, highlight=False
     )
     display = Display(recorded)
     with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
-        play(Path(folder), models.expanduser(), display, question, expect, CHEATED_QUESTION, keep=keep)
+        play(Path(folder), models.expanduser(), display, Questions(question, expect, CHEATED_QUESTION), keep=keep)
     if picture is not None:
         recorded.save_svg(str(picture), title="make demo")
 

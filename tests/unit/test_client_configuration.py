@@ -1,0 +1,66 @@
+"""client.toml: what is written reads back, what is wrong is named."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from troth.client.configuration import Configuration, load, save
+from troth.client.errors import ConfigurationError
+from troth.client.home import Home
+from troth.client.options import read_configuration
+
+CONTRACT = "0x" + "ab" * 20
+WHOLE = Configuration(CONTRACT, "https://user:pass@rpc.example/key?x=1", "0x" + "cd" * 20, "0x" + "ef" * 32, 7)
+
+
+def test_a_configuration_reads_back_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "client.toml"
+    save(path, WHOLE)
+    assert load(path) == WHOLE
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("version = 2\n", "another version"),
+        ("", "another version"),
+        (f'version = 1\ncontract = "{CONTRACT}"\nprivate_key = "0x1"\n', "private_key"),
+        (f'version = 1\ncontract = "{CONTRACT}"\nrpc = 5\n', "rpc"),
+        (f'version = 1\ncontract = "{CONTRACT}"\nstart_block = "5"\n', "start_block"),
+        (f'version = 1\ncontract = "{CONTRACT}"\nstart_block = -1\n', "negative"),
+        (f'version = 1\ncontract = "{CONTRACT}"\nexecution_class = "1"\n', "--execution-class"),
+        ('version = 1\ncontract = "0x12"\n', "'contract'"),
+        ("version = 1\n", "'contract'"),
+        ("version = [", "cannot be read"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_by_name(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "client.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=says):
+        load(path)
+
+
+def test_a_missing_configuration_says_which_command_makes_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="troth client init"):
+        load(tmp_path / "client.toml")
+
+
+@pytest.mark.parametrize("rpc", ["ftp://x", "http://", 'http://x"\ny = 1', "http://a b", ""])
+def test_an_rpc_address_that_could_not_be_one_is_refused_and_not_repeated(rpc: str) -> None:
+    with pytest.raises(ConfigurationError, match="not shown"):
+        Configuration(CONTRACT, rpc).checked()
+
+
+def test_options_go_before_the_file_and_may_replace_it(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert read_configuration(home, contract=CONTRACT) == Configuration(CONTRACT)
+    home.create()
+    save(home.configuration, WHOLE)
+    other = read_configuration(home, rpc="http://other")
+    assert (other.rpc, other.scheduler, other.start_block) == ("http://other", WHOLE.scheduler, 7)
+    assert stat.S_IMODE(home.folder.stat().st_mode) == 0o700
