@@ -21,5 +21,13 @@ export default {
     ],
   },
   paths: { sources: "./contracts", tests: { solidity: "./contracts/test" } },
-  test: { solidity: { fuzz: { runs: 64 }, invariant: { runs: 16, depth: 40 } } },
+  test: {
+    solidity: {
+      profiles: {
+        default: { fuzz: { runs: 64 }, invariant: { runs: 16, depth: 40 } },
+        // Every call is a transaction of its own, as it is paid for (scripts/gas_snapshot).
+        gas: { isolate: true },
+      },
+    },
+  },
 };

@@ -41,7 +41,7 @@ def median_milliseconds(action: Callable[[], object], repeats: int = 200, warm_u
 
 
 def as_json(name: str, figures: Sequence[Figure]) -> list[dict[str, object]]:
-    """The figures as JSON objects with the keys name, value, unit, paper, reach, ratio, command, and note if there is one."""
+    """The figures as JSON objects with name, value, unit, paper, reach, ratio, command, and note if there is one."""
     command = f"scripts/bench {name}"
     return [
         {

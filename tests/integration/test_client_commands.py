@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import FastAPI, Request, Response
-from support.client_network import PASSWORD, client_side, network, reachable
+from support.client_network import PASSWORD, client_side, network, reachable, toy_answer
+from support.scheduler_stage import eventually
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
 from troth.client.home import Home
@@ -16,7 +19,6 @@ from troth.protocol.calls.views import escrow_of
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
 QUESTION = "word7 word9 word11"
-ANSWER_WORD = "word11"
 
 
 async def test_from_init_to_receipt(deployed: Any, tmp_path: Path) -> None:
@@ -47,7 +49,7 @@ async def test_from_init_to_receipt(deployed: Any, tmp_path: Path) -> None:
         assert asked.json["outcome"] == "accepted"
         assert asked.json["cost_wei"] == str(scene.fee)
         assert asked.json["tokens"] == 5
-        assert asked.json["answer"] == ANSWER_WORD + 4 * f" {ANSWER_WORD}"
+        assert asked.json["answer"] == toy_answer(QUESTION, 5)
         assert await scene.chain.read(escrow_of(key.address)) == 2 * scene.fee
 
         task = asked.json["task_id"]
@@ -67,8 +69,7 @@ async def test_the_answer_is_on_standard_output_and_the_rest_beside_it(deployed:
         side = client_side(scene, tmp_path / "home", scene.client)
         asked = await side.run("chat", "-", "--max-tokens", 4, stdin=QUESTION.encode())
         assert asked.code == 0, asked.err
-        assert asked.out.endswith("\n")
-        assert asked.out.split() == 4 * [ANSWER_WORD]
+        assert asked.out == toy_answer(QUESTION, 4) + "\n"
         for step in ("proofs checked", "opened", "committed", "settled", "verdict    accepted"):
             assert step in asked.err
 
@@ -85,11 +86,51 @@ async def test_a_conversation_goes_on_after_a_bad_line(deployed: Any, tmp_path: 
         assert before - await scene.chain.read(escrow_of(side.address)) == 2 * scene.fee
 
 
+async def test_a_killed_client_gets_its_answer_afterwards(deployed: Any, tmp_path: Path) -> None:
+    async with network(deployed, tmp_path) as (scene, scheduler):
+        side = client_side(scene, tmp_path / "home", scene.client)
+        process = await side.start("chat", QUESTION, "--max-tokens", 30)
+        assert process.stdout is not None
+        await asyncio.wait_for(process.stdout.read(1), 60)
+        process.kill()
+        await process.wait()
+        await eventually(lambda: not scheduler.desk.journal.unfinished())
+        (receipt,) = (await side.run("receipts", "--json")).json
+        assert receipt["state"] == "accepted"
+        assert receipt["answer_matches_chain"] is False
+        fetched = await side.run("receipts", receipt["task_id"], "--answer", "--json")
+        assert fetched.json["answer"] == toy_answer(QUESTION, 30)
+        assert (await side.run("receipts", receipt["task_id"], "--json")).json["answer_matches_chain"] is True
+
+
+async def test_an_interrupted_client_says_where_its_task_is(deployed: Any, tmp_path: Path) -> None:
+    async with network(deployed, tmp_path) as (scene, scheduler):
+        side = client_side(scene, tmp_path / "home", scene.client)
+        process = await side.start("chat", QUESTION, "--max-tokens", 60)
+        assert process.stdout is not None
+        await asyncio.wait_for(process.stdout.read(1), 60)
+        process.send_signal(signal.SIGINT)
+        _, err = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == 130
+        assert b"the task goes on" in err
+        assert b"Traceback" not in err
+        await eventually(lambda: not scheduler.desk.journal.unfinished())
+        assert (await side.run("receipts", "--json")).json[0]["state"] == "accepted"
+
+
+async def test_commands_at_the_same_time_see_the_same_chain(deployed: Any, tmp_path: Path) -> None:
+    async with network(deployed, tmp_path) as (scene, _):
+        side = client_side(scene, tmp_path / "home", scene.client)
+        shown = await asyncio.gather(*(side.run("balance", "--json") for _ in range(3)))
+        escrow = str(await scene.chain.read(escrow_of(side.address)))
+        assert [one.json["escrow_wei"] for one in shown] == [escrow] * 3
+
+
 async def test_too_small_a_balance_names_the_command_that_tops_up(deployed: Any, tmp_path: Path) -> None:
     async with network(deployed, tmp_path) as (scene, scheduler):
         side = client_side(scene, tmp_path / "home", deployed.anvil.keys[6])
         await side.run("deposit", f"{scene.fee - 7}wei", "--broadcast")
-        short = await side.run("chat", QUESTION, "--json")
+        short = await side.run("chat", QUESTION, "--max-tokens", 2, "--json")
         assert short.code == 1
         assert short.error["kind"] == "InsufficientBalance"
         assert "7 wei" in short.error["value"]
@@ -104,7 +145,7 @@ REFUSED: list[tuple[str, tuple[object, ...], bytes]] = [
     ("PromptError", ("chat", "-"), b"\xff\xfe\xfd"),
     ("PromptError", ("chat", "-"), b"a" * 300_000),
     ("PromptError", ("chat", QUESTION, "--max-tokens", 5000), b""),
-    ("FeeTooHigh", ("chat", QUESTION, "--max-cost", "1wei"), b""),
+    ("FeeTooHigh", ("chat", QUESTION, "--max-tokens", 2, "--max-cost", "1wei"), b""),
     ("ModelUnavailable", ("chat", QUESTION, "--execution-class", "0x" + "ab" * 32), b""),
     ("ConfigurationError", ("chat", QUESTION, "--scheduler", "0x" + "ab" * 20), b""),
     ("AmountError", ("deposit", "1.5wei"), b""),

@@ -122,7 +122,7 @@ async def test_refusals_that_depend_on_the_chain(deployed: Any, tmp_path: Path) 
         assert short.status_code == 402
         assert short.json()["error"]["code"] == "insufficient_escrow"
         assert short.json()["error"]["shortfall"] == str(scene.fee)
-        assert f"troth client deposit --wei {scene.fee}" in short.json()["error"]["remedy"]
+        assert f"troth client deposit {scene.fee}wei" in short.json()["error"]["remedy"]
 
 
 async def test_the_same_order_twice(deployed: Any, tmp_path: Path) -> None:

@@ -130,7 +130,8 @@ async def test_killed_at_a_step(deployed: Any, tmp_path: Path, step: str, moment
             assert outcome is Outcome.ABORTED
             assert events == ["TaskOpened", "TaskAborted"]
         else:
-            assert step not in REFUNDED
+            # The fee is locked beside the generation, which may be over by the time `opened` is recorded.
+            assert step not in REFUNDED - {"opened"}
             assert outcome is Outcome.ACCEPTED
             assert events == ["TaskOpened", "TaskCommitted", "TaskSettled"]
             assert len(found["tokens"]) == 6

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from fastapi import FastAPI
 from support.scheduler_stage import CONTEXT, ENDS, Cast, Stage, execution_class, stage
-from support.toy_node import COLUMNS, LAYERS, VOCABULARY, ToyNode
+from support.toy_node import _EMBEDDING, COLUMNS, LAYERS, VOCABULARY, ToyNode, choose, layer
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -37,7 +38,7 @@ TROTH = str(Path(sys.executable).parent / "troth")
 PASSWORD = "correct horse"
 SPECIAL = ("<end>", "<user>", "<system>", "<assistant>", "<unknown>")
 WORDS = (*SPECIAL, *(f"word{number}" for number in range(len(SPECIAL), VOCABULARY)))
-# Ends with the question's last word, and not with the assistant's mark: the toy model repeats the last token it read.
+# Does not end with the assistant's mark: the toy model would say that again, and special tokens have no text.
 TEMPLATE = "{% for message in messages %}<{{ message.role }}> {{ message.content }} {% endfor %}"
 
 
@@ -53,6 +54,21 @@ def write_model(folder: Path) -> Texts:
     (folder / "tokenizer.json").write_text(tokenizer.to_str())
     (folder / "chat_template.jinja").write_text(TEMPLATE)
     return Texts.load(folder)
+
+
+def toy_answer(question: str, tokens: int) -> str:
+    """What the toy model answers, computed here in one process."""
+    read = [WORDS.index(word) for word in ("<user>", *question.split())]
+    said: list[int] = []
+    lasts = [np.zeros(COLUMNS, np.float32)] * LAYERS
+    while len(said) < tokens:
+        rows = _EMBEDDING[read]
+        for number in range(LAYERS):
+            rows = layer(rows, lasts[number])
+            lasts[number] = rows[-1]
+        read = [choose(rows[-1])]
+        said += read
+    return " ".join(WORDS[token] for token in said)
 
 
 def speaking(texts: Texts) -> Cast:
@@ -106,15 +122,19 @@ class ClientSide:
         """A command line; every command accepts --home."""
         return [TROTH, "client", *(str(argument) for argument in arguments), "--home", str(self.home)]
 
-    async def run(self, *arguments: object, stdin: bytes = b"") -> Spoken:
-        """Run a command to its end."""
-        process = await asyncio.create_subprocess_exec(
+    async def start(self, *arguments: object) -> asyncio.subprocess.Process:
+        """Start a command."""
+        return await asyncio.create_subprocess_exec(
             *self.command(*arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={"PATH": "/usr/bin:/bin", "TROTH_PASSWORD_FILE": str(self.password_file), "PYTHONUTF8": "1"},
         )
+
+    async def run(self, *arguments: object, stdin: bytes = b"") -> Spoken:
+        """Run a command to its end."""
+        process = await self.start(*arguments)
         out, err = await asyncio.wait_for(process.communicate(stdin), 90)
         assert process.returncode is not None
         return Spoken(process.returncode, out.decode(), err.decode())

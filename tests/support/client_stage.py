@@ -49,6 +49,7 @@ DOMAIN = Domain(31337, address_from_bytes(b"\xcc" * 20))
 CLIENT = Key.from_secret(b"\x07" * 32)
 VRF_SECRET = b"\x09" * 32
 TRANSACTION = "0x" + "ab" * 32
+FAILED_LINE = {"type": "failed", "code": "busy", "message": "no node", "charged": False, "retry_free": True}
 TEMPLATE = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}assistant:"
 
 

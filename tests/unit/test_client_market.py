@@ -49,7 +49,9 @@ def test_the_only_bonded_scheduler_is_taken_without_being_named() -> None:
     assert find_scheduler(bonded(base_state()), ANY) == SCHEDULER
 
 
-@pytest.mark.parametrize("state", [base_state(), bonded(base_state(), exit_block=9), bonded(base_state(), stake=0), State()])
+@pytest.mark.parametrize(
+    "state", [base_state(), bonded(base_state(), exit_block=9), bonded(base_state(), stake=0), State()]
+)
 def test_a_scheduler_without_a_stake_is_not_used(state: State) -> None:
     with pytest.raises(ConfigurationError, match="no such scheduler"):
         find_scheduler(state, ANY)

@@ -30,7 +30,23 @@ def test_amounts_are_read_exactly(text: str, wei: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "-1", "+1", "1e3", "1,5", "0", "0wei", "0.5wei", "0.0000000001gwei", "1 dollar", ".5", "1.", "nan", "inf", "١wei"]
+    [
+        "",
+        "-1",
+        "+1",
+        "1e3",
+        "1,5",
+        "0",
+        "0wei",
+        "0.5wei",
+        "0.0000000001gwei",
+        "1 dollar",
+        ".5",
+        "1.",
+        "nan",
+        "inf",
+        "١wei",
+    ]
     + ["9" * 41, f"{LARGEST + 1}wei", "1_000wei", "0x10wei"],
 )
 def test_everything_else_is_refused(text: str) -> None:

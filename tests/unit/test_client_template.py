@@ -44,6 +44,7 @@ def test_the_names_that_templates_use_are_there() -> None:
         "{% for %}",
         "{{ 1 / 0 }}",
         "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{{ " + "(" * 50_000 + "1" + ")" * 50_000 + " }}",
         "{% for m in messages recursive %}{{ loop(messages) }}{% endfor %}",
     ],
 )

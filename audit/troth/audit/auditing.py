@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from troth.audit.case import TaskCase, open_case
 from troth.audit.checks import EQUIVOCATION, NUMBERS, STREAM, TASK_CHECKS, TaskCheck, equivocation, event_stream
 from troth.audit.evidence import Evidence
-from troth.audit.history import History, read_history
+from troth.audit.history import History
 from troth.audit.report import CheckReport, Finding, Kind, Report, Result
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Hash32
@@ -49,12 +49,7 @@ def audit(
         last_block_hash=evidence.last.hash,
         tasks=tuple(tasks),
         checks=tuple(reports[number] for number in NUMBERS if number in reports),
-        not_checked=(
-            *NOT_CHECKED,
-            *_unasked(evidence),
-            *_left_out(only),
-            *notes,
-        ),
+        not_checked=(*NOT_CHECKED, *_unasked(evidence), *_left_out(only), *notes),
     )
 
 
@@ -94,6 +89,3 @@ def tasks_between(history: History, first: int, last: int) -> tuple[Hash32, ...]
         for task in opened_tasks(history)
         if any(first <= step.event.meta.block <= last for step in history.steps[task])
     )
-
-
-__all__ = ["audit", "opened_tasks", "read_history", "tasks_between"]

@@ -32,7 +32,7 @@ from troth.audit.report import Report
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Re-check tasks from the chain's record. Exit: 0 clean, 1 violation, 2 usage, 3 not completed, 4 inconclusive.",
+    help="Re-check tasks from the chain's record. Exit: 0 clean, 1 violation, 2 usage, 3 not completed, 4 undecided.",
 )
 
 Made = TypeVar("Made")
@@ -120,7 +120,7 @@ def verify(
     report, evidence, content = _guarded(lambda: running.audit_bundle(file, wanted, only))
     blocks = [{"number": number, "hash": _hex(evidence.headers[number].hash)} for number in sorted(evidence.headers)]
     lines = [f"bundle {file}, content {content}"]
-    lines += [f"block {block['number']} {block['hash']}" for block in blocks]
+    lines.append(f"{len(blocks)} blocks; `--json` lists all their hashes to compare")
     _finish(report, reproduction.from_bundle(file), as_json, lines, {"content": content, "blocks": blocks})
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+from troth.audit.checks import EQUIVOCATION
 from troth.audit.report import Finding
 from troth.chain.errors import without_credentials
 from troth.protocol.types import Address
@@ -19,7 +20,8 @@ def from_node(rpc: str, contract: Address, start: int, last: int) -> Reproduce:
     ending = f"--start-block {start} --to-block {last} --rpc {shown} --contract {contract}"
 
     def command(finding: Finding) -> str:
-        place = "chain" if finding.task_id is None else f"task 0x{finding.task_id.hex()}"
+        task = _task(finding)
+        place = "chain" if task is None else f"task {task}"
         return f"troth audit {place} --check {finding.check} {ending}"
 
     return command
@@ -29,7 +31,15 @@ def from_bundle(path: Path) -> Reproduce:
     """Commands that read the bundle."""
 
     def command(finding: Finding) -> str:
-        task = "" if finding.task_id is None else f" --task 0x{finding.task_id.hex()}"
-        return f"troth audit verify {shlex.quote(str(path))}{task} --check {finding.check}"
+        task = _task(finding)
+        selected = "" if task is None else f" --task {task}"
+        return f"troth audit verify {shlex.quote(str(path))}{selected} --check {finding.check}"
 
     return command
+
+
+def _task(finding: Finding) -> str | None:
+    """The task to name; rows can contradict each other for an order that was never opened, which is no task."""
+    if finding.task_id is None or finding.check == EQUIVOCATION[0]:
+        return None
+    return "0x" + finding.task_id.hex()

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from troth.protocol.hashing import keccak256
 
 from .errors import ModelUnavailable
+from .recursion import bounded_recursion
 from .template import Message, render
 
 LARGEST_FILES = 64 * 1024 * 1024
@@ -83,7 +84,8 @@ class Language:
             # A tokenizer.json may carry settings of its training: they would cut or pad the question in silence.
             tokenizer.no_truncation()
             tokenizer.no_padding()
-            config = json.loads(files.config)
+            with bounded_recursion():
+                config = json.loads(files.config)
             special = {name: tokenizer.id_to_token(_first(config.get(f"{name}_id"))) for name in _NAMES}
             ends = _all(config.get("eos_token_id"))
             context = int(config.get("max_position_embeddings", 0))

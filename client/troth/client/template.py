@@ -18,6 +18,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from .errors import ModelUnavailable
+from .recursion import bounded_recursion
 
 LARGEST_TEMPLATE = 256 * 1024
 LARGEST_OUTPUT = 4 * 1024 * 1024
@@ -101,9 +102,10 @@ def render(template: str, messages: Sequence[Message], special_tokens: Mapping[s
     if len(template) > LARGEST_TEMPLATE:
         raise ModelUnavailable("The chat template is too large", f"{len(template)} characters", "Use another model.")
     try:
-        compiled = _environment().from_string(template)
-        pieces = compiled.generate(messages=list(messages), add_generation_prompt=True, **special_tokens)
-        return _joined(pieces)
+        with bounded_recursion():
+            compiled = _environment().from_string(template)
+            pieces = compiled.generate(messages=list(messages), add_generation_prompt=True, **special_tokens)
+            return _joined(pieces)
     except _FAILURES as error:
         raise ModelUnavailable(
             "The model's chat template does not accept this conversation",

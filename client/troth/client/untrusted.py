@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from troth.client.errors import StreamError
+from troth.client.recursion import bounded_recursion
 from troth.client.terminal import printable_line
 
 SHOWN_CHARACTERS = 80
@@ -15,7 +16,8 @@ REMEDY = "Use another scheduler."
 def read_object(text: bytes) -> dict[str, Any]:
     """A JSON object; StreamError otherwise, also for numbers and nesting that Python cannot take."""
     try:
-        value = json.loads(text)
+        with bounded_recursion():
+            value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _malformed("The scheduler's answer is not JSON", text) from error
     if not isinstance(value, dict):

@@ -37,7 +37,7 @@ def play(folder: Path, models: Path, display: Display, questions: Questions, *, 
         display.console.rule("[bold]A local network", align="left")
         network.start()
         display.step(
-            f"ready: {len(network.processes.children)} processes (anvil, scheduler, {len(network.nodes)} nodes), TLS between"
+            f"ready: anvil, a scheduler, {len(network.nodes)} nodes, a process each, TLS between them"
         )
         stage = acts.Stage(network, display, models / "models" / int8_name(plan))
         display.act(1, "A client deposits, asks, and sees the answer stream")

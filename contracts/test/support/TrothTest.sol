@@ -60,6 +60,10 @@ abstract contract TrothTest is Test {
         vm.roll(1010);
     }
 
+    function layers() internal view virtual returns (uint8) {
+        return 4;
+    }
+
     function parameters() internal view virtual returns (Parameters memory) {
         return Parameters({
             commitWindow: COMMIT_WINDOW,
@@ -74,7 +78,7 @@ abstract contract TrothTest is Test {
     function descriptor() internal view virtual returns (ModelDescriptor memory) {
         return ModelDescriptor({
             architecture: "llama/0x01/0x02",
-            layers: 4,
+            layers: layers(),
             hiddenSize: 32,
             vocabulary: 49_152,
             dtype: 0,
@@ -84,7 +88,7 @@ abstract contract TrothTest is Test {
 
     function executionClass(bool isExact) internal view virtual returns (ExecutionClass memory) {
         return ExecutionClass({
-            model: troth_model(),
+            model: keccak256(abi.encode(descriptor())),
             name: isExact ? "exact" : "tolerant",
             dtype: 0,
             exact: isExact,
@@ -100,10 +104,6 @@ abstract contract TrothTest is Test {
             marginCut: 20_000,
             calibration: keccak256("calibration")
         });
-    }
-
-    function troth_model() internal view returns (bytes32) {
-        return keccak256(abi.encode(descriptor()));
     }
 
     function registerScheduler(uint256 key, uint256 vrfSecret, uint96 stake) internal returns (address operator) {
@@ -143,15 +143,15 @@ abstract contract TrothTest is Test {
     /// @dev A node of the whole model that serves it at once, or in halves.
     function nodeRegistration(address operator, bytes32 class) internal view returns (NodeRegistration memory) {
         Segment[] memory segments = new Segment[](3);
-        segments[0] = Segment({first: 0, end: 4});
-        segments[1] = Segment({first: 0, end: 2});
-        segments[2] = Segment({first: 2, end: 4});
+        segments[0] = Segment({first: 0, end: layers()});
+        segments[1] = Segment({first: 0, end: layers() / 2});
+        segments[2] = Segment({first: layers() / 2, end: layers()});
         return NodeRegistration({
             operator: operator,
             payout: payout,
             executionClass: class,
             first: 0,
-            end: 4,
+            end: layers(),
             segments: segments,
             endpoint: "https://node.example",
             tlsKeyHash: keccak256("tls")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 from contextlib import AsyncExitStack
@@ -132,6 +133,8 @@ class RunningNode:
         self._bench = bench = await self._load(chain, view)
         await _warm_up(bench.engine)
         self._service = NodeService(bench, self._metrics)
+        gc.enable()
+        gc.freeze()
         log.info("ready: layers %s", bench.engine.slice)
         await Watchdog(bench, chain, self._key, self._metrics).run()
 

@@ -162,7 +162,7 @@ class Admission:
             raise InsufficientEscrow(
                 f"{client} has {max(0, free)} wei of free escrow, the task costs {terms.fee}: {shortfall} are missing",
                 shortfall,
-                f"Top up: troth client deposit --wei {shortfall} --broadcast",
+                f"Top up: troth client deposit {shortfall}wei --broadcast",
             )
 
     def _check_new(self, task: Hash32, view: View) -> None:

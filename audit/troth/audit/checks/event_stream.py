@@ -5,6 +5,7 @@ from __future__ import annotations
 from troth.audit.evidence import Evidence
 from troth.audit.history import History
 from troth.audit.report import Finding, Kind, Result
+from troth.protocol.identifiers import class_id, model_id
 from troth.protocol.state import TaskRecord
 from troth.protocol.task import task_hash
 from troth.protocol.types import Hash32
@@ -19,9 +20,21 @@ def examine(evidence: Evidence, history: History) -> tuple[Result, ...]:
         Finding(NUMBER, Kind.MISMATCH, contradiction.message, place=contradiction.place)
         for contradiction in history.contradictions
     ]
+    findings += _identifiers(history)
     findings += _sums(evidence, history)
     findings += _states(evidence, history)
     return (Result(None, tuple(findings)),)
+
+
+def _identifiers(history: History) -> list[Finding]:
+    """Models and classes are called by the hash of what they are."""
+    named = [(known, class_id(definition)) for known, definition in history.state.classes.items()]
+    named += [(known, model_id(descriptor)) for known, descriptor in history.state.models.items()]
+    return [
+        Finding(NUMBER, Kind.MISMATCH, f"A model or class is called 0x{known.hex()}, but hashes to 0x{actual.hex()}")
+        for known, actual in named
+        if known != actual
+    ]
 
 
 def _sums(evidence: Evidence, history: History) -> list[Finding]:

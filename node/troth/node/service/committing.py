@@ -37,22 +37,23 @@ async def commit(bench: Bench, work: Work, header: Commit, payload: memoryview) 
     """
     if header.positions != work.positions or not work.positions:
         raise OutOfOrder(f"{work.positions} positions were computed", header.positions, "Commit to exactly those.")
-    tokens = _generated(work, header, payload)
+    sent = tokens_from_bytes(payload, header.tokens, work.seat.descriptor.vocabulary)
     if work.trace is None:
+        tokens = _generated(work, sent)
         await _require_good_text(bench, work, tokens)
         work.trace = await _store(bench, work, tokens)
         work.tokens = tokens
         await bench.engine.forget(work.key)
-    elif tokens != work.tokens:
-        raise BadInput("the trace was committed with other tokens", len(tokens), "Repeat the first message.")
+        if work.seat.infers:
+            work.drop_rows()
+    elif sent and sent != work.tokens:
+        raise BadInput("the trace was committed with other tokens", len(sent), "Repeat the first message.")
     return await _signed(bench, work.trace), b""
 
 
-def _generated(work: Work, header: Commit, payload: memoryview) -> tuple[int, ...]:
+def _generated(work: Work, sent: tuple[int, ...]) -> tuple[int, ...]:
     """The generated tokens at the last segment; none elsewhere."""
-    seat = work.seat
-    sent = tokens_from_bytes(payload, header.tokens, seat.descriptor.vocabulary)
-    if not seat.is_last:
+    if not work.seat.is_last:
         if sent:
             raise BadInput("only the last segment is told the tokens", len(sent), "Send none.")
         return ()

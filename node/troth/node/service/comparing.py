@@ -51,7 +51,7 @@ async def compare(bench: Bench, work: Work, header: Compare, payload: memoryview
     root = _signed_root(bench, work, header, claimed)
     judgement = await judge(bench.engine, work, claimed, root)
     work.trace = await _decide(bench, trace, judgement)
-    work.claimed = []
+    work.drop_rows()
     return await _signed(bench, work.trace), b""
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.node.engine.interface import Computed
-from troth.node.errors import BadInput
+from troth.node.errors import BadInput, OutOfOrder
 from troth.node.service.bench import Bench
 from troth.node.service.inputs import read_inputs, require_next
 from troth.node.service.work import Work
@@ -129,6 +129,8 @@ def _keep(
 
 async def _repeat(bench: Bench, work: Work, header: Forward, inputs: NDArray[Any]) -> tuple[Rows, bytes]:
     """The answer to a message that was answered before: same inputs, same rows, same signature."""
+    if not work.outputs:
+        raise OutOfOrder("the trace is committed and its rows are freed", header.start, "Ask for an opening.")
     known = work.slice_of(work.inputs, header.start, header.count)
     if not np.array_equal(known, inputs):
         raise BadInput("these positions were computed from other inputs", header.start, "Start another attempt.")

@@ -70,6 +70,10 @@ class Work:
         """The trace: every row computed."""
         return np.concatenate(self.outputs)
 
+    def drop_rows(self) -> None:
+        """Free the rows of a finished session; the trace is on disk."""
+        self.inputs, self.outputs, self.claimed = [], [], []
+
     def slice_of(self, parts: list[NDArray[Any]], start: int, count: int) -> NDArray[Any]:
         """Some consecutive positions of what was stored."""
         return np.concatenate(parts)[start : start + count]
