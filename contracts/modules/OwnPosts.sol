@@ -4,6 +4,7 @@ pragma solidity ^0.8.30;
 import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
 import {Phase, Progress, Task} from "../interfaces/TrothTypes.sol";
 import {Commitments} from "./Commitments.sol";
+import {TaskCodec} from "./TaskCodec.sol";
 
 /// @title Each party posts for itself, should the scheduler not do it
 abstract contract OwnPosts is Commitments {
@@ -18,7 +19,7 @@ abstract contract OwnPosts is Commitments {
         bytes32 root,
         bytes32 outputHash
     ) external {
-        Progress memory progress = given;
+        Progress memory progress = TaskCodec.read(given);
         _requireOwnPost(taskId, terms, progress, segment, root);
         uint256 first = _firstParty(progress, segment);
         uint256 place = _find(progress, first, progress.candidates);
@@ -48,7 +49,7 @@ abstract contract OwnPosts is Commitments {
         uint8 segment,
         bytes32 commitment
     ) external {
-        Progress memory progress = given;
+        Progress memory progress = TaskCodec.read(given);
         _requireOwnPost(taskId, terms, progress, segment, commitment);
         uint256 verifiers = _verifiers(progress);
         uint256 verifier = _find(progress, _firstParty(progress, segment) + progress.candidates, verifiers);

@@ -4,6 +4,7 @@ pragma solidity ^0.8.30;
 import {ITrothProgress} from "../interfaces/ITrothProgress.sol";
 import {Outcome, Phase, Progress, Rules, Task, Terms} from "../interfaces/TrothTypes.sol";
 import {Money} from "./Money.sol";
+import {TaskCodec} from "./TaskCodec.sol";
 
 /// @title One storage slot per task
 abstract contract TaskStore is ITrothProgress, Money {
@@ -18,24 +19,16 @@ abstract contract TaskStore is ITrothProgress, Money {
 
     function _load(bytes32 taskId, Task calldata task) internal view returns (Case memory loaded) {
         loaded.taskId = taskId;
-        loaded.terms = task.terms;
-        loaded.progress = task.progress;
-        loaded.termsHash = _termsHash(loaded.terms);
+        loaded.terms = TaskCodec.read(task.terms);
+        loaded.progress = TaskCodec.read(task.progress);
+        loaded.termsHash = TaskCodec.hash(loaded.terms);
         _requireState(taskId, loaded.termsHash, loaded.progress);
         loaded.rules = _rulesOf(loaded.terms.executionClass);
     }
 
-    function _termsHash(Terms memory terms) internal pure returns (bytes32) {
-        return keccak256(abi.encode(terms));
-    }
-
-    function _stateHash(bytes32 terms, Progress memory progress) internal pure returns (bytes32) {
-        return keccak256(abi.encode(terms, progress));
-    }
-
     function _requireState(bytes32 taskId, bytes32 terms, Progress memory progress) internal view {
         bytes32 stored = _tasks[taskId];
-        bytes32 given = _stateHash(terms, progress);
+        bytes32 given = TaskCodec.hash(terms, progress);
         if (stored != given) revert StateMismatch(taskId, stored, given);
     }
 
@@ -44,7 +37,7 @@ abstract contract TaskStore is ITrothProgress, Money {
     }
 
     function _store(bytes32 taskId, bytes32 terms, Progress memory progress) internal {
-        _tasks[taskId] = _stateHash(terms, progress);
+        _tasks[taskId] = TaskCodec.hash(terms, progress);
     }
 
     function _finish(bytes32 taskId, Outcome outcome) internal {

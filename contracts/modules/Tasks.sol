@@ -16,6 +16,7 @@ import {
     VrfProof
 } from "../interfaces/TrothTypes.sol";
 import {Assignment} from "./Assignment.sol";
+import {TaskCodec} from "./TaskCodec.sol";
 import {TypedData} from "./TypedData.sol";
 
 /// @title How a task begins
@@ -50,7 +51,7 @@ abstract contract Tasks is Assignment, TypedData {
 
     /// @inheritdoc ITrothTasks
     function stateHash(Task calldata task) external pure returns (bytes32) {
-        return _stateHash(_termsHash(task.terms), task.progress);
+        return TaskCodec.hash(TaskCodec.hash(TaskCodec.read(task.terms)), TaskCodec.read(task.progress));
     }
 
     /// @inheritdoc ITrothTasks
@@ -80,7 +81,7 @@ abstract contract Tasks is Assignment, TypedData {
             referenceBlock: order.referenceBlock,
             ends: ends
         });
-        opened.termsHash = _termsHash(opened.terms);
+        opened.termsHash = TaskCodec.hash(opened.terms);
         opened.progress.phase = Phase.Opened;
         opened.progress.phaseBlock = uint40(block.number);
         opened.progress.segments = uint8(segments);

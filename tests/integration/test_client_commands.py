@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI, Request, Response
-from support.client_network import PASSWORD, client_side, network, reachable, toy_answer
+from support.client_network import PASSWORD, CheatingNode, client_side, network, reachable, toy_answer
 from support.scheduler_stage import eventually
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
@@ -72,6 +72,19 @@ async def test_the_answer_is_on_standard_output_and_the_rest_beside_it(deployed:
         assert asked.out == toy_answer(QUESTION, 4) + "\n"
         for step in ("proofs checked", "opened", "committed", "settled", "verdict    accepted"):
             assert step in asked.err
+
+
+async def test_a_rejected_answer_costs_nothing_and_has_its_own_exit_code(deployed: Any, tmp_path: Path) -> None:
+    async with network(deployed, tmp_path, node=CheatingNode) as (scene, _):
+        side = client_side(scene, tmp_path / "home", scene.client)
+        before = await scene.chain.read(escrow_of(side.address))
+        asked = await side.run("chat", QUESTION, "--max-tokens", 3, "--json")
+        assert asked.code == 3, asked.err
+        assert (asked.json["outcome"], asked.json["cost_wei"]) == ("rejected", "0")
+        assert asked.error["kind"] == "AnswerNotAccepted"
+        assert await scene.chain.read(escrow_of(side.address)) == before
+        (receipt,) = (await side.run("receipts", "--json")).json
+        assert (receipt["state"], receipt["paid_wei"]) == ("rejected", "0")
 
 
 async def test_a_conversation_goes_on_after_a_bad_line(deployed: Any, tmp_path: Path) -> None:

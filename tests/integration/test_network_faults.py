@@ -149,7 +149,7 @@ async def test_a_chain_node_that_stalls_in_the_middle_delays_and_loses_nothing(s
 
 
 async def test_a_scheduler_killed_while_tokens_stream_resumes_or_refunds(stage: acts.Stage) -> None:
-    network, scheduler = stage.network, stage.network.scheduler
+    network = stage.network
     async with asking(stage) as (ready, signed):
         before = ready.follower.state.escrow_of(stage.key.address)
         with pytest.raises(ClientError):
@@ -164,7 +164,7 @@ async def test_a_scheduler_killed_while_tokens_stream_resumes_or_refunds(stage: 
 
 
 async def test_a_scheduler_that_never_settles_costs_the_client_nothing(stage: acts.Stage) -> None:
-    network, scheduler = stage.network, stage.network.scheduler
+    network = stage.network
     async with asking(stage, 8) as (ready, signed):
         before = ready.follower.state.escrow_of(stage.key.address)
         with pytest.raises(ClientError):
@@ -176,7 +176,7 @@ async def test_a_scheduler_that_never_settles_costs_the_client_nothing(stage: ac
         state = await ready.follower.wait_until(lambda seen: not seen.tasks[signed.task_id].live, 30)
         assert state.tasks[signed.task_id].outcome == Outcome.EXPIRED
         assert state.escrow_of(stage.key.address) == before
-        assert slashes(ready, signed) == [(scheduler.operator, SlashReason.SCHEDULER_LATE)]
+        assert slashes(ready, signed) == [(network.scheduler.operator, SlashReason.SCHEDULER_LATE)]
     network.start_scheduler()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from fastapi import FastAPI
 from support.scheduler_stage import CONTEXT, ENDS, Cast, Stage, execution_class, stage
-from support.toy_node import _EMBEDDING, COLUMNS, LAYERS, VOCABULARY, ToyNode, choose, layer
+from support.toy_node import _EMBEDDING, CANDIDATES, COLUMNS, LAYERS, VOCABULARY, ToyNode, choose, layer
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -25,10 +25,13 @@ from troth.client.configuration import Configuration, save
 from troth.client.home import Home
 from troth.overlay.identity import create_identity
 from troth.overlay.server import TlsServer, serving
+from troth.protocol.announcement import announcement_from_wire
+from troth.protocol.assignment import draw
 from troth.protocol.calls import set_endpoint
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import model_id
 from troth.protocol.types import Address, Hash32, ModelDescriptor
+from troth.protocol.wire import Forward, Rows
 from troth.scheduler.api import scheduler_app
 from troth.scheduler.assembly import assembled
 from troth.scheduler.catalogue import Served, Texts
@@ -71,16 +74,27 @@ def toy_answer(question: str, tokens: int) -> str:
     return " ".join(WORDS[token] for token in said)
 
 
-def speaking(texts: Texts) -> Cast:
-    """The toy model with these texts in its descriptor."""
+def speaking(texts: Texts, node: type[ToyNode] = ToyNode) -> Cast:
+    """The toy model with these texts in its descriptor, on nodes of this kind."""
     weights = Hash32(keccak256(b"toy weights"))
     model = ModelDescriptor(texts.architecture, LAYERS, COLUMNS, VOCABULARY, 0, weights)
     rules = replace(execution_class(), model=model_id(model))
 
     def make(secret: bytes, chain: Chain, folder: Path, scheduler: Address) -> ToyNode:
-        return ToyNode(secret, chain.domain, folder, rules.model, scheduler)
+        return node(secret, chain.domain, folder, rules.model, scheduler)
 
     return Cast(model, rules, make)
+
+
+class CheatingNode(ToyNode):
+    """Computes wrong states whenever it is drawn as a candidate for the last segment, and honest ones as a verifier."""
+
+    async def _forward(self, header: Forward, payload: memoryview) -> tuple[Rows, bytes]:
+        if header.announcement is not None and header.segment == LAYERS - 1:
+            announcement = announcement_from_wire(header.announcement, payload[: header.request_size])
+            candidates = draw(announcement.betas[header.segment], self.members, CANDIDATES)
+            self.faults.wrong_states = self.address in candidates
+        return await super()._forward(header, payload)
 
 
 @dataclass(frozen=True)
@@ -168,10 +182,10 @@ async def reachable(
 
 
 @asynccontextmanager
-async def network(deployed: Any, folder: Path) -> AsyncIterator[tuple[Stage, Scheduler]]:
+async def network(deployed: Any, folder: Path, node: type[ToyNode] = ToyNode) -> AsyncIterator[tuple[Stage, Scheduler]]:
     """Nodes and a scheduler that serve the speaking toy model."""
     texts = write_model(folder / "speaking")
-    async with stage(deployed, folder, cast=speaking(texts)) as scene:
+    async with stage(deployed, folder, cast=speaking(texts, node)) as scene:
         served = Served(scene.class_id, ENDS, texts, CONTEXT)
         async with (
             assembled(scene.configuration(served=(served,)), scene.keys) as scheduler,

@@ -1,4 +1,4 @@
-"""A client's session without sockets: a byte tokenizer, an offer with proofs that hold, a chain that a test moves on."""
+"""A client's session without sockets: a byte tokenizer, an offer with true proofs, a chain that a test moves on."""
 
 from __future__ import annotations
 

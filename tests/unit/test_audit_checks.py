@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -54,6 +55,11 @@ Tamper = Callable[[Evidence], Evidence]
 @pytest.fixture(scope="module")
 def evidence() -> Evidence:
     return recorded()
+
+
+@lru_cache
+def untouched(name: str) -> Report:
+    return audited(recorded(), name)
 
 
 def kinds(report: Report, number: str) -> set[Kind]:
@@ -251,7 +257,7 @@ TAMPERED: list[tuple[str, str, Tamper]] = [
     ("V8", "cooperative", changed(TaskSettled, "cooperative", segment_outcomes=(Outcome.REJECTED,))),
     ("V8", "cooperative", changed(TaskSettled, "cooperative", clusters=(3,))),
     ("V8", "rejected", changed(TaskSettled, "rejected", verdicts=(7,))),
-    ("V8", "cooperative", called(TaskSettled, "cooperative", opening(0, 3, lambda tiles: b"\x55" * len(tiles)))),
+    ("V8", "cooperative", called(TaskSettled, "cooperative", opening(1, 3, lambda tiles: b"\x55" * len(tiles)))),
     ("V8", "exact", called(TaskSettled, "exact", opening(1, 0, flipped))),
     ("V9", "cooperative", lambda e: with_event(e, Credited, "cooperative", lambda v: {"amount": v.amount - 1})),
     ("V9", "cooperative", lambda e: with_event(e, Credited, "cooperative", lambda v: {"account": e.contract})),
@@ -281,7 +287,7 @@ TAMPERED: list[tuple[str, str, Tamper]] = [
     ids=[f"{number}-{name}-{index}" for index, (number, name, _) in enumerate(TAMPERED)],
 )
 def test_a_change_makes_its_check_fail(evidence: Evidence, number: str, name: str, tamper: Tamper) -> None:
-    assert Kind.MISMATCH not in kinds(audited(evidence, name), number)
+    assert Kind.MISMATCH not in kinds(untouched(name), number)
     report = audited(tamper(evidence), name)
     assert Kind.MISMATCH in kinds(report, number)
     assert Kind.INCOMPLETE not in kinds(report, number)
@@ -310,10 +316,6 @@ def test_who_was_found_wrong_is_named(evidence: Evidence, name: str, role: str, 
 def test_an_equivocator_is_named_with_its_whole_stake(evidence: Evidence) -> None:
     (finding,) = audited(evidence, "own calls").findings
     assert (finding.check, finding.kind, finding.role, finding.amount) == ("V10", Kind.CHEATED, "node", 10**16)
-
-
-def test_a_slashed_party_is_named_even_if_the_slash_is_gone_from_v11(evidence: Evidence) -> None:
-    assert Kind.CHEATED not in kinds(audited(without_event(evidence, Slashed, "rejected"), "rejected"), "V11")
 
 
 @pytest.mark.parametrize(("kind", "numbers"), [(TaskSettled, {"V7", "V8", "V9"}), (TaskOpened, {"V2"})])
@@ -354,16 +356,6 @@ def test_a_live_task_is_inconclusive_only_past_its_deadline(evidence: Evidence) 
 def test_an_undecided_task_is_inconclusive(evidence: Evidence) -> None:
     report = audited(with_event(evidence, TaskSettled, "silent", lambda _: {"outcome": Outcome.INDETERMINATE}), "silent")
     assert kinds(report, "V8") == {Kind.MISMATCH, Kind.INCONCLUSIVE}
-
-
-def test_a_wrong_phase_in_the_end_of_a_task_is_seen(evidence: Evidence) -> None:
-    """Without its commitments a task cannot have been closed for a missing sample."""
-    logs = tuple(
-        log for log in evidence.logs if log.meta != place_of(evidence, TaskCommitted, "expired")
-    )
-    report = audited(replace(evidence, logs=logs), "expired")
-    assert Kind.MISMATCH in kinds(report, "V5") | kinds(report, "V9")
-    assert place_of(evidence, TaskExpired, "expired").block > 0
 
 
 def test_a_log_out_of_order_or_of_no_event_contradicts(evidence: Evidence) -> None:

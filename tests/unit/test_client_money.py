@@ -46,8 +46,11 @@ def test_amounts_are_read_exactly(text: str, wei: int) -> None:
         "nan",
         "inf",
         "١wei",
-    ]
-    + ["9" * 41, f"{LARGEST + 1}wei", "1_000wei", "0x10wei"],
+        "9" * 41,
+        f"{LARGEST + 1}wei",
+        "1_000wei",
+        "0x10wei",
+    ],
 )
 def test_everything_else_is_refused(text: str) -> None:
     with pytest.raises(AmountError):

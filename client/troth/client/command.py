@@ -33,6 +33,12 @@ def init(  # noqa: PLR0917
     rpc: RpcOption = "http://127.0.0.1:8545",
     scheduler: SchedulerOption = "",
     execution_class: ClassOption = "",
+    start_block: Annotated[
+        int,
+        typer.Option(
+            "--start-block", envvar="TROTH_START_BLOCK", min=0, help="A block before the contract's first event."
+        ),
+    ] = 0,
     import_key: Annotated[
         Path | None, typer.Option("--import-key", help="Keyfile to copy, opened with the same password.")
     ] = None,
@@ -46,7 +52,7 @@ def init(  # noqa: PLR0917
     from troth.client.wallet import create_wallet
 
     place = Home(home.expanduser())
-    configuration = Configuration(contract, rpc, scheduler, execution_class).checked()
+    configuration = Configuration(contract, rpc, scheduler, execution_class, start_block).checked()
     key = create_wallet(place, password_file, import_key)
     save(place.configuration, configuration)
     _print(

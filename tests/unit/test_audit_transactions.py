@@ -1,0 +1,104 @@
+"""Signed transactions rebuilt from a node's JSON: only bytes that hash to the transaction's name are believed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from eth_account import Account
+
+from troth.audit.transactions import from_node, read_raw
+from troth.protocol.hashing import keccak256
+from troth.protocol.types import Hash32, to_address
+
+SECRET = b"\x11" * 32
+SENDER = to_address(Account.from_key(SECRET).address)
+RECEIVER = to_address("0x" + "22" * 20)
+ACCESS = [{"address": "0x" + "33" * 20, "storageKeys": ["0x" + "44" * 32]}]
+
+COMMON = {"nonce": 7, "gas": 90_000, "to": RECEIVER, "value": 5, "data": "0xabcdef"}
+DYNAMIC = {**COMMON, "chainId": 31337, "maxFeePerGas": 9, "maxPriorityFeePerGas": 0}
+
+
+def authorization() -> Any:
+    return Account.sign_authorization({"chainId": 31337, "address": "0x" + "55" * 20, "nonce": 0}, SECRET)
+
+
+def signed(fields: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
+    """Raw bytes, and the JSON with which a node answers."""
+    made = Account.sign_transaction(fields, SECRET)
+    raw = bytes(made.raw_transaction)
+    kind = raw[0] if raw[0] < 0x80 else 0
+    answer: dict[str, Any] = {
+        **{name: hex(value) for name, value in fields.items() if isinstance(value, int)},
+        "type": hex(kind),
+        "hash": "0x" + keccak256(raw).hex(),
+        "to": fields.get("to"),
+        "input": fields["data"],
+        "v": hex(made.v),
+        "yParity": hex(made.v),
+        "r": hex(made.r),
+        "s": hex(made.s),
+        "accessList": fields.get("accessList", []),
+    }
+    return raw, answer
+
+
+CASES = {
+    "legacy": {**COMMON, "gasPrice": 3},
+    "EIP-155": {**COMMON, "gasPrice": 3, "chainId": 31337},
+    "EIP-2930": {**COMMON, "type": 1, "gasPrice": 3, "chainId": 31337, "accessList": ACCESS},
+    "EIP-1559": {**DYNAMIC, "type": 2, "accessList": ACCESS},
+    "creation": {name: value for name, value in {**DYNAMIC, "type": 2}.items() if name != "to"},
+}
+
+
+@pytest.mark.parametrize("fields", CASES.values(), ids=CASES.keys())
+def test_every_kind_is_rebuilt_to_its_hash(fields: dict[str, Any]) -> None:
+    raw, answer = signed(fields)
+    transaction = from_node(answer)
+    assert transaction is not None
+    assert transaction.raw == raw
+    assert transaction.sender == SENDER
+    assert transaction.receiver == fields.get("to")
+    assert transaction.data == b"\xab\xcd\xef"
+
+
+def test_an_authorization_list_is_rebuilt() -> None:
+    given = authorization()
+    fields = {**DYNAMIC, "type": 4, "authorizationList": [given]}
+    made = Account.sign_transaction(fields, SECRET)
+    raw = bytes(made.raw_transaction)
+    _, answer = signed({**DYNAMIC, "type": 2})
+    entry = {
+        "chainId": hex(given.chain_id),
+        "address": "0x" + bytes(given.address).hex(),
+        "nonce": hex(given.nonce),
+        "yParity": hex(given.y_parity),
+        "r": hex(given.r),
+        "s": hex(given.s),
+    }
+    signature = {"yParity": hex(made.v), "r": hex(made.r), "s": hex(made.s)}
+    answer |= {"type": "0x4", "hash": "0x" + keccak256(raw).hex(), "authorizationList": [entry], **signature}
+    transaction = from_node(answer)
+    assert transaction is not None
+    assert (transaction.raw, transaction.sender) == (raw, SENDER)
+
+
+@pytest.mark.parametrize(
+    "change", [{"input": "0xabcdee"}, {"to": "0x" + "66" * 20}, {"nonce": "0x8"}, {"hash": "0x" + "00" * 32}]
+)
+def test_a_node_that_changes_a_field_is_not_believed(change: dict[str, Any]) -> None:
+    _, answer = signed(CASES["EIP-1559"])
+    assert from_node({**answer, **change}) is None
+
+
+def test_unknown_types_and_missing_fields_count_as_not_available() -> None:
+    _, answer = signed(CASES["EIP-1559"])
+    assert from_node({**answer, "type": "0x7e"}) is None
+    assert from_node({name: value for name, value in answer.items() if name != "r"}) is None
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x02", b"\x02\xc0", b"\x03\xc0", b"\xc0", b"\xff" * 40, b"\x02" + b"\xf8" * 9])
+def test_bytes_that_are_no_transaction_prove_nothing(raw: bytes) -> None:
+    assert read_raw(raw, Hash32(keccak256(raw))) is None
