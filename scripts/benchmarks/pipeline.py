@@ -1,7 +1,8 @@
 """Decode speed of the network against the same engine in one process, and where a token's time goes.
 
 The network is the demo's: a scheduler and ten nodes as processes, two of which serve (15 layers each), with TLS and
-signatures between them. The peer is the same engine with the same two slices called in turn in this process, one thread each.
+signatures between them. The peer is the same engine with the same two slices called in turn in this process, one
+thread each.
 """
 
 from __future__ import annotations

@@ -17,9 +17,10 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+from support.audit_stage_names import TASKS  # noqa: E402
+
 from scripts.benchmarks import lifecycle  # noqa: E402
 from scripts.benchmarks.lifecycle import COLUMNS, POSITIONS, Request, World  # noqa: E402
-from support.audit_stage_names import TASKS  # noqa: E402
 from troth.audit.bundle_writing import write_bundle  # noqa: E402
 from troth.audit.running import collect  # noqa: E402
 from troth.chain.keystore import Key  # noqa: E402
@@ -31,7 +32,6 @@ from troth.protocol.identifiers import verdict_commitment  # noqa: E402
 from troth.protocol.trace import TileLayout  # noqa: E402
 from troth.protocol.typed_data import sign  # noqa: E402
 from troth.protocol.types import Address, Hash32, Row  # noqa: E402
-
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from support.audit_stage_names import TASKS
+
 from troth.audit.auditing import audit, opened_tasks
 from troth.audit.bundle_reading import read_bundle
 from troth.audit.evidence import Evidence
@@ -17,7 +19,6 @@ from troth.protocol.bindings.structs import encode_parameters, field_names
 from troth.protocol.calls import decode_call
 from troth.protocol.events import Log, parse_log
 from troth.protocol.types import Hash32
-from support.audit_stage_names import TASKS
 
 BUNDLE = Path(__file__).resolve().parents[1] / "unit" / "data" / "audit_bundle.jsonl.gz"
 

@@ -120,7 +120,7 @@ def unnamed_transaction(changed: Lines) -> None:
     [
         (other("version", 2, "bundle"), "version"),
         (other("logs", 2**60, "bundle"), "more lines"),
-        (other("logs", 3, "bundle"), "malformed"),
+        (other("logs", 2**20, "bundle"), "malformed"),
         (other("contract", "0x12", "bundle"), "wrong form"),
         (other("minimum_scheduler_stake", "1e9", "bundle"), "wei"),
         (other("commit_window", -1, "bundle"), "range"),
@@ -141,9 +141,7 @@ def unnamed_transaction(changed: Lines) -> None:
         (other("topics", ["0x" + "11" * 32] * 5, "log"), "four"),
     ],
 )
-def test_a_forger_that_seals_again_is_refused(
-    tmp_path: Path, change: Callable[[Lines], None], reason: str
-) -> None:
+def test_a_forger_that_seals_again_is_refused(tmp_path: Path, change: Callable[[Lines], None], reason: str) -> None:
     changed = lines()
     change(changed)
     assert reason in str(refused(tmp_path / "file", sealed(changed)))

@@ -36,7 +36,6 @@ from troth.protocol.events import (
     SlotFilled,
     TaskAssigned,
     TaskCommitted,
-    TaskExpired,
     TaskOpened,
     TaskSampled,
     TaskSettled,
@@ -354,7 +353,9 @@ def test_a_live_task_is_inconclusive_only_past_its_deadline(evidence: Evidence) 
 
 
 def test_an_undecided_task_is_inconclusive(evidence: Evidence) -> None:
-    report = audited(with_event(evidence, TaskSettled, "silent", lambda _: {"outcome": Outcome.INDETERMINATE}), "silent")
+    report = audited(
+        with_event(evidence, TaskSettled, "silent", lambda _: {"outcome": Outcome.INDETERMINATE}), "silent"
+    )
     assert kinds(report, "V8") == {Kind.MISMATCH, Kind.INCONCLUSIVE}
 
 

@@ -14,7 +14,7 @@ from troth.audit import reproduction
 from troth.audit.checks import EQUIVOCATION, NUMBERS, STREAM, TASK_CHECKS
 from troth.audit.display import show
 from troth.audit.json_output import to_json
-from troth.audit.report import CheckReport, ExitCode, Finding, Kind, Report, Result
+from troth.audit.report import CheckReport, Finding, Kind, Report, Result
 from troth.protocol.types import Address, Hash32, to_address
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,10 +2,15 @@
 
 The link of a row is the EIP-712 struct hash of its ``Row``; ``previous`` of position 0 is zero. Whoever signs two rows
 of one position can be slashed with both.
+
+The first segment reads tokens that nobody else signed, so its row hash binds them: keccak256(token as uint32
+big-endian ‖ row). The inputs of every other segment are rows that are signed themselves; its row hash is
+keccak256(row).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from troth.protocol import typed_data
@@ -28,10 +33,15 @@ class RowChain:
     position: int = 0
     link: Hash32 = ZERO_HASH
 
-    def extend(self, data: bytes | memoryview, row_size: int) -> tuple[RowChain, tuple[Row, ...]]:
+    def extend(
+        self, data: bytes | memoryview, row_size: int, tokens: Sequence[int] | None = None
+    ) -> tuple[RowChain, tuple[Row, ...]]:
         """The chain after whole rows of ``row_size`` bytes, and their Row structs.
 
-        Raises InvalidRows where ``data`` is empty or no whole number of rows, or positions run out.
+        Args:
+            tokens: what the rows were computed from, one uint32 per row, at segment 0; None elsewhere.
+
+        Raises InvalidRows where ``data`` is empty or no whole number of rows, positions run out, or tokens do not fit.
         """
         count, rest = divmod(len(data), row_size) if row_size > 0 else (0, 0)
         if not count or rest:
@@ -39,11 +49,21 @@ class RowChain:
         if self.position + count > POSITIONS_LIMIT:
             raise InvalidRows("Positions are below 2**32", self.position + count, "Start another task.")
         view, link, rows = memoryview(data), self.link, []
-        for index in range(count):
-            row_hash = Hash32(keccak256(bytes(view[index * row_size : (index + 1) * row_size])))
+        for index, bound in enumerate(self._bound(tokens, count)):
+            row_hash = Hash32(keccak256(bound + bytes(view[index * row_size : (index + 1) * row_size])))
             rows.append(Row(self.task_id, self.segment, self.attempt, self.position + index, row_hash, link))
             link = typed_data.struct_hash(rows[-1])
         return RowChain(self.task_id, self.segment, self.attempt, self.position + count, link), tuple(rows)
+
+    def _bound(self, tokens: Sequence[int] | None, count: int) -> list[bytes]:
+        """What is hashed before each row."""
+        if (tokens is None) == (self.segment == 0):
+            raise InvalidRows("Rows of segment 0, and no others, bind their tokens", self.segment, "Pass its tokens.")
+        if tokens is None:
+            return [b""] * count
+        if len(tokens) != count or any(not 0 <= token < 1 << 32 for token in tokens):
+            raise InvalidRows(f"{count} rows bind {count} tokens of uint32", len(tokens), "Pass one token per row.")
+        return [token.to_bytes(4, "big") for token in tokens]
 
 
 def row_signature(row: Row, domain: typed_data.Domain, secret: bytes) -> RowSignature:
@@ -71,18 +91,20 @@ def verify_rows(
     *,
     signer: Address,
     domain: typed_data.Domain,
+    tokens: Sequence[int] | None = None,
 ) -> tuple[RowChain, tuple[Row, ...]]:
     """The chain after ``data``, once ``signature`` is ``signer``'s over its last row.
 
-    Raises InvalidRows naming the first thing that differs (count, bytes, history), InvalidSignature for the signer.
+    ``tokens`` as in ``RowChain.extend``. Raises InvalidRows naming the first thing that differs (count, bytes or token,
+    history), InvalidSignature for the signer.
     """
-    extended, rows = chain.extend(data, row_size)
+    extended, rows = chain.extend(data, row_size, tokens)
     last = rows[-1]
     if signature.position != last.position:
         what = f"{len(rows)} rows from position {chain.position} end at {last.position}, not where the signature says"
         raise InvalidRows(what, signature.position, "Ask for the missing rows.")
     if signature.row_hash != last.row_hash:
-        what = f"The bytes of the row at position {last.position} are not those that were signed"
+        what = f"Bytes or token of the row at position {last.position} are not those that were signed"
         raise InvalidRows(what, signature.row_hash, "Keep bytes and signature as evidence and ask the signer again.")
     if signature.previous != last.previous:
         what = f"The rows before position {last.position} are not those that the signer has chained"

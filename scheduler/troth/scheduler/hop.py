@@ -7,6 +7,7 @@ while the next node computes. Whoever forwards a bad row has lost a few millisec
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from troth.overlay.channel import Channel
 from troth.overlay.errors import OverlayError
@@ -86,8 +87,11 @@ class Hop:
         """The scheduler's signature over the row that the answer ends with, needed before it can be forwarded."""
         return Link(rows.count, rows.row, self._scheduler.sign(self._row(rows.row)))
 
-    def accept(self, frame: Frame, link: Link, traces: TaskTraces, spent: Breakdown) -> None:
-        """Check and store what was forwarded already; raises HopFailed if it should not have been."""
+    def accept(
+        self, frame: Frame, tokens: Sequence[int], link: Link, traces: TaskTraces, spent: Breakdown
+    ) -> None:
+        """Check and store what was forwarded already, computed from `tokens`; raises HopFailed if it should not have
+        been."""
         with spent.spent("checking"):
             try:
                 self._chain, _ = verify_rows(
@@ -97,6 +101,7 @@ class Hop:
                     link.row,
                     signer=self.operator,
                     domain=self._scheduler.domain,
+                    tokens=tokens if self.segment == 0 else None,
                 )
             except ProtocolError as error:
                 raise HopFailed(self.segment, self.operator, error) from error

@@ -36,6 +36,7 @@ class _Answer:
     """What a hop has answered and nobody has checked yet."""
 
     hop: Hop
+    tokens: Sequence[int]
     frame: Frame
     rows: Rows
     link: Link
@@ -78,8 +79,7 @@ class Pipeline:
         while rows.finished is None:
             position = len(self._task.request.prompt_tokens) + len(self._tokens)
             assert rows.token is not None  # Hop.forward refuses an answer without the token that was asked for
-            payload = tokens_to_bytes([rows.token])
-            rows = await self._pass(position, 1, payload, emit=True, timeout=self._patience.token)
+            rows = await self._pass(position, [rows.token], emit=True, timeout=self._patience.token)
         self._check_last_answer()
         self._spent.generation += time.perf_counter() - begun
         return rows.finished
@@ -99,12 +99,13 @@ class Pipeline:
             part = sequence[start : start + size]
             emits = emit and start + size >= len(sequence)
             timeout = self._patience.prefill
-            rows = await self._pass(start, len(part), tokens_to_bytes(part), emit=emits, timeout=timeout)
+            rows = await self._pass(start, part, emit=emits, timeout=timeout)
         return rows
 
-    async def _pass(self, start: int, count: int, tokens: bytes, *, emit: bool, timeout: float) -> Rows:
+    async def _pass(self, start: int, tokens: Sequence[int], *, emit: bool, timeout: float) -> Rows:
         """Once through all segments; the answer of each hop is checked while the next one works."""
-        payload: bytes | memoryview = tokens
+        count, sent = len(tokens), tokens_to_bytes(tokens)
+        payload: bytes | memoryview = sent
         upstream: Link | None = None
         for hop in self._hops:
             emits = emit and hop is self._hops[-1]
@@ -118,15 +119,16 @@ class Pipeline:
             self._count(hop, rows)
             with self._spent.spent("signing"):
                 upstream = hop.countersign(rows)
-            self._unchecked = _Answer(hop, frame, rows, upstream)
-            payload = frame.payload
+            self._unchecked = _Answer(hop, tokens, frame, rows, upstream)
+            # Rows of segment 0 are signed together with their tokens, so segment 1 is sent both.
+            payload = frame.payload if hop.segment else sent + frame.payload
         return rows
 
     def _check_last_answer(self) -> None:
         answer, self._unchecked = self._unchecked, None
         if answer is None:
             return
-        answer.hop.accept(answer.frame, answer.link, self._traces, self._spent)
+        answer.hop.accept(answer.frame, answer.tokens, answer.link, self._traces, self._spent)
         if answer.rows.token is not None:
             self._hand_out(answer.hop, answer.rows, answer.rows.token)
 

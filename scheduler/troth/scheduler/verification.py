@@ -201,10 +201,12 @@ class SegmentVerification:
         return header, prefix + self._inputs(start, count)
 
     def _inputs(self, start: int, count: int) -> bytes:
-        if self._segment:
-            return self._traces.rows(self._segment - 1, self._generated.attempt, start, count)
+        """Tokens for segment 0, both for segment 1 (the rows bind them), rows after that."""
         sequence = [*self._task.request.prompt_tokens, *self._generated.tokens]
-        return tokens_to_bytes(sequence[start : start + count])
+        tokens = tokens_to_bytes(sequence[start : start + count]) if self._segment <= 1 else b""
+        if not self._segment:
+            return tokens
+        return tokens + self._traces.rows(self._segment - 1, self._generated.attempt, start, count)
 
     def _compare_request(self, start: int, count: int, root: _Root) -> Compare:
         final = start + count == self._positions

@@ -1,7 +1,7 @@
 """Compare: a verifier that has committed to its own root is shown the inferencer's rows and decides.
 
-Verdict (design.md section 5): (1) the rows are those that the inferencer signed; anything else is the messenger's
-fault and refused; (2) the signed root is the root of these rows; (3) states within the class's cut; (4) at the last
+Verdict (design.md section 5): (1) the rows are those that the inferencer signed, at the first segment for the tokens
+that this node was given; anything else is the messenger's fault and refused; (2) the signed root is the root of these rows; (3) states within the class's cut; (4) at the last
 segment, tokens within the class's margin and a valid end.
 """
 
@@ -90,6 +90,7 @@ def _check_chain(bench: Bench, work: Work, inferencer: Address, row: RowSignatur
         row,
         signer=inferencer,
         domain=bench.operator.domain,
+        tokens=work.tokens_of(work.all_inputs()),
     )
 
 

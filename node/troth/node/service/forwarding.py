@@ -6,6 +6,7 @@ The engine starts at once; the upstream signature is checked while it runs. Noth
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import Computed
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.service.bench import Bench
-from troth.node.service.inputs import read_inputs, require_next
+from troth.node.service.inputs import read_inputs, require_next, split_upstream
 from troth.node.service.work import Work
 from troth.node.signing_record import ROW, Subject
 from troth.protocol import typed_data
@@ -32,6 +33,7 @@ async def forward(bench: Bench, work: Work, header: Forward, payload: memoryview
         Refusal, ProtocolError: see `inputs`, `Work.check_upstream`; the session is as it was before.
         AlreadySigned: the same position was signed with another state.
     """
+    bound, payload = split_upstream(work, header, payload)
     inputs = read_inputs(work, header, payload, bench.limits.positions)
     _require_emitter(work, header)
     if header.start + header.count <= work.positions:
@@ -39,9 +41,9 @@ async def forward(bench: Bench, work: Work, header: Forward, payload: memoryview
     work.require_open()
     require_next(work, header)
     _require_unfinished(work)
-    upstream, (outputs, seconds) = await _compute_beside_check(bench, work, header, inputs, payload)
+    upstream, (outputs, seconds) = await _compute_beside_check(bench, work, header, inputs, (payload, bound))
     data = rows_to_bytes(outputs, work.seat.dtype)
-    chain, rows = work.own_chain.extend(data, work.row_size)
+    chain, rows = work.own_chain.extend(data, work.row_size, work.tokens_of(inputs))
     token = await _next_token(bench, work, header, outputs) if header.emit else None
     signature = await _sign(bench, work, rows)
     _keep(work, inputs, outputs, chain, upstream)
@@ -75,14 +77,18 @@ def _finish(work: Work, position: int, token: int) -> Finish | None:
 
 
 async def _compute_beside_check(
-    bench: Bench, work: Work, header: Forward, inputs: NDArray[Any], payload: memoryview
+    bench: Bench,
+    work: Work,
+    header: Forward,
+    inputs: NDArray[Any],
+    received: tuple[memoryview, Sequence[int] | None],
 ) -> tuple[tuple[RowChain, Address] | None, Computed]:
     computing = asyncio.ensure_future(bench.engine.forward(work.key, work.seat.layers, header.start, inputs))
     try:
         await asyncio.sleep(0)
         upstream = None
         if not work.seat.is_first:
-            upstream = work.check_upstream(payload, header.upstream, bench.operator.domain)
+            upstream = work.check_upstream(*received, header.upstream, bench.operator.domain)
             assert header.upstream is not None
             work.check_countersignature(header.upstream, header.countersignature, bench.operator.domain)
         return upstream, await computing
@@ -135,8 +141,9 @@ async def _repeat(bench: Bench, work: Work, header: Forward, inputs: NDArray[Any
     if not np.array_equal(known, inputs):
         raise BadInput("these positions were computed from other inputs", header.start, "Start another attempt.")
     data = rows_to_bytes(work.all_outputs(), work.seat.dtype)
-    end = (header.start + header.count) * work.row_size
-    _, rows = RowChain(work.seat.task_id, work.seat.index, work.attempt).extend(data[:end], work.row_size)
+    last = header.start + header.count
+    end, bound = last * work.row_size, work.tokens_of(work.all_inputs()[:last])
+    _, rows = RowChain(work.seat.task_id, work.seat.index, work.attempt).extend(data[:end], work.row_size, bound)
     signature = await _sign(bench, work, rows[header.start :])
     token = work.emitted.get(header.start + header.count - 1)
     return _reply(work, header, signature, token, 0.0), data[header.start * work.row_size : end]

@@ -13,6 +13,17 @@ from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
 from troth.protocol.wire import Forward
 
 
+def split_upstream(work: Work, header: Forward, payload: memoryview) -> tuple[tuple[int, ...] | None, memoryview]:
+    """The tokens that the upstream rows bind, None unless they are segment 0's, and the rows.
+
+    Raises WireError where the payload is too short or a token lies outside the vocabulary.
+    """
+    if work.seat.index != 1:
+        return None, payload
+    size = 4 * header.count
+    return tokens_from_bytes(payload[:size], header.count, work.seat.descriptor.vocabulary), payload[size:]
+
+
 def read_inputs(work: Work, header: Forward, payload: memoryview, position_limit: int) -> NDArray[Any]:
     """Tokens (int64) or rows of a message.
 

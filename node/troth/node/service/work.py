@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +67,10 @@ class Work:
         """Tokens or rows of every position."""
         return np.concatenate(self.inputs)
 
+    def tokens_of(self, inputs: NDArray[Any]) -> list[int] | None:
+        """The tokens that the rows computed from some inputs bind; None after the first segment."""
+        return [int(token) for token in inputs] if self.seat.is_first else None
+
     def all_outputs(self) -> NDArray[Any]:
         """The trace: every row computed."""
         return np.concatenate(self.outputs)
@@ -79,7 +84,11 @@ class Work:
         return np.concatenate(parts)[start : start + count]
 
     def check_upstream(
-        self, data: memoryview, signature: RowSignature | None, domain: typed_data.Domain
+        self,
+        data: memoryview,
+        tokens: Sequence[int] | None,
+        signature: RowSignature | None,
+        domain: typed_data.Domain,
     ) -> tuple[RowChain, Address]:
         """The upstream chain after these rows, and who signed it: always the same candidate of the segment before.
 
@@ -94,7 +103,7 @@ class Work:
         expected = (self.upstream_signer,) if self.upstream_signer else self.seat.assignment.candidates(chain.segment)
         if signer not in expected:
             raise BadInput("the rows are signed by another party", signer, f"Expected one of {expected}.")
-        extended, _ = verify_rows(chain, data, self.row_size, signature, signer=signer, domain=domain)
+        extended, _ = verify_rows(chain, data, self.row_size, signature, signer=signer, domain=domain, tokens=tokens)
         return extended, signer
 
     def check_countersignature(
