@@ -23,6 +23,8 @@ $(STAMPS)/node: package.json package-lock.json
 	@mkdir -p $(STAMPS)
 	@command -v npm >/dev/null || { echo "npm was not found: install Node.js 20 or newer (it brings npm), then run this again" >&2; exit 1; }
 	npm install --no-audit --no-fund --loglevel=error
+# Again, now with the Node that the first run brought: an older one makes npm skip the native parts of Hardhat.
+	npm install --no-audit --no-fund --loglevel=error
 	@touch $@
 
 $(STAMPS)/contracts: $(STAMPS)/node $(wildcard contracts/*.sol contracts/*/*.sol) hardhat.config.js

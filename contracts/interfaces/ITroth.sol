@@ -15,6 +15,7 @@ import {ITrothSettlement} from "./ITrothSettlement.sol";
 import {ITrothTasks} from "./ITrothTasks.sol";
 
 /// @title Everything the contract offers
+// solhint-disable-next-line no-empty-blocks
 interface ITroth is
     ITrothMoney,
     ITrothProgress,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+
 /// @title The keccak tree over a trace's 512-byte tiles
 /// @notice A leaf binds its index, leaves, nodes and the trace root carry different tags, and the trace root binds the
 /// matrix' shape. Leaves are padded with zero words up to a power of two.
@@ -36,7 +38,7 @@ library TileTree {
 
     /// @notice Depth of the tree over `count` leaves: ceil(log2(count)), 0 for one leaf.
     function depthOf(uint256 count) internal pure returns (uint256 depth) {
-        while ((1 << depth) < count) ++depth;
+        if (count > 1) depth = Math.log2(count - 1) + 1;
     }
 
     /// @notice Index of the j-th sampled tile of a segment: one per stratum [j·count/tiles, (j+1)·count/tiles).
@@ -72,10 +74,19 @@ library TileTree {
         returns (bytes32 hash)
     {
         if (from + depth > siblings.length) revert WrongSiblings(siblings.length, from + depth);
-        hash = leafHash;
-        for (uint256 level = 0; level < depth; ++level) {
-            bytes32 sibling = siblings[from + level];
-            hash = (index >> level) & 1 == 0 ? node(hash, sibling) : node(sibling, hash);
+        assembly ("memory-safe") {
+            // The same as `node` on each level, with the tag written once.
+            let left := add(mload(0x40), 1)
+            mstore8(sub(left, 1), 1)
+            hash := leafHash
+            let sibling := add(add(siblings, 0x20), shl(5, from))
+            for { let end := add(sibling, shl(5, depth)) } lt(sibling, end) { sibling := add(sibling, 0x20) } {
+                let side := shl(5, and(index, 1))
+                mstore(add(left, side), hash)
+                mstore(add(left, xor(side, 0x20)), mload(sibling))
+                hash := keccak256(sub(left, 1), 65)
+                index := shr(1, index)
+            }
         }
     }
 
@@ -138,10 +149,10 @@ library TileTree {
         tiles = new bytes(length);
         assembly ("memory-safe") {
             let from := masked.offset
-            let shift := sub(tiles, mask)
-            let end := add(add(mask, 0x20), length)
-            for { let at := add(mask, 0x20) } lt(at, end) { at := add(at, 0x20) } {
-                mstore(add(at, shift), xor(mload(at), calldataload(from)))
+            let to := add(tiles, 0x20)
+            for { let end := add(to, length) } lt(to, end) { to := add(to, 0x20) } {
+                mask := add(mask, 0x20)
+                mstore(to, xor(mload(mask), calldataload(from)))
                 from := add(from, 0x20)
             }
         }

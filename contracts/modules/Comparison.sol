@@ -133,6 +133,8 @@ abstract contract Comparison is Sampling {
                 if (verifiers >> v & 1 == 0) continue;
                 for (uint256 w = v + 1; w < rules.verifiers; ++w) {
                     if (verifiers >> w & 1 == 0 || (verdicts >> v ^ verdicts >> w) & 1 != 0) continue;
+                    // Who agree with a third are of one cluster already; Kruskal's algorithm skips such an edge.
+                    if (adjacency[v] & adjacency[w] != 0) continue;
                     if (_agree(rules, shown, 1 + v, 1 + w)) Clusters.connect(adjacency, v, w);
                 }
             }

@@ -59,7 +59,7 @@ abstract contract Openings is ITrothOpenings, Posts {
                     rules.dtype,
                     rules.tiles,
                     tiles,
-                    opening.siblings
+                    _inMemory(opening.siblings)
                 );
             }
             if (proven != opening.root) revert InvalidOpening(segment, party, proven, opening.root);
@@ -69,6 +69,14 @@ abstract contract Openings is ITrothOpenings, Posts {
     function _revealHash(Opening calldata opening, bytes32 tilesHash) internal pure returns (bytes32) {
         unchecked {
             return keccak256(abi.encode(opening.root, opening.verdict, tilesHash));
+        }
+    }
+
+    /// @dev The compiler copies element by element.
+    function _inMemory(bytes32[] calldata words) private pure returns (bytes32[] memory copied) {
+        copied = new bytes32[](words.length);
+        assembly ("memory-safe") {
+            calldatacopy(add(copied, 0x20), words.offset, shl(5, words.length))
         }
     }
 }

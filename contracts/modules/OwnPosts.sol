@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
-import {Phase, Progress, Task} from "../interfaces/TrothTypes.sol";
+import {Phase, Progress} from "../interfaces/TrothTypes.sol";
 import {Commitments} from "./Commitments.sol";
 import {TaskCodec} from "./TaskCodec.sol";
 

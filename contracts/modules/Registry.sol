@@ -3,7 +3,7 @@ pragma solidity ^0.8.30;
 
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ITrothRegistry} from "../interfaces/ITrothRegistry.sol";
-import {Account, NodeRegistration, Role, SchedulerRegistration, Segment} from "../interfaces/TrothTypes.sol";
+import {Account, NodeRegistration, Role, SchedulerRegistration} from "../interfaces/TrothTypes.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
 import {Memberships} from "./Memberships.sol";
 import {Money} from "./Money.sol";

@@ -8,7 +8,6 @@ import {
     Order,
     Outcome,
     Phase,
-    Progress,
     Role,
     Rules,
     Task,

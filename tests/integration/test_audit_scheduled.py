@@ -42,3 +42,18 @@ async def test_two_segments_served_honestly_are_clean(deployed: Any, tmp_path: P
         whole = await audit_chain(scene.url, scene.chain.contract, start=0, first=0, last=None, only=NUMBERS)
         assert set(whole.tasks) == {task for task, _ in played}
         assert whole.exit_code is ExitCode.CLEAN
+
+
+async def test_false_states_in_one_of_two_segments_name_their_inferencer(deployed: Any, tmp_path: Path) -> None:
+    async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        lifecycle = await scheduler.submit(await scene.order())
+        liars = lifecycle.task.assignment.candidates(1)
+        for liar in liars:
+            scene.node(liar).faults.wrong_states = True
+        lines = [line async for line in lifecycle.stream.lines()]
+        assert lines[-1]["outcome"] == "rejected", lines[-1]
+        report = await audited(scene, Hash32(lifecycle.task.task_id))
+    assert report.exit_code is ExitCode.VIOLATION
+    assert {finding.check for finding in report.findings} == {"V11"}
+    named = [finding for finding in report.findings if finding.role == "inferencer"]
+    assert any(finding.segment == 1 and finding.party in liars for finding in named)

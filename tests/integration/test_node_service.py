@@ -29,14 +29,20 @@ from troth.node.models.quantise import quantise  # noqa: E402
 from troth.node.service.bench import Bench  # noqa: E402
 from troth.node.service.node_service import NodeService  # noqa: E402
 from troth.node.signing_record import SigningRecord  # noqa: E402
-from troth.node.traces import TraceStore  # noqa: E402
+from troth.node.traces import UNDECIDED, TraceStore  # noqa: E402
 from troth.overlay.operator import Operator  # noqa: E402
 from troth.protocol import typed_data, vrf  # noqa: E402
 from troth.protocol.announcement import Announcement, announcement_to_wire  # noqa: E402
 from troth.protocol.assignment import assignment_alpha, draw, sample_alpha, tile_indices  # noqa: E402
 from troth.protocol.contract_types import Account, Parameters, Role  # noqa: E402
 from troth.protocol.dtype import Dtype  # noqa: E402
-from troth.protocol.errors import InvalidProof, InvalidSignature, WireError, WrongAssignment  # noqa: E402
+from troth.protocol.errors import (  # noqa: E402
+    InvalidProof,
+    InvalidRows,
+    InvalidSignature,
+    WireError,
+    WrongAssignment,
+)
 from troth.protocol.identifiers import class_id, fee, model_id, task_id, trace_commitment, verdict_commitment  # noqa: E402
 from troth.protocol.request import Request, output_hash, request_hash  # noqa: E402
 from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends  # noqa: E402
@@ -227,25 +233,14 @@ async def infer(network: Network) -> Inferred:
             header, payload = Forward(network.task, 0, 0, start, 1, "tokens", False), tokens_to_bytes(tokens)
         lower, data = await network.ask(first, header, payload)
         result.rows[0].append(data)
+        data = tokens_to_bytes(tokens) + data
         if start == 0:
             header, payload = network.first_message(
                 1, data, len(tokens), emit=True, upstream=lower.row, countersignature=countersigned(network, lower.row)
             )
         else:
-            header, payload = (
-                Forward(
-                    network.task,
-                    1,
-                    0,
-                    start,
-                    1,
-                    "rows",
-                    True,
-                    upstream=lower.row,
-                    countersignature=countersigned(network, lower.row),
-                ),
-                data,
-            )
+            proof = {"upstream": lower.row, "countersignature": countersigned(network, lower.row)}
+            header, payload = Forward(network.task, 1, 0, start, 1, "rows", True, **proof), data
         upper, data = await network.ask(last, header, payload)
         result.rows[1].append(data)
         result.last = {0: lower.row, 1: upper.row}
@@ -262,7 +257,7 @@ async def infer(network: Network) -> Inferred:
 async def verify(network: Network, result: Inferred, segment: int, verifier: Address) -> tuple[Any, Any]:
     positions = len(PROMPT) + len(result.tokens) - 1
     sequence = (*PROMPT, *result.tokens[:-1])
-    below = tokens_to_bytes(sequence) if segment == 0 else b"".join(result.rows[0])
+    below = b"".join((tokens_to_bytes(sequence), *(result.rows[0] if segment else ())))
     upstream = result.last[0] if segment else None
     header, payload = network.first_message(
         segment, below, positions, upstream=upstream, countersignature=countersigned(network, upstream)
@@ -442,16 +437,18 @@ async def test_bad_tensors_change_nothing(folder: ModelFolder, tmp_path: Path) -
     node = network.parties[1][0]
     rows = rows_from_bytes(data, len(PROMPT), HIDDEN, Dtype.FLOAT32).copy()
     rows[3, 3] = np.nan
+    bound = tokens_to_bytes(PROMPT)
     header, payload = network.first_message(
-        1, data, len(PROMPT), upstream=lower.row, countersignature=countersigned(network, lower.row)
+        1, bound + data, len(PROMPT), upstream=lower.row, countersignature=countersigned(network, lower.row)
     )
     request = payload[: header.request_size]
-    for bad in (data[:-4], data + data, rows.tobytes(), b""):
+    outside = tokens_to_bytes((VOCABULARY, *PROMPT[1:]))
+    for bad in (data, bound[:-1], bound + data[:-4], bound + data + data, bound + rows.tobytes(), outside + data, b""):
         with pytest.raises(WireError):
             await network.ask(node, header, request + bad)
-    changed = bytes([data[0] ^ 1]) + data[1:]
-    with pytest.raises(Exception, match="not those that"):
-        await network.ask(node, header, request + changed)
+    for first, states in ((PROMPT[0] + 1, data), (PROMPT[0], bytes([data[0] ^ 1]) + data[1:])):
+        with pytest.raises(InvalidRows, match="not those that"):
+            await network.ask(node, header, request + tokens_to_bytes((first, *PROMPT[1:])) + states)
     with pytest.raises(BadInput, match="signature"):
         await network.ask(node, _changed(header, upstream=None), payload)
     reply, _ = await network.ask(node, header, payload)
@@ -491,6 +488,29 @@ async def test_a_verifier_commits_before_it_sees_rows_and_only_once(folder: Mode
         await network.ask(verifier, comparison(network, result, 0, root=b"r" * 32), rows)
     first = await compare(network, result, 0, verifier)
     assert await compare(network, result, 0, verifier) == first
+
+
+@pytest.mark.parametrize("position", [len(PROMPT), 15, 20])
+async def test_a_verifier_that_was_shown_other_tokens_refuses_to_judge(
+    folder: ModelFolder, tmp_path: Path, position: int
+) -> None:
+    """A scheduler cannot have an honest inferencer slashed by handing its verifiers another text."""
+    network = build(folder, tmp_path)
+    result = await infer(network)
+    text = [*PROMPT, *result.tokens[:-1]]
+    text[position] = (text[position] + 1) % VOCABULARY
+    deceived, honest = network.parties[0][2:4]
+    await network.ask(deceived, *network.first_message(0, tokens_to_bytes(text), len(text)))
+    await network.ask(deceived, Commit(network.task, 0, 0, len(text)))
+    with pytest.raises(InvalidRows, match="not those that"):
+        await compare(network, result, 0, deceived)
+    trace = network.benches[deceived].traces.find(network.task, 0, 0)
+    assert trace is not None
+    assert (trace.verdict, trace.commitment) == (UNDECIDED, b"")
+    await verify(network, result, 0, honest)
+    trace = network.benches[honest].traces.find(network.task, 0, 0)
+    assert trace is not None
+    assert trace.verdict == 1
 
 
 async def test_rows_to_compare_may_come_in_pieces(folder: ModelFolder, tmp_path: Path) -> None:
@@ -568,6 +588,7 @@ async def test_another_candidate_takes_over(folder: ModelFolder, tmp_path: Path,
     sequence = (*PROMPT, *text[:-1]) if streamed == 12 else (*PROMPT, *text)
     lower, data = await _second_attempt(network, 0, tokens_to_bytes(sequence), len(sequence))
     proof = {"upstream": lower.row, "countersignature": countersigned(network, lower.row, 1)}
+    data = tokens_to_bytes(sequence) + data
     upper, _ = await _second_attempt(network, 1, data, len(sequence), emit=streamed < 12, **proof)
     start = len(sequence)
     while streamed < 12 and not upper.finished:
@@ -577,7 +598,7 @@ async def test_another_candidate_takes_over(folder: ModelFolder, tmp_path: Path,
         again = Forward(
             network.task, 1, 1, start, 1, "rows", True, lower.row, countersigned(network, lower.row, 1)
         )  # fmt: skip
-        upper, _ = await network.ask(network.parties[1][1], again, data)
+        upper, _ = await network.ask(network.parties[1][1], again, tokens_to_bytes(text[-1:]) + data)
         start += 1
     text = result.tokens if streamed == 12 else [*text, upper.token]
     assert text == result.tokens

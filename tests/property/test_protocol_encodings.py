@@ -95,12 +95,12 @@ def test_any_signature(order: Order, signature: bytes) -> None:
 )
 def test_chain_does_not_depend_on_how_rows_are_cut(data: bytes, cuts: list[int], task: Hash32) -> None:
     bounds = sorted({0, len(data) // 4, *(cut for cut in cuts if cut < len(data) // 4)})
-    chain, domain, secret = RowChain(task, 0, 0), Domain(1, address_from_bytes(bytes(20))), b"\x01" * 32
+    chain, domain, secret = RowChain(task, 1, 0), Domain(1, address_from_bytes(bytes(20))), b"\x01" * 32
     for begin, end in pairwise(bounds):
         piece = data[4 * begin : 4 * end]
         signature = row_signature(chain.extend(piece, 4)[1][-1], domain, secret)
         chain, _ = verify_rows(chain, piece, 4, signature, signer=address_of(secret), domain=domain)
-    assert chain == RowChain(task, 0, 0).extend(data, 4)[0]
+    assert chain == RowChain(task, 1, 0).extend(data, 4)[0]
 
 
 @given(words, some.integers(0, 255), some.integers(0, 2**32 - 1), words, some.binary(min_size=1, max_size=1))

@@ -151,14 +151,14 @@ class ToyNode:
         assert header.start == len(work.outputs)
         if self.faults.dies_at_position is not None and header.start + header.count > self.faults.dies_at_position:
             await asyncio.sleep(3600)
-        inputs = self._inputs(header, payload[header.request_size :])
+        inputs, bound = self._inputs(header, payload[header.request_size :])
         last = work.outputs[-1] if len(work.outputs) else np.zeros(COLUMNS, np.float32)
         outputs = layer(inputs, last)
         if self.faults.wrong_states:
             outputs = outputs * np.float32(3.0)
         work.outputs = np.concatenate([work.outputs, outputs])
         data = rows_to_bytes(outputs, Dtype.FLOAT32)
-        work.chain, rows = work.chain.extend(data, 4 * COLUMNS)
+        work.chain, rows = work.chain.extend(data, 4 * COLUMNS, bound)
         secret = self.operator.secret
         if self.faults.wrong_signature_at is not None and rows[-1].position >= self.faults.wrong_signature_at:
             secret = keccak256(secret)
@@ -166,12 +166,15 @@ class ToyNode:
         token, finished = self._emit(work, header) if header.emit else (None, None)
         return Rows(header.start, header.count, signature, token, finished, 40), data
 
-    def _inputs(self, header: Forward, payload: memoryview) -> np.ndarray:
+    def _inputs(self, header: Forward, payload: memoryview) -> tuple[np.ndarray, tuple[int, ...] | None]:
+        """The inputs, and the tokens that the rows computed from them bind."""
+        size = 4 * header.count
+        tokens = tokens_from_bytes(payload[:size], header.count, VOCABULARY)
         if header.kind == "tokens":
-            return _EMBEDDING[list(tokens_from_bytes(payload, header.count, VOCABULARY))]
+            return _EMBEDDING[list(tokens_from_bytes(payload, header.count, VOCABULARY))], tokens
         assert header.upstream is not None
         assert header.countersignature is not None
-        return rows_from_bytes(payload, header.count, COLUMNS, Dtype.FLOAT32)
+        return rows_from_bytes(payload[size:], header.count, COLUMNS, Dtype.FLOAT32), None
 
     def _emit(self, work: _Work, header: Forward) -> tuple[int, str | None]:
         assert work.request is not None

@@ -172,6 +172,12 @@ def test_a_line_in_another_form_is_refused(tmp_path: Path) -> None:
     assert "canonical" in refused(tmp_path / "file", packed(content)).what
 
 
+@pytest.mark.parametrize("opening", [b'{"type":"bundle","version":', b'{"x":', b"", b'{"type":', b'{"type":{"a":'])
+@pytest.mark.parametrize("bracket", [b"[", b'{"a":'])
+def test_a_deeply_nested_line_is_refused(tmp_path: Path, opening: bytes, bracket: bytes) -> None:
+    assert "malformed" in refused(tmp_path / "file", packed([opening + bracket * 1_000_000])).what
+
+
 @pytest.mark.parametrize("limit", ["LINE_LIMIT", "CONTENT_LIMIT"])
 def test_an_oversized_bundle_is_refused_while_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str

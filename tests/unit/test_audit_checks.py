@@ -24,6 +24,7 @@ from support.audit_tampering import (
 
 from troth.audit.checks import NUMBERS
 from troth.audit.evidence import Evidence
+from troth.audit.history import read_history
 from troth.audit.report import ExitCode, Kind, Report
 from troth.protocol.events import (
     ClassRegistered,
@@ -314,7 +315,12 @@ def test_who_was_found_wrong_is_named(evidence: Evidence, name: str, role: str, 
 
 def test_an_equivocator_is_named_with_its_whole_stake(evidence: Evidence) -> None:
     (finding,) = audited(evidence, "own calls").findings
-    assert (finding.check, finding.kind, finding.role, finding.amount) == ("V10", Kind.CHEATED, "node", 10**16)
+    place = place_of(evidence, EquivocationProven, "own calls")
+    before = read_history([log for log in evidence.logs if log.meta < place]).state
+    assert finding.party is not None
+    stake = before.account(finding.party).stake
+    assert (finding.check, finding.kind, finding.role, finding.amount) == ("V10", Kind.CHEATED, "node", stake)
+    assert stake > 0
 
 
 @pytest.mark.parametrize(("kind", "numbers"), [(TaskSettled, {"V7", "V8", "V9"}), (TaskOpened, {"V2"})])

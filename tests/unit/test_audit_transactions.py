@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
+import rlp
 from eth_account import Account
+from hypothesis import given
+from hypothesis import strategies as st
 
+from troth.audit.recursive_length import encode_list, encode_number, list_items
 from troth.audit.transactions import from_node, read_raw
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32, to_address
@@ -102,3 +107,43 @@ def test_unknown_types_and_missing_fields_count_as_not_available() -> None:
 @pytest.mark.parametrize("raw", [b"", b"\x02", b"\x02\xc0", b"\x03\xc0", b"\xc0", b"\xff" * 40, b"\x02" + b"\xf8" * 9])
 def test_bytes_that_are_no_transaction_prove_nothing(raw: bytes) -> None:
     assert read_raw(raw, Hash32(keccak256(raw))) is None
+
+
+def nested(depth: int) -> bytes:
+    """A list in a list in a list…"""
+    data = b""
+    for _ in range(depth):
+        data = encode_list(data)
+    return data
+
+
+def test_nesting_without_end_costs_no_time() -> None:
+    raw = b"\x02" + nested(3_000)
+    started = time.process_time()
+    assert read_raw(raw, Hash32(keccak256(raw))) is None
+    assert time.process_time() - started < 0.2
+
+
+@given(st.binary(min_size=1, max_size=200))
+def test_no_bytes_crash_the_reader(raw: bytes) -> None:
+    assert read_raw(raw, Hash32(keccak256(raw))) is None
+
+
+@given(st.lists(st.one_of(st.binary(max_size=300), st.integers(min_value=0, max_value=2**256 - 1)), max_size=12))
+def test_list_items_are_those_of_the_library(values: list[bytes | int]) -> None:
+    contents = [rlp.sedes.big_endian_int.serialize(value) if isinstance(value, int) else value for value in values]
+    encoded = rlp.encode(contents)
+    items = list_items(encoded)
+    assert [item.content for item in items] == contents
+    assert encode_list(b"".join(item.encoded for item in items)) == encoded
+    numbers = [value for value in values if isinstance(value, int)]
+    assert [encode_number(value) for value in numbers] == [rlp.encode(value) for value in numbers]
+
+
+@pytest.mark.parametrize("place", [-3, -2, -1])
+def test_numbers_beyond_a_signature_prove_nothing(place: int) -> None:
+    raw, _ = signed(CASES["EIP-1559"])
+    items = rlp.decode(raw[1:])
+    items[place] = b"\xff" * 40
+    forged = b"\x02" + rlp.encode(items)
+    assert read_raw(forged, Hash32(keccak256(forged))) is None

@@ -44,6 +44,42 @@ def test_verified_rows_continue_the_chain() -> None:
     assert recover(signed_row(START, signature), DOMAIN, signature.signature) == SIGNER
 
 
+FIRST, TOKENS = RowChain(TASK, 0, 1), (3, 1, 4, 2**32 - 1, 5)
+
+
+def test_rows_of_the_first_segment_bind_their_tokens() -> None:
+    chain, rows = FIRST.extend(DATA, SIZE, TOKENS)
+    assert rows[2].row_hash == keccak256(b"\x00\x00\x00\x04" + DATA[2 * SIZE : 3 * SIZE])
+    assert rows[3].row_hash == keccak256(b"\xff\xff\xff\xff" + DATA[3 * SIZE : 4 * SIZE])
+    signature = row_signature(rows[-1], DOMAIN, SECRET)
+
+    def verify(tokens: tuple[int, ...]) -> object:
+        return verify_rows(FIRST, DATA, SIZE, signature, signer=SIGNER, domain=DOMAIN, tokens=tokens)
+
+    assert verify(TOKENS) == (chain, rows)
+    with pytest.raises(InvalidRows, match="not those that were signed"):
+        verify((*TOKENS[:-1], 6))
+    with pytest.raises(InvalidRows, match="before position 4"):
+        verify((3, 1, 5, *TOKENS[3:]))
+
+
+def test_pieces_of_the_first_segment_make_the_same_chain() -> None:
+    chain, first = FIRST.extend(DATA[: 2 * SIZE], SIZE, TOKENS[:2])
+    chain, second = chain.extend(DATA[2 * SIZE :], SIZE, TOKENS[2:])
+    assert (chain, first + second) == FIRST.extend(DATA, SIZE, TOKENS)
+
+
+@pytest.mark.parametrize("tokens", [None, (), TOKENS[:-1], (*TOKENS, 1), (*TOKENS[:-1], 2**32), (*TOKENS[:-1], -1)])
+def test_the_first_segment_binds_one_token_per_row(tokens: tuple[int, ...] | None) -> None:
+    with pytest.raises(InvalidRows, match="bind"):
+        FIRST.extend(DATA, SIZE, tokens)
+
+
+def test_no_other_segment_binds_tokens() -> None:
+    with pytest.raises(InvalidRows, match="bind"):
+        START.extend(DATA, SIZE, TOKENS)
+
+
 def refuse(chain: RowChain, data: bytes, match: str, **changes: object) -> None:
     _, rows = START.extend(DATA, SIZE)
     signature = msgspec.structs.replace(row_signature(rows[-1], DOMAIN, SECRET), **changes)

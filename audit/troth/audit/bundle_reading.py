@@ -99,6 +99,9 @@ class _Reader:
         self._number += 1
         if line is None:
             _refuse("The bundle ends early", f"line {self._number}")
+        # Counted before parsing: a million brackets could overrun a parser's stack, and no line needs more than these.
+        if line.count(b"{") > 1 or line.count(b"[") > 1:
+            _refuse("The bundle is malformed: a line is nested", f"line {self._number}")
         try:
             decoded = msgspec.json.decode(line, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -69,6 +69,9 @@ class Source:
         spans = [(start, min(start + SPAN - 1, last)) for start in range(first, last + 1, SPAN)]
         parts = await _each(spans, lambda span: self._chain.logs(*span))
         found = [log for part in parts for log in part]
+        foreign = next((log.address for log in found if log.address != self._chain.contract), None)
+        if foreign is not None:
+            raise SourceUnusable("The node answered with logs of another contract", foreign, "Use another node.")
         return tuple(sorted(found, key=lambda log: (log.meta.block, log.meta.log_index)))
 
     async def evidence(

@@ -10,15 +10,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import rlp  # type: ignore[import-untyped]
-from eth_account import Account
 
+from troth.audit import recursive_length
 from troth.audit.evidence import Transaction
 from troth.chain import decoding
 from troth.protocol.hashing import keccak256
-from troth.protocol.types import Hash32, address_from_bytes, to_address
+from troth.protocol.typed_data import recover_digest
+from troth.protocol.types import Hash32, address_from_bytes
 
 SIZE_LIMIT = 2**21
 """Bytes of one transaction; nodes refuse to pass on more than 128 KiB."""
+
+FIRST_CHAIN_PARITY = 35
+"""EIP-155: v is this, plus twice the chain id, plus the parity."""
 
 _Field = tuple[str, str]
 _SIGNATURE: tuple[_Field, ...] = (("yParity", "number"), ("r", "number"), ("s", "number"))
@@ -60,16 +64,29 @@ def read_raw(raw: bytes, expected: Hash32) -> Transaction | None:
     """The transaction of signed bytes; None if they are not those of the hash ``expected`` or cannot be read."""
     if not 0 < len(raw) <= SIZE_LIMIT or keccak256(raw) != expected:
         return None
+    kind, payload = (raw[0], raw[1:]) if raw[0] < 0x80 else (0, raw)
     try:
-        kind, payload = (raw[0], raw[1:]) if raw[0] < 0x80 else (0, raw)
-        names = [name for name, _ in _FIELDS[kind]]
-        items = dict(zip(names, rlp.decode(payload), strict=True))
-        receiver = address_from_bytes(items["to"]) if items["to"] else None
-        sender = to_address(Account.recover_transaction(raw))
-    # rlp, eth_account and eth_keys each have errors of their own; whichever it is, these bytes prove nothing.
-    except Exception:  # noqa: BLE001
+        items = recursive_length.list_items(payload)
+        fields = dict(zip((name for name, _ in _FIELDS[kind]), items, strict=True))
+        receiver = address_from_bytes(fields["to"].content) if fields["to"].content else None
+        sender = recover_digest(*_signed(kind, items))
+    except (ValueError, KeyError, OverflowError):
         return None
-    return Transaction(expected, sender, receiver, bytes(items["input"]), raw)
+    return Transaction(expected, sender, receiver, fields["input"].content, raw)
+
+
+def _signed(kind: int, items: list[recursive_length.Item]) -> tuple[Hash32, bytes]:
+    """The digest that the sender signed, and its signature as r, s, v."""
+    body, (parity, *numbers) = items[:-3], (int.from_bytes(item.content, "big") for item in items[-3:])
+    encoded = b"".join(item.encoded for item in body)
+    if kind == 0 and parity >= FIRST_CHAIN_PARITY:
+        chain, parity = divmod(parity - FIRST_CHAIN_PARITY, 2)
+        encoded += recursive_length.encode_number(chain) + recursive_length.encode_number(0) * 2
+    elif kind == 0:
+        parity -= 27
+    message = recursive_length.encode_list(encoded)
+    digest = keccak256(message if kind == 0 else bytes((kind,)) + message)
+    return Hash32(digest), b"".join(number.to_bytes(32, "big") for number in numbers) + bytes((27 + parity,))
 
 
 def _encoded(answer: Mapping[str, Any], name: str, form: str) -> Any:

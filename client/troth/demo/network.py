@@ -209,7 +209,9 @@ class LocalNetwork:
         )
         self.scheduler.operator, self.scheduler.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, self.scheduler.operator, 10 * ETHER)
-        self._troth("scheduler", "register", "--home", self.scheduler.home, *self._owner(), "--broadcast")
+        # Twice the minimum: below it, after one slash, a scheduler can open nothing.
+        stake = ("--stake", 2 * ETHER)
+        self._troth("scheduler", "register", "--home", self.scheduler.home, *self._owner(), *stake, "--broadcast")
 
     def _launch_scheduler(self) -> None:
         self.start_scheduler(wait=False)

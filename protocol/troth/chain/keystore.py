@@ -17,9 +17,12 @@ from eth_keyfile import create_keyfile_json, decode_keyfile_json
 
 from troth.chain.errors import KeystoreMalformed, RawKeyRefused, WrongPassword
 from troth.chain.private_files import create_private, read_private
+from troth.chain.recursion import restore_recursion_limit
 from troth.protocol import vrf
 from troth.protocol.typed_data import CURVE_ORDER, address_of
 from troth.protocol.types import Address, address_from_bytes
+
+restore_recursion_limit()
 
 SCRYPT_N = 262_144
 """Work factor of a new keyfile, as geth's default: about one second and 256 MiB to open."""

@@ -15,6 +15,9 @@ import aiohttp
 from web3 import AsyncHTTPProvider
 
 from troth.chain.errors import ChainUnavailable, RpcRefused, without_credentials
+from troth.chain.recursion import restore_recursion_limit
+
+restore_recursion_limit()
 
 FIRST_PAUSE = 0.2
 """Seconds before the first repetition; each further pause is twice as long."""

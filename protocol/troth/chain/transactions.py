@@ -17,11 +17,14 @@ from troth.chain import decoding
 from troth.chain.errors import ChainRejected, ChainUnavailable, RpcRefused, TransactionTimeout
 from troth.chain.keystore import Key
 from troth.chain.records import Fees, Receipt
+from troth.chain.recursion import restore_recursion_limit
 from troth.chain.rpc import Rpc, pause
 from troth.protocol.calls import Call
 from troth.protocol.contract_errors import ContractError, decode_error
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Address, Hash32
+
+restore_recursion_limit()
 
 GAS_MARGIN_PERCENT = 20
 """Added to the estimate: the state may change between estimate and block."""

@@ -86,10 +86,10 @@ class Forward(_Message, frozen=True):
     """Compute ``count`` positions from ``start``; the same message for inference and for verification.
 
     Payload: ``request_size`` bytes of canonical request (0 unless the announcement carries a salt), then ``count``
-    tokens or rows. Before the rows of segment 0 come the ``count`` tokens that they bind (``rows``): segment 1 needs
-    them to check the signature. ``upstream`` signs the last row sent, absent for tokens. ``emit`` asks the last segment for the
-    next token. ``countersignature`` is the scheduler's own signature over the same Row as ``upstream``: two of them for
-    one position convict the scheduler. Answer: Rows.
+    tokens or rows. Rows of segment 0 come behind the ``count`` tokens that they bind (module ``rows``), since segment 1
+    needs those to check the signature. ``upstream`` signs the last row sent, absent for tokens. ``emit`` asks the last
+    segment for the next token. ``countersignature`` is the scheduler's own signature over the same Row as ``upstream``:
+    two of them for one position convict the scheduler. Answer: Rows.
     """
 
     task_id: Bytes32

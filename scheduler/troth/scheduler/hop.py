@@ -87,9 +87,7 @@ class Hop:
         """The scheduler's signature over the row that the answer ends with, needed before it can be forwarded."""
         return Link(rows.count, rows.row, self._scheduler.sign(self._row(rows.row)))
 
-    def accept(
-        self, frame: Frame, tokens: Sequence[int], link: Link, traces: TaskTraces, spent: Breakdown
-    ) -> None:
+    def accept(self, frame: Frame, tokens: Sequence[int], link: Link, traces: TaskTraces, spent: Breakdown) -> None:
         """Check and store what was forwarded already, computed from `tokens`; raises HopFailed if it should not have
         been."""
         with spent.spent("checking"):

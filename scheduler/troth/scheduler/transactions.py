@@ -82,7 +82,7 @@ async def _registration(
         tls_key_hash=Hash32(load_identity(configuration.folder / "tls").spki_sha256),
     )
     consent = Operator(secret, chain.domain).sign(Consent(owner_address, operator))
-    return register_scheduler(registration, consent, owner.stake if owner.stake is not None else minimum)
+    return register_scheduler(registration, consent, owner.stake if owner.stake is not None else 2 * minimum)
 
 
 async def exit_of(folder: Path, password_file: Path | None, *, broadcast: bool) -> Result:

@@ -1,8 +1,8 @@
 """Compare: a verifier that has committed to its own root is shown the inferencer's rows and decides.
 
 Verdict (design.md section 5): (1) the rows are those that the inferencer signed, at the first segment for the tokens
-that this node was given; anything else is the messenger's fault and refused; (2) the signed root is the root of these rows; (3) states within the class's cut; (4) at the last
-segment, tokens within the class's margin and a valid end.
+that this node was given; anything else is the messenger's fault and refused; (2) the signed root is the root of these
+rows; (3) states within the class's cut; (4) at the last segment, tokens within the class's margin and a valid end.
 """
 
 from __future__ import annotations

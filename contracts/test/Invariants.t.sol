@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {StdInvariant} from "@uniswap/v4-core/lib/forge-std/src/StdInvariant.sol";
+import {Test} from "@uniswap/v4-core/lib/forge-std/src/Test.sol";
+import {Outcome, SlashReason} from "../interfaces/TrothTypes.sol";
+import {InvariantHandler} from "./support/InvariantHandler.sol";
+
+/// @dev The test runner fuzzes contracts of this file only.
+contract Everybody is InvariantHandler {}
+
+/// @title What holds after any sequence of calls
+contract InvariantsTest is Test {
+    uint256 private constant STEPS = 1200;
+
+    Everybody private everybody;
+    bytes4[] private calls;
+
+    function setUp() public {
+        everybody = new Everybody();
+        everybody.setUp();
+        calls = [
+            everybody.openTask.selector,
+            everybody.assign.selector,
+            everybody.commit.selector,
+            everybody.post.selector,
+            everybody.seal.selector,
+            everybody.sample.selector,
+            everybody.reveal.selector,
+            everybody.settle.selector,
+            everybody.abort.selector,
+            everybody.close.selector,
+            everybody.replay.selector,
+            everybody.deposit.selector,
+            everybody.withdrawEscrow.selector,
+            everybody.registerNode.selector,
+            everybody.registerScheduler.selector,
+            everybody.topUp.selector,
+            everybody.enroll.selector,
+            everybody.claim.selector,
+            everybody.evict.selector,
+            everybody.deregister.selector,
+            everybody.withdraw.selector,
+            everybody.equivocate.selector,
+            everybody.advance.selector
+        ];
+        targetContract(address(everybody));
+        targetSelector(StdInvariant.FuzzSelector({addr: address(everybody), selectors: calls}));
+    }
+
+    /// @dev One campaign checks all rules: each costs as much as the calls themselves.
+    function invariant_MoneyStakesAndTasksAreInOrder() public view {
+        assertEq(everybody.owed(), everybody.held(), "stakes, credits, escrows and live fees are not the balance");
+        assertEq(everybody.held() + everybody.paidOut(), everybody.paidIn(), "more or less came out than went in");
+        assertEq(everybody.enrichedClients(), 0, "a client has more than was deposited for it");
+        assertEq(everybody.earlyWithdrawals(), 0, "a stake was withdrawn before its exit block had passed");
+        assertEq(everybody.wrongSlashes(), 0, "a slash was above the stake or the rules");
+        assertEq(everybody.wrongStakes(), 0, "a stake is not what deposits and slashes leave");
+        assertEq(everybody.backwardSteps(), 0, "a task went backwards");
+        assertEq(everybody.wrongTasks(), 0, "a task is not where its steps took it");
+    }
+
+    /// @dev The rules above would hold of calls that all fail: a long sequence must reach every outcome and slash.
+    function test_RandomCallsReachEveryOutcomeAndSlash() public {
+        for (uint256 i = 0; i < STEPS; ++i) {
+            bytes32 random = keccak256(abi.encode("step", i));
+            bytes4 call = calls[uint256(random) % calls.length];
+            (bool success,) = address(everybody).call(
+                abi.encodePacked(call, keccak256(abi.encode(random, 1)), keccak256(abi.encode(random, 2)))
+            );
+            assertTrue(success, string.concat("the test's own call failed: ", vm.toString(bytes32(call))));
+            if (i % 20 == 0) invariant_MoneyStakesAndTasksAreInOrder();
+        }
+        for (uint8 i = 1; i <= 5; ++i) {
+            emit log_named_uint(string.concat("tasks of outcome ", vm.toString(i)), everybody.finished(Outcome(i)));
+            emit log_named_uint(string.concat("slashes for reason ", vm.toString(i)), everybody.slashes(SlashReason(i)));
+        }
+        for (uint8 i = 1; i <= 5; ++i) {
+            assertGt(everybody.finished(Outcome(i)), 0, string.concat("no task of outcome ", vm.toString(i)));
+            assertGt(everybody.slashes(SlashReason(i)), 0, string.concat("no slash for reason ", vm.toString(i)));
+        }
+    }
+}
