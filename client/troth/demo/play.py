@@ -36,9 +36,7 @@ def play(folder: Path, models: Path, display: Display, questions: Questions, *, 
     with LocalNetwork(folder / "network", models, plan, report=display.step) as network:
         display.console.rule("[bold]A local network", align="left")
         network.start()
-        display.step(
-            f"ready: anvil, a scheduler, {len(network.nodes)} nodes, a process each, TLS between them"
-        )
+        display.step(f"ready: anvil, a scheduler, {len(network.nodes)} nodes, a process each, TLS between them")
         stage = acts.Stage(network, display, models / "models" / int8_name(plan))
         display.act(1, "A client deposits, asks, and sees the answer stream")
         acts.deposit(stage)

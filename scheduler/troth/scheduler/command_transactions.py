@@ -30,7 +30,7 @@ def register(
     ] = None,
     password_file: PasswordOption = None,
     payout: Annotated[str | None, typer.Option(envvar="TROTH_PAYOUT", help="Payout address; default: owner.")] = None,
-    stake: Annotated[int | None, typer.Option(envvar="TROTH_STAKE", help="Wei; default: twice the minimum, below which nothing can be opened.")] = None,
+    stake: Annotated[int | None, typer.Option(envvar="TROTH_STAKE", help="Wei; default: twice the minimum.")] = None,
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
