@@ -8,6 +8,7 @@ import {Posts} from "./Posts.sol";
 import {Tasks} from "./Tasks.sol";
 
 /// @title All roots and commitments in one call, each with its maker's signature
+/// @dev Arithmetic is unchecked: a task has at most 32 segments of 16 parties, and positions in calldata are small.
 abstract contract Commitments is Tasks, Posts {
     uint256 private constant SIGNATURE_BYTES = 65;
 
@@ -19,11 +20,13 @@ abstract contract Commitments is Tasks, Posts {
         VrfProof[] calldata proofs,
         CommitSubmission calldata submission
     ) external returns (bytes32 taskId) {
-        Case memory opened = _open(order, ends, signature);
-        _assign(opened, proofs);
-        _commit(opened.taskId, opened.progress, submission);
-        _store(opened.taskId, opened.termsHash, opened.progress);
-        return opened.taskId;
+        unchecked {
+            Case memory opened = _open(order, ends, signature);
+            _assign(opened, proofs);
+            _commit(opened.taskId, opened.progress, submission);
+            _store(opened.taskId, opened.termsHash, opened.progress);
+            return opened.taskId;
+        }
     }
 
     /// @inheritdoc ITrothTasks
@@ -33,36 +36,40 @@ abstract contract Commitments is Tasks, Posts {
         VrfProof[] calldata proofs,
         CommitSubmission calldata submission
     ) external {
-        Case memory opened = _load(taskId, task);
-        Phase phase = opened.progress.phase;
-        if (phase > Phase.Assigned) revert WrongPhase(taskId, phase);
-        _requireNotAfter(opened.progress.phaseBlock + COMMIT_WINDOW);
-        if (phase == Phase.Opened) _assign(opened, proofs);
-        else if (proofs.length != 0) revert WrongProofCount(proofs.length, 0);
-        _commit(taskId, opened.progress, submission);
-        _store(taskId, opened.termsHash, opened.progress);
+        unchecked {
+            Case memory opened = _load(taskId, task);
+            Phase phase = opened.progress.phase;
+            if (phase > Phase.Assigned) revert WrongPhase(taskId, phase);
+            _requireNotAfter(opened.progress.phaseBlock + COMMIT_WINDOW);
+            if (phase == Phase.Opened) _assign(opened, proofs);
+            else if (proofs.length != 0) revert WrongProofCount(proofs.length, 0);
+            _commit(taskId, opened.progress, submission);
+            _store(taskId, opened.termsHash, opened.progress);
+        }
     }
 
     function _commit(bytes32 taskId, Progress memory progress, CommitSubmission calldata submission) private {
-        uint256 expected = _postCount(progress);
-        if (submission.posts.length != expected) revert WrongPostCount(submission.posts.length, expected);
-        if (submission.positions == 0) revert ZeroPositions(taskId);
-        if (submission.outputHash == 0) revert InvalidOutputHash(progress.segments - 1, 0);
-        progress.attempt = submission.attempt;
-        progress.positions = submission.positions;
-        progress.outputHash = submission.outputHash;
-        progress.posts = submission.posts;
-        uint256 used = 0;
-        for (uint256 s = 0; s < progress.segments; ++s) {
-            uint256 candidate = uint8(submission.inferencers[s]);
-            if (candidate >= progress.candidates) revert CandidateOutOfRange(s, candidate, progress.candidates);
-            uint256 first = _firstParty(progress, s);
-            _seat(progress, first, first + candidate);
-            _requireSealable(progress, s);
-            used = _checkSegment(taskId, progress, s, submission.signatures, used);
+        unchecked {
+            uint256 expected = _postCount(progress);
+            if (submission.posts.length != expected) revert WrongPostCount(submission.posts.length, expected);
+            if (submission.positions == 0) revert ZeroPositions(taskId);
+            if (submission.outputHash == 0) revert InvalidOutputHash(progress.segments - 1, 0);
+            progress.attempt = submission.attempt;
+            progress.positions = submission.positions;
+            progress.outputHash = submission.outputHash;
+            progress.posts = submission.posts;
+            uint256 used = 0;
+            for (uint256 s = 0; s < progress.segments; ++s) {
+                uint256 candidate = uint8(submission.inferencers[s]);
+                if (candidate >= progress.candidates) revert CandidateOutOfRange(s, candidate, progress.candidates);
+                uint256 first = _firstParty(progress, s);
+                _seat(progress, first, first + candidate);
+                _requireSealable(progress, s);
+                used = _checkSegment(taskId, progress, s, submission.signatures, used);
+            }
+            if (used != submission.signatures.length) revert WrongSignatureCount(submission.signatures.length, used);
+            _enterCommitted(taskId, progress);
         }
-        if (used != submission.signatures.length) revert WrongSignatureCount(submission.signatures.length, used);
-        _enterCommitted(taskId, progress);
     }
 
     /// @dev Checks one segment's signatures, from byte `used` on.
@@ -74,21 +81,23 @@ abstract contract Commitments is Tasks, Posts {
         bytes calldata signatures,
         uint256 used
     ) private view returns (uint256) {
-        uint256 width = progress.posts.length / progress.segments;
-        for (uint256 party = 0; party < width; ++party) {
-            bytes32 post = progress.posts[segment * width + party];
-            if (post == 0) continue;
-            bytes32 digest = party == 0
-                ? _rootDigest(taskId, progress, segment, post)
-                : _verdictDigest(taskId, segment, progress.attempt, post);
-            uint256 end = used + SIGNATURE_BYTES;
-            if (end > signatures.length) revert WrongSignatureCount(signatures.length, end);
-            address signer = ECDSA.recoverCalldata(digest, signatures[used:end]);
-            address expected = _partyOf(progress, segment, party);
-            if (signer != expected) revert WrongSigner(segment, expected, signer);
-            used = end;
+        unchecked {
+            uint256 width = progress.posts.length / progress.segments;
+            for (uint256 party = 0; party < width; ++party) {
+                bytes32 post = progress.posts[segment * width + party];
+                if (post == 0) continue;
+                bytes32 digest = party == 0
+                    ? _rootDigest(taskId, progress, segment, post)
+                    : _verdictDigest(taskId, segment, progress.attempt, post);
+                uint256 end = used + SIGNATURE_BYTES;
+                if (end > signatures.length) revert WrongSignatureCount(signatures.length, end);
+                address signer = ECDSA.recoverCalldata(digest, signatures[used:end]);
+                address expected = _partyOf(progress, segment, party);
+                if (signer != expected) revert WrongSigner(segment, expected, signer);
+                used = end;
+            }
+            return used;
         }
-        return used;
     }
 
     function _rootDigest(bytes32 taskId, Progress memory progress, uint256 segment, bytes32 root)
@@ -96,7 +105,9 @@ abstract contract Commitments is Tasks, Posts {
         view
         returns (bytes32)
     {
-        bytes32 outputHash = segment + 1 == progress.segments ? progress.outputHash : bytes32(0);
-        return _traceRootDigest(taskId, segment, progress.attempt, progress.positions, root, outputHash);
+        unchecked {
+            bytes32 outputHash = segment + 1 == progress.segments ? progress.outputHash : bytes32(0);
+            return _traceRootDigest(taskId, segment, progress.attempt, progress.positions, root, outputHash);
+        }
     }
 }
