@@ -87,8 +87,7 @@ async def _measure() -> list[Figure]:
 async def _infer(engine: TorchEngine, prompt: NDArray[Any]) -> Run:
     key = SessionKey(secrets.token_bytes(32), 0, 0)
     seed = secrets.token_bytes(32)
-    segment = engine.slice
-    prefill, rows = await _timed(lambda: engine.forward(key, segment, 0, prompt))
+    prefill, rows = await _timed(lambda: _forward(engine, key, 0, prompt))
     states, output, decode, choice = [rows], [], 0.0, 0.0
     while True:
         position = PROMPT + len(output) - 1
@@ -97,11 +96,15 @@ async def _infer(engine: TorchEngine, prompt: NDArray[Any]) -> Run:
         output.append(token)
         if len(output) == OUTPUT:
             break
-        cost, rows = await _timed(lambda: engine.forward(key, segment, position + 1, np.array([token])))  # noqa: B023
+        cost, rows = await _timed(lambda: _forward(engine, key, position + 1, np.array([token])))  # noqa: B023
         decode += cost
         states.append(rows)
     await engine.release(key.task_id)
     return Run(seed, np.concatenate(states), output, prefill, decode, choice)
+
+
+async def _forward(engine: TorchEngine, key: SessionKey, start: int, inputs: NDArray[Any]) -> NDArray[Any]:
+    return (await engine.forward(key, engine.slice, start, inputs)).rows
 
 
 async def _choose(engine: TorchEngine, row: NDArray[Any], seed: bytes, position: int) -> int:
@@ -112,7 +115,7 @@ async def _choose(engine: TorchEngine, row: NDArray[Any], seed: bytes, position:
 async def _verify(engine: TorchEngine, prompt: NDArray[Any], run: Run) -> tuple[float, float]:
     inputs = np.concatenate([prompt, run.output[:-1]])
     key = SessionKey(secrets.token_bytes(32), 0, 0)
-    prefill, states = await _timed(lambda: engine.forward(key, engine.slice, 0, inputs))
+    prefill, states = await _timed(lambda: _forward(engine, key, 0, inputs))
     rest, _ = await _timed(lambda: _judge(engine, states, run))
     await engine.release(key.task_id)
     return prefill, rest

@@ -15,6 +15,15 @@ const harness = "contracts/test/LibraryHarness.sol";
 const sources = {};
 for (const name of [...names, harness]) sources[name] = { content: readFileSync(join(root, name), "utf8") };
 
+/** Sources of npm packages, which solc asks for by their import path. */
+const dependency = (path) => {
+  try {
+    return { contents: readFileSync(join(root, "node_modules", path), "utf8") };
+  } catch (error) {
+    return { error: `${path}: ${error.message}` };
+  }
+};
+
 const output = JSON.parse(
   solc.compile(
     JSON.stringify({
@@ -25,6 +34,7 @@ const output = JSON.parse(
         outputSelection: { [harness]: { LibraryHarness: ["abi", "evm.bytecode.object"] } },
       },
     }),
+    { import: dependency },
   ),
 );
 const errors = (output.errors ?? []).filter((error) => error.severity === "error");
