@@ -5,7 +5,7 @@ BIN := .venv/bin
 # npm brings a Node recent enough for Hardhat, and anvil; both live in node_modules.
 export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup demo test lint types layers contracts contracts-analysis bindings python-tests wheel bench clean
+.PHONY: help setup demo test lint types layers contracts contracts-analysis bindings python-tests network-tests wheel bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -59,6 +59,9 @@ bindings: setup
 
 python-tests: setup
 	$(BIN)/pytest
+
+network-tests: setup ## kill -9 on a whole network of real processes (minutes; not part of `make test`)
+	$(BIN)/pytest -m network
 
 wheel: setup
 	$(BIN)/python scripts/check_wheel

@@ -33,7 +33,7 @@ from troth.protocol.assignment import Assignment
 from troth.protocol.events import Slashed
 from troth.protocol.settlement import Outcome, SlashReason
 
-pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(600)]
 
 MODELS = Path(__file__).resolve().parents[2] / ".troth"
 SAMPLE_WINDOW = 120
