@@ -25,8 +25,6 @@ export default {
     solidity: {
       profiles: {
         default: { fuzz: { runs: 64 }, invariant: { runs: 16, depth: 40 } },
-        // Every call is a transaction of its own, as it is paid for (scripts/gas_snapshot).
-        gas: { isolate: true },
       },
     },
   },

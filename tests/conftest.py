@@ -84,18 +84,9 @@ def anvil_process(port: int | None = None) -> Iterator[Anvil]:
     if not ANVIL.exists():
         pytest.skip("anvil is not installed; run npm ci")
     chosen = port or free_port()
-    command = [
-        str(ANVIL),
-        "--port",
-        str(chosen),
-        "--hardfork",
-        "osaka",
-        "--silent",
-        "--accounts",
-        "1",
-        "--code-size-limit",
-        "60000",
-    ]
+    command = [str(ANVIL), "--port", str(chosen), "--hardfork", "osaka", "--silent", "--accounts", "1"]
+    # Otherwise it writes every block's state to the home folder, and leaves it there when it is killed.
+    command += ["--prune-history", "500"]
     # npm's anvil is a Node script around the binary: a group of their own, so that stop() ends both.
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     node = Anvil(process, chosen, tuple(key_number(number) for number in range(FUNDED_KEYS)))

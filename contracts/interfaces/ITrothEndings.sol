@@ -14,7 +14,8 @@ interface ITrothEndings {
     /// @notice Anyone, after half the commit window: closes the commit phase with a quorum of commitments.
     function seal(bytes32 taskId, Task calldata task) external;
 
-    /// @notice Scheduler: gives up a task that has no commitments yet; the client gets its fee back.
+    /// @notice Scheduler, within the commit window: gives up a task whose posts do not suffice to seal it; the client
+    ///         gets its fee back.
     function abort(bytes32 taskId, Task calldata task) external;
 
     /// @notice Anyone: ends a task whose scheduler missed the commit or the sample window; the client gets its fee

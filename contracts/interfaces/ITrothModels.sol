@@ -18,7 +18,8 @@ interface ITrothModels {
     error InvalidMantissaBits(uint8 mantissaBits, uint8 maximum);
     /// @notice The share must be between 1 and 10,000 basis points.
     error InvalidTheta(uint16 theta);
-    /// @notice A tolerant class opens at least one tile and no more than a trace of one row has, an exact one none.
+    /// @notice A tolerant class opens at least one tile and no more than a trace of one row has, or than fill
+    ///         a settlement with those of all its parties; an exact one opens none.
     error InvalidTiles(uint8 tiles, uint256 maximum);
     /// @notice A class has 1 to 8 candidates and an odd number of verifiers, 1 to 7.
     error InvalidCommittee(uint8 candidates, uint8 verifiers);

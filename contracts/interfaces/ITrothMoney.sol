@@ -21,6 +21,10 @@ interface ITrothMoney {
     error ZeroAmount();
     /// @notice More wei than an account can hold.
     error AmountTooLarge(uint256 amount);
+    /// @notice The code of the rarer calls works on the main contract's storage only.
+    error NotDelegated();
+    /// @notice Names, architectures and endpoints are printable ASCII, up to 255 characters.
+    error TextNotPlain(uint256 length);
     error TransferFailed(address to, uint256 amount);
     error InsufficientEscrow(address client, uint96 balance, uint256 needed);
     error UnknownClass(bytes32 executionClass);

@@ -5,9 +5,10 @@ import {Opening, Task} from "./TrothTypes.sol";
 
 /// @title A party shows its trace itself, should nobody settle
 interface ITrothReveals {
-    /// @param tilesHash keccak256 of the tiles (of nothing in an exact class), so that events suffice to rebuild the state
+    /// @param tiles the sampled tiles, none in an exact class. A settlement cannot do without them, whatever contract the
+    ///        call came through and whether or not the party answers anybody
     event TraceRevealed(
-        bytes32 indexed taskId, address indexed party, uint8 segment, bytes32 root, bool verdict, bytes32 tilesHash
+        bytes32 indexed taskId, address indexed party, uint8 segment, bytes32 root, bool verdict, bytes tiles
     );
 
     error PartyOutOfRange(uint256 segment, uint256 party, uint256 parties);

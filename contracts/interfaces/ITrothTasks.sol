@@ -36,6 +36,9 @@ interface ITrothTasks {
     error FeeAboveMaximum(uint256 fee, uint96 maxFee);
     /// @notice Ends must rise strictly, finish at the model's last layer, and be followed by zeros.
     error InvalidEnds(bytes32 ends, uint16 layers);
+    /// @notice Every party needs a block of the reveal window to reveal in, should each have to, and a settlement must fit
+    ///         into a transaction.
+    error TooManyOpenings(uint256 openings, uint8 tiles, uint256 revealWindow);
     error TaskKnown(bytes32 taskId);
     error WrongProofCount(uint256 given, uint256 expected);
     error GroupTooSmall(bytes32 group, uint256 members, uint256 needed);
@@ -55,15 +58,13 @@ interface ITrothTasks {
     /// @notice Only the last segment's inferencer, and it always, names the output.
     error InvalidOutputHash(uint256 segment, bytes32 outputHash);
     /// @notice Scheduler: opens a task and locks its fee.
-    /// @param ends byte s is the end of segment s; zero after the last
     /// @param signature the client's EIP-712 signature of the order
     /// @return taskId digest of the order
-    function open(Order calldata order, bytes32 ends, bytes calldata signature) external returns (bytes32 taskId);
+    function open(Order calldata order, bytes calldata signature) external returns (bytes32 taskId);
 
     /// @notice Scheduler: opens, assigns and commits at once.
     function openAndCommit(
         Order calldata order,
-        bytes32 ends,
         bytes calldata signature,
         VrfProof[] calldata proofs,
         CommitSubmission calldata submission
@@ -96,7 +97,8 @@ interface ITrothTasks {
         bytes32 outputHash
     ) external;
 
-    /// @notice A verifier posts its own commitment.
+    /// @notice A verifier posts its own commitment, once its segment's root is posted: only then attempt and length are
+    ///         fixed, without which it might be bound to an opening that it cannot make.
     /// @param terms keccak256(abi.encode(terms of the task))
     function commitVerification(
         bytes32 taskId,

@@ -158,6 +158,8 @@ struct SchedulerRegistration {
 /// @notice What a client signs (EIP-712); the digest is the task id, so chain and contract are part of it.
 /// @param deadline Unix seconds after which the order cannot be opened
 /// @param referenceBlock block whose group membership the assignment uses
+/// @param ends byte s is the end of segment s, zero after the last; signed, since the split chooses the groups, and who
+///        could choose it alone would draw from groups of its own
 struct Order {
     bytes32 executionClass;
     bytes32 requestHash;
@@ -166,6 +168,7 @@ struct Order {
     uint64 deadline;
     uint64 referenceBlock;
     uint64 nonce;
+    bytes32 ends;
 }
 
 /// @notice The part of a task that never changes.

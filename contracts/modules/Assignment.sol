@@ -40,20 +40,18 @@ abstract contract Assignment is ITrothTasks, Groups, TaskStore {
     /// @dev The VRF output over all posts and the hash of the block in which they were completed: neither the holder
     ///      of the VRF key nor the block producer can choose it alone.
     function _sampleSeed(Case memory task, VrfProof calldata proof) internal view returns (bytes32) {
-        unchecked {
-            VrfKey memory key = _vrfKeys[task.terms.scheduler];
-            bytes32 alpha = keccak256(
-                abi.encode(
-                    SAMPLE_TAG,
-                    block.chainid,
-                    address(this),
-                    task.taskId,
-                    keccak256(abi.encode(task.progress.posts)),
-                    blockhash(task.progress.phaseBlock)
-                )
-            );
-            return EcVrf.verify(key.x, key.y, alpha, proof.proof, proof.hints);
-        }
+        VrfKey memory key = _vrfKeys[task.terms.scheduler];
+        bytes32 alpha = keccak256(
+            abi.encode(
+                SAMPLE_TAG,
+                block.chainid,
+                address(this),
+                task.taskId,
+                keccak256(abi.encode(task.progress.posts)),
+                blockhash(task.progress.phaseBlock)
+            )
+        );
+        return EcVrf.verify(key.x, key.y, alpha, proof.proof, proof.hints);
     }
 
     function _assignSegment(
@@ -63,15 +61,13 @@ abstract contract Assignment is ITrothTasks, Groups, TaskStore {
         VrfKey memory key,
         VrfProof calldata proof
     ) private view returns (bytes32 beta) {
-        unchecked {
-            uint256 referenceBlock = task.terms.referenceBlock;
-            uint256 size = _groupSizeAt(group, referenceBlock);
-            bytes32 alpha = keccak256(
-                abi.encode(ASSIGNMENT_TAG, block.chainid, address(this), task.taskId, segment, size, referenceBlock)
-            );
-            beta = EcVrf.verify(key.x, key.y, alpha, proof.proof, proof.hints);
-            _draw(task, segment, group, Permutation.start(beta, size));
-        }
+        uint256 referenceBlock = task.terms.referenceBlock;
+        uint256 size = _groupSizeAt(group, referenceBlock);
+        bytes32 alpha = keccak256(
+            abi.encode(ASSIGNMENT_TAG, block.chainid, address(this), task.taskId, segment, size, referenceBlock)
+        );
+        beta = EcVrf.verify(key.x, key.y, alpha, proof.proof, proof.hints);
+        _draw(task, segment, group, Permutation.start(beta, size));
     }
 
     /// @dev Walks the shuffled slots, passing over empty ones, until a segment's parties are complete.

@@ -15,18 +15,15 @@ abstract contract Commitments is Tasks, Posts {
     /// @inheritdoc ITrothTasks
     function openAndCommit(
         Order calldata order,
-        bytes32 ends,
         bytes calldata signature,
         VrfProof[] calldata proofs,
         CommitSubmission calldata submission
     ) external returns (bytes32 taskId) {
-        unchecked {
-            Case memory opened = _open(order, ends, signature);
-            _assign(opened, proofs);
-            _commit(opened.taskId, opened.progress, submission);
-            _store(opened.taskId, opened.termsHash, opened.progress);
-            return opened.taskId;
-        }
+        Case memory opened = _open(order, signature);
+        _assign(opened, proofs);
+        _commit(opened.taskId, opened.progress, submission);
+        _store(opened.taskId, opened.termsHash, opened.progress);
+        return opened.taskId;
     }
 
     /// @inheritdoc ITrothTasks
@@ -83,15 +80,15 @@ abstract contract Commitments is Tasks, Posts {
     ) private view returns (uint256) {
         unchecked {
             uint256 width = progress.posts.length / progress.segments;
+            bytes32 judged = _judgedHash(taskId, progress, segment, progress.posts[segment * width]);
             for (uint256 party = 0; party < width; ++party) {
                 bytes32 post = progress.posts[segment * width + party];
                 if (post == 0) continue;
-                bytes32 digest = party == 0
-                    ? _rootDigest(taskId, progress, segment, post)
-                    : _verdictDigest(taskId, segment, progress.attempt, post);
+                bytes32 structHash =
+                    party == 0 ? judged : _verdictHash(taskId, segment, progress.attempt, post, judged);
                 uint256 end = used + SIGNATURE_BYTES;
                 if (end > signatures.length) revert WrongSignatureCount(signatures.length, end);
-                address signer = ECDSA.recoverCalldata(digest, signatures[used:end]);
+                address signer = ECDSA.recoverCalldata(_hashTypedDataV4(structHash), signatures[used:end]);
                 address expected = _partyOf(progress, segment, party);
                 if (signer != expected) revert WrongSigner(segment, expected, signer);
                 used = end;
@@ -100,14 +97,14 @@ abstract contract Commitments is Tasks, Posts {
         }
     }
 
-    function _rootDigest(bytes32 taskId, Progress memory progress, uint256 segment, bytes32 root)
+    function _judgedHash(bytes32 taskId, Progress memory progress, uint256 segment, bytes32 root)
         private
-        view
+        pure
         returns (bytes32)
     {
         unchecked {
             bytes32 outputHash = segment + 1 == progress.segments ? progress.outputHash : bytes32(0);
-            return _traceRootDigest(taskId, segment, progress.attempt, progress.positions, root, outputHash);
+            return _traceRootHash(taskId, segment, progress.attempt, progress.positions, root, outputHash);
         }
     }
 }

@@ -34,16 +34,14 @@ abstract contract Comparison is Sampling {
         uint256 segment,
         Opening[] calldata openings
     ) internal view returns (Finding memory finding) {
-        unchecked {
-            Shown memory shown = _check(task, segment, openings, finding);
-            bool inferencerOpened = finding.opened & 1 != 0;
-            uint256 consistent = finding.opened >> 1;
-            if (inferencerOpened) consistent = _consistent(task.rules, shown, consistent, finding.verdicts);
-            finding.cluster = _properCluster(task.rules, shown, consistent, finding.verdicts);
-            if (!inferencerOpened) finding.outcome = Outcome.Rejected;
-            else if (finding.cluster == 0) finding.outcome = Outcome.Indeterminate;
-            else finding.outcome = finding.cluster & finding.verdicts != 0 ? Outcome.Accepted : Outcome.Rejected;
-        }
+        Shown memory shown = _check(task, segment, openings, finding);
+        bool inferencerOpened = finding.opened & 1 != 0;
+        uint256 consistent = finding.opened >> 1;
+        if (inferencerOpened) consistent = _consistent(task.rules, shown, consistent, finding.verdicts);
+        finding.cluster = _properCluster(task.rules, shown, consistent, finding.verdicts);
+        if (!inferencerOpened) finding.outcome = Outcome.Rejected;
+        else if (finding.cluster == 0) finding.outcome = Outcome.Indeterminate;
+        else finding.outcome = finding.cluster & finding.verdicts != 0 ? Outcome.Accepted : Outcome.Rejected;
     }
 
     /// @dev Every opening that is there must be right; one may be missing only after the deadline, and only if the
@@ -143,11 +141,9 @@ abstract contract Comparison is Sampling {
     }
 
     function _agree(Rules memory rules, Shown memory shown, uint256 a, uint256 b) private pure returns (bool) {
-        unchecked {
-            if (rules.exact) return shown.roots[a] == shown.roots[b];
-            return Agreement.agrees(
-                shown.tiles[a], shown.tiles[b], rules.dtype, rules.mantissaBits, rules.steps, rules.theta
-            );
-        }
+        if (rules.exact) return shown.roots[a] == shown.roots[b];
+        return Agreement.agrees(
+            shown.tiles[a], shown.tiles[b], rules.dtype, rules.mantissaBits, rules.steps, rules.theta
+        );
     }
 }

@@ -19,6 +19,8 @@ abstract contract Deployment is EIP712 {
     uint256 internal immutable UNBONDING_PERIOD;
     uint96 internal immutable MINIMUM_SCHEDULER_STAKE;
     address internal immutable RESERVE;
+    /// @dev Where this code was deployed, which is not where it runs if it is the cold path.
+    address internal immutable CODE = address(this);
 
     constructor(Parameters memory parameters) EIP712("Troth", "1") {
         uint256 windows = uint256(parameters.commitWindow) + parameters.sampleWindow + parameters.revealWindow;

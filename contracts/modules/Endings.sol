@@ -30,6 +30,7 @@ abstract contract Endings is ITrothEndings, Posts {
         Case memory given = _load(taskId, task);
         if (msg.sender != given.terms.scheduler) revert NotScheduler(given.terms.scheduler, msg.sender);
         if (given.progress.phase > Phase.Assigned) revert WrongPhase(taskId, given.progress.phase);
+        _requireNotAfter(given.progress.phaseBlock + COMMIT_WINDOW);
         if (_sealable(given.progress)) revert AlreadySealable(taskId);
         _finish(taskId, Outcome.Aborted);
         emit TaskAborted(taskId);

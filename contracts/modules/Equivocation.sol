@@ -3,7 +3,7 @@ pragma solidity ^0.8.30;
 
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ITrothEquivocation} from "../interfaces/ITrothEquivocation.sol";
-import {Row, SlashReason} from "../interfaces/TrothTypes.sol";
+import {Account, Row, SlashReason} from "../interfaces/TrothTypes.sol";
 import {Money} from "./Money.sol";
 import {TypedData} from "./TypedData.sol";
 
@@ -25,11 +25,12 @@ abstract contract Equivocation is ITrothEquivocation, Money, TypedData {
         address signer = ECDSA.recoverCalldata(digestA, signatureA);
         address other = ECDSA.recoverCalldata(digestB, signatureB);
         if (signer != other) revert DifferentSigners(signer, other);
-        uint256 stake = _accounts[signer].stake;
-        if (stake == 0) revert NothingAtStake(signer);
+        Account memory account = _accounts[signer];
+        bool free = account.exitBlock != 0 && block.number > account.exitBlock;
+        if (free || account.stake == 0) revert NothingAtStake(signer);
         emit EquivocationProven(a.taskId, signer, msg.sender, a.segment, a.attempt, a.position);
         bytes32 evidence = keccak256(abi.encode(digestA, digestB));
-        uint256 taken = _slash(a.taskId, signer, stake, SlashReason.Equivocated, evidence);
+        uint256 taken = _slash(a.taskId, signer, account.stake, SlashReason.Equivocated, evidence);
         uint256 reward = taken / REPORTER_SHARE;
         _credit(a.taskId, msg.sender, reward);
         _credit(a.taskId, RESERVE, taken - reward);

@@ -10,22 +10,18 @@ import {State} from "./State.sol";
 ///      Arithmetic is unchecked: slots are counted in 32 bits, blocks in 40.
 abstract contract Groups is State {
     function _groupId(bytes32 executionClass, uint256 first, uint256 end) internal pure returns (bytes32) {
-        unchecked {
-            return keccak256(abi.encode(executionClass, first, end));
-        }
+        return keccak256(abi.encode(executionClass, first, end));
     }
 
     function _memberAt(bytes32 group, uint256 slot, uint256 blockNumber) internal view returns (address) {
-        unchecked {
-            Occupancy memory occupancy = _groups[group].latest[slot];
-            if (blockNumber < occupancy.fromBlock) {
-                occupancy = _earlierOccupancy(_groups[group].earlier[slot], blockNumber);
-            }
-            bool joined = occupancy.operator != address(0) && occupancy.fromBlock <= blockNumber;
-            return joined && (occupancy.toBlock == 0 || blockNumber < occupancy.toBlock)
-                ? occupancy.operator
-                : address(0);
+        Occupancy memory occupancy = _groups[group].latest[slot];
+        if (blockNumber < occupancy.fromBlock) {
+            occupancy = _earlierOccupancy(_groups[group].earlier[slot], blockNumber);
         }
+        bool joined = occupancy.operator != address(0) && occupancy.fromBlock <= blockNumber;
+        return joined && (occupancy.toBlock == 0 || blockNumber < occupancy.toBlock)
+            ? occupancy.operator
+            : address(0);
     }
 
     function _groupSizeAt(bytes32 group, uint256 blockNumber) internal view returns (uint256) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {ITrothModels} from "../interfaces/ITrothModels.sol";
 import {ExecutionClass, ModelDescriptor, Rules} from "../interfaces/TrothTypes.sol";
 import {TileTree} from "../libraries/TileTree.sol";
@@ -31,6 +32,7 @@ abstract contract Models is ITrothModels, Money {
                 descriptor.weightsRoot
             );
         }
+        _requirePlain(descriptor.architecture);
         _models[model] = ModelShape({layers: descriptor.layers, hiddenSize: descriptor.hiddenSize});
         emit ModelRegistered(model, descriptor);
     }
@@ -43,6 +45,7 @@ abstract contract Models is ITrothModels, Money {
         if (shape.layers == 0) revert UnknownModel(class.model);
         _checkComparison(class, shape.hiddenSize);
         _checkEconomy(class);
+        _requirePlain(class.name);
         _minimumStakes[executionClass] = class.minimumStake;
         _rules[executionClass] = Rules({
             unit: class.unit,
@@ -68,6 +71,7 @@ abstract contract Models is ITrothModels, Money {
         }
         if (class.theta == 0 || class.theta > BASIS_POINTS) revert InvalidTheta(class.theta);
         uint256 maximum = class.exact ? 0 : TileTree.tileCount(1, hiddenSize, class.dtype);
+        maximum = Math.min(maximum, MAXIMUM_TILES / (1 + uint256(class.verifiers)));
         if (class.tiles > maximum || (class.tiles == 0) != class.exact) revert InvalidTiles(class.tiles, maximum);
     }
 

@@ -14,6 +14,9 @@ abstract contract Money is ITrothMoney, State, ReentrancyGuardTransient {
     uint256 internal constant REWARD = 6;
     /// @dev Units taken from who was wrong or silent (VeriLLM, Appendix E).
     uint256 internal constant PENALTY = 2;
+    /// @dev Tiles that all parties of a task open together: so many bytes that a transaction still carries them.
+    uint256 internal constant MAXIMUM_TILES = 192;
+    uint256 private constant MAXIMUM_TEXT = 255;
 
     function _credit(bytes32 taskId, address to, uint256 amount) internal {
         if (amount == 0) return;
@@ -68,8 +71,19 @@ abstract contract Money is ITrothMoney, State, ReentrancyGuardTransient {
         if (!success) revert TransferFailed(to, amount);
     }
 
-    /// @dev The value of a call as 96 bits.
+    /// @dev Text is announced in events, which everybody decodes: a byte that is no character would stop all of them.
+    function _requirePlain(string calldata text) internal pure {
+        bytes calldata characters = bytes(text);
+        bool plain = characters.length <= MAXIMUM_TEXT;
+        for (uint256 i = 0; plain && i < characters.length; ++i) {
+            plain = characters[i] >= 0x20 && characters[i] < 0x7f;
+        }
+        if (!plain) revert TextNotPlain(characters.length);
+    }
+
+    /// @dev The value of a call as 96 bits. Only the cold path takes any; called itself it would keep it for ever.
     function _value() internal view returns (uint96) {
+        if (address(this) == CODE) revert NotDelegated();
         if (msg.value > type(uint96).max) revert AmountTooLarge(msg.value);
         return uint96(msg.value);
     }

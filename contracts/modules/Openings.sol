@@ -11,10 +11,8 @@ import {Posts} from "./Posts.sol";
 abstract contract Openings is ITrothOpenings, Posts {
     /// @dev Tolerant tasks reveal once they are sampled, exact ones in a later block than the commitments.
     function _requireRevealing(Case memory task) internal view {
-        unchecked {
-            _requirePhase(task.taskId, task.progress, task.rules.exact ? Phase.Committed : Phase.Sampled);
-            if (task.rules.exact) _requireAfter(task.progress.phaseBlock);
-        }
+        _requirePhase(task.taskId, task.progress, task.rules.exact ? Phase.Committed : Phase.Sampled);
+        if (task.rules.exact) _requireAfter(task.progress.phaseBlock);
     }
 
     /// @dev An opening must be of what the party committed to: the root in the clear, or the salted verdict.
@@ -45,31 +43,28 @@ abstract contract Openings is ITrothOpenings, Posts {
         Opening calldata opening,
         bytes memory tiles
     ) internal pure {
-        unchecked {
-            Rules memory rules = task.rules;
-            bytes32 proven = opening.root;
-            if (rules.exact) {
-                if (tiles.length != 0 || opening.siblings.length != 0) proven = 0;
-            } else {
-                proven = TileTree.openingRoot(
-                    task.progress.seed,
-                    segment,
-                    task.progress.positions,
-                    rules.hiddenSize,
-                    rules.dtype,
-                    rules.tiles,
-                    tiles,
-                    _inMemory(opening.siblings)
-                );
-            }
-            if (proven != opening.root) revert InvalidOpening(segment, party, proven, opening.root);
+        Rules memory rules = task.rules;
+        bytes32 proven = opening.root;
+        if (rules.exact) {
+            if (tiles.length != 0 || opening.siblings.length != 0) proven = 0;
+        } else {
+            proven = TileTree.openingRoot(
+                task.progress.seed,
+                segment,
+                task.progress.positions,
+                rules.hiddenSize,
+                rules.dtype,
+                rules.tiles,
+                tiles,
+                _inMemory(opening.siblings)
+            );
         }
+        // A zero root stands for an absent opening: once revealed it could neither be settled with nor left out.
+        if (proven != opening.root || proven == 0) revert InvalidOpening(segment, party, proven, opening.root);
     }
 
     function _revealHash(Opening calldata opening, bytes32 tilesHash) internal pure returns (bytes32) {
-        unchecked {
-            return keccak256(abi.encode(opening.root, opening.verdict, tilesHash));
-        }
+        return keccak256(abi.encode(opening.root, opening.verdict, tilesHash));
     }
 
     /// @dev The compiler copies element by element.

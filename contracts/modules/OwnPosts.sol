@@ -56,6 +56,8 @@ abstract contract OwnPosts is Commitments {
         if (verifier == verifiers) revert NotVerifier(segment, msg.sender);
         uint256 slot = segment * (1 + verifiers) + 1 + verifier;
         if (progress.posts[slot] != 0) revert AlreadyPosted(segment, msg.sender);
+        // Before that, a root of another attempt or length could follow, and the commitment would not open.
+        if (progress.posts[segment * (1 + verifiers)] == 0) revert RootMissing(segment);
         progress.posts[slot] = commitment;
         emit VerificationCommitted(taskId, msg.sender, segment, commitment);
         _afterPost(taskId, terms, progress);

@@ -61,18 +61,14 @@ abstract contract Posts is TaskStore {
 
     /// @dev Puts the candidate at `place` first among its segment's parties, where the inferencer stands.
     function _seat(Progress memory progress, uint256 first, uint256 place) internal pure {
-        unchecked {
-            address[] memory parties = progress.parties;
-            (parties[first], parties[place]) = (parties[place], parties[first]);
-        }
+        address[] memory parties = progress.parties;
+        (parties[first], parties[place]) = (parties[place], parties[first]);
     }
 
     function _requireSealable(Progress memory progress, uint256 segment) internal pure {
-        unchecked {
-            (bool hasRoot, uint256 commitments, uint256 quorum) = _posted(progress, segment);
-            if (!hasRoot) revert RootMissing(segment);
-            if (commitments < quorum) revert QuorumMissing(segment, commitments, quorum);
-        }
+        (bool hasRoot, uint256 commitments, uint256 quorum) = _posted(progress, segment);
+        if (!hasRoot) revert RootMissing(segment);
+        if (commitments < quorum) revert QuorumMissing(segment, commitments, quorum);
     }
 
     /// @dev Number of posts of an assigned task: a root and k commitments per segment.

@@ -219,5 +219,6 @@ abstract contract Registry is ITrothRegistry, Memberships, Money, TypedData {
     function _requireHttps(string calldata endpoint) private pure {
         bytes calldata text = bytes(endpoint);
         if (text.length <= 8 || bytes8(text[:8]) != "https://") revert EndpointNotHttps(endpoint);
+        _requirePlain(endpoint);
     }
 }

@@ -24,10 +24,9 @@ abstract contract Reveals is ITrothReveals, Openings {
         bytes memory tiles = opening.tiles;
         _requireCommitted(opened, segment, party, opening);
         _requireTiles(opened, segment, party, opening, tiles);
-        bytes32 tilesHash = keccak256(tiles);
-        progress.revealed[place] = _revealHash(opening, tilesHash);
+        progress.revealed[place] = _revealHash(opening, keccak256(tiles));
         address revealer = _partyOf(progress, segment, party);
-        emit TraceRevealed(taskId, revealer, segment, opening.root, opening.verdict, tilesHash);
+        emit TraceRevealed(taskId, revealer, segment, opening.root, opening.verdict, tiles);
         _store(taskId, opened.termsHash, progress);
     }
 }

@@ -21,8 +21,8 @@ import {TypedData} from "./TypedData.sol";
 /// @title How a task begins
 abstract contract Tasks is Assignment, TypedData {
     /// @inheritdoc ITrothTasks
-    function open(Order calldata order, bytes32 ends, bytes calldata signature) external returns (bytes32 taskId) {
-        Case memory opened = _open(order, ends, signature);
+    function open(Order calldata order, bytes calldata signature) external returns (bytes32 taskId) {
+        Case memory opened = _open(order, signature);
         _store(opened.taskId, opened.termsHash, opened.progress);
         return opened.taskId;
     }
@@ -59,17 +59,15 @@ abstract contract Tasks is Assignment, TypedData {
     }
 
     /// @dev Checks an order and locks its fee; the caller stores the state.
-    function _open(Order calldata order, bytes32 ends, bytes calldata signature)
-        internal
-        returns (Case memory opened)
-    {
+    function _open(Order calldata order, bytes calldata signature) internal returns (Case memory opened) {
         _requireScheduler(order.scheduler);
         if (block.timestamp > order.deadline) revert OrderExpired(order.deadline, block.timestamp);
         if (order.referenceBlock >= block.number || block.number - order.referenceBlock > REFERENCE_AGE) {
             revert InvalidReferenceBlock(order.referenceBlock, block.number);
         }
         opened.rules = _rulesOf(order.executionClass);
-        uint256 segments = _segmentCount(ends, opened.rules.layers);
+        uint256 segments = _segmentCount(order.ends, opened.rules.layers);
+        _requireRevealable(opened.rules, segments);
         opened.taskId = _orderDigest(order);
         if (_tasks[opened.taskId] != 0) revert TaskKnown(opened.taskId);
         opened.terms = Terms({
@@ -78,7 +76,7 @@ abstract contract Tasks is Assignment, TypedData {
             executionClass: order.executionClass,
             fee: _feeWithin(opened.rules, segments, order.maxFee),
             referenceBlock: order.referenceBlock,
-            ends: ends
+            ends: order.ends
         });
         opened.termsHash = TaskCodec.hash(opened.terms);
         opened.progress.phase = Phase.Opened;
@@ -93,7 +91,7 @@ abstract contract Tasks is Assignment, TypedData {
             order.requestHash,
             opened.terms.fee,
             order.referenceBlock,
-            ends,
+            order.ends,
             _lock(opened.terms.client, opened.terms.fee)
         );
     }
@@ -118,6 +116,14 @@ abstract contract Tasks is Assignment, TypedData {
         }
         bool onlyZerosFollow = segments == 32 || ends << (8 * segments) == 0;
         if (last != layers || !onlyZerosFollow) revert InvalidEnds(ends, layers);
+    }
+
+    /// @dev Each reveal changes the task's state, so that in the worst case only one fits into a block.
+    function _requireRevealable(Rules memory rules, uint256 segments) private view {
+        uint256 openings = segments * (1 + uint256(rules.verifiers));
+        if (openings > REVEAL_WINDOW || openings * rules.tiles > MAXIMUM_TILES) {
+            revert TooManyOpenings(openings, rules.tiles, REVEAL_WINDOW);
+        }
     }
 
     function _feeWithin(Rules memory rules, uint256 segments, uint96 maxFee) private pure returns (uint96) {

@@ -32,10 +32,10 @@ from troth.protocol.contract_types import (
 )
 from troth.protocol.dtype import Dtype
 from troth.protocol.identifiers import class_id, fee, model_id, task_id, verdict_commitment
-from troth.protocol.task import Task
+from troth.protocol.task import Task, pack_ends
 from troth.protocol.task_progress import advance, opened
 from troth.protocol.trace import CommittedTrace, TileLayout, tile_count
-from troth.protocol.typed_data import sign
+from troth.protocol.typed_data import sign, struct_hash
 from troth.protocol.types import (
     Consent,
     ExecutionClass,
@@ -145,15 +145,12 @@ class Request:
     output_hash: Hash32
     task: Task | None = None
     gas: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def ends(self) -> tuple[int, ...]:
-        """One segment: the whole model."""
-        return (LAYERS,)
+    transactions: dict[str, Hash32] = field(default_factory=dict)
 
     async def send(self, name: str, call: calls.Call, key: Key) -> Receipt:
-        """Send, note the gas under `name`, and follow the task's events."""
+        """Send, note gas and transaction under `name`, and follow the task's events."""
         receipt = await self.world.chain.execute(call, key)
+        self.transactions[name] = receipt.transaction
         self.gas[name] = self.gas.get(name, 0) + receipt.gas_used
         for event in receipt.events:
             if type(event).__name__ == "TaskOpened":
@@ -168,7 +165,7 @@ class Request:
         domain = self.world.chain.domain
         signatures = [sign(root, domain, self.key(0).secret)]
         for index, commitment in enumerate(self.posts[1:]):
-            message = VerdictCommitment(self.task_id, 0, 0, commitment)
+            message = VerdictCommitment(self.task_id, 0, 0, commitment, struct_hash(root))
             signatures.append(sign(message, domain, self.key(self.world.rules.candidates + index).secret))
         return CommitSubmission(
             0, POSITIONS, self.output_hash, pack_inferencers((0,)), self.posts, join_signatures(tuple(signatures))
@@ -217,7 +214,7 @@ async def place(world: World, nonce: int) -> Request:
     assert head is not None
     order = Order(
         *(class_id(world.rules), Hash32(secrets.token_bytes(32)), world.scheduler.address, fee(world.rules, 1)),
-        *(max(head.timestamp, int(time.time())) + 3_600, head.number, nonce),
+        *(max(head.timestamp, int(time.time())) + 3_600, head.number, nonce, pack_ends((LAYERS,))),
     )
     await chain.execute(calls.deposit(world.client.address, 1), world.owner)  # the reference block must lie in the past
     identifier = task_id(order, chain.domain)
@@ -254,7 +251,7 @@ def _traces(world: World, identifier: Hash32) -> list[CommittedTrace]:
 async def cooperative(world: World, nonce: int) -> Request:
     """open, commit (with the assignment's proof), settle (with the sample)."""
     request = await place(world, nonce)
-    await request.send("open", calls.open_task(request.order, request.ends, request.signature), world.scheduler)
+    await request.send("open", calls.open_task(request.order, request.signature), world.scheduler)
     assert request.task is not None
     commit = calls.commit(request.task_id, request.task, [request.proof], request.submission())
     await request.send("commit", commit, world.scheduler)
@@ -265,7 +262,7 @@ async def cooperative(world: World, nonce: int) -> Request:
 async def merged(world: World, nonce: int) -> Request:
     """openAndCommit, settle."""
     request = await place(world, nonce)
-    call = calls.open_and_commit(request.order, request.ends, request.signature, [request.proof], request.submission())
+    call = calls.open_and_commit(request.order, request.signature, [request.proof], request.submission())
     await request.send("openAndCommit", call, world.scheduler)
     await _settle(request)
     return request
@@ -283,13 +280,13 @@ async def _settle(request: Request) -> None:
 async def step_by_step(world: World, nonce: int) -> Request:
     """Every party for itself: open, assign, own commitments, sample, own reveals, settle. Tolerant class."""
     request = await place(world, nonce)
-    await request.send("open", calls.open_task(request.order, request.ends, request.signature), world.scheduler)
+    await request.send("open", calls.open_task(request.order, request.signature), world.scheduler)
     assert request.task is not None
     await request.send("assign", calls.assign(request.task_id, request.task, [request.proof]), world.scheduler)
     root = TraceRoot(request.task_id, 0, 0, POSITIONS, request.posts[0], request.output_hash)
     await request.send("commit inference", calls.commit_inference(request.task, root), request.key(0))
     for index, commitment in enumerate(request.posts[1:]):
-        message = VerdictCommitment(request.task_id, 0, 0, commitment)
+        message = VerdictCommitment(request.task_id, 0, 0, commitment, struct_hash(root))
         name = "commit verification" if index == 0 else f"commit verification {index + 1}"
         await request.send(
             name, calls.commit_verification(request.task, message), request.key(world.rules.candidates + index)

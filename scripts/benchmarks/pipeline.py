@@ -78,7 +78,7 @@ async def _one_process() -> float:
             states = states if position == 0 else np.array([token])
             for engine, half in zip(engines, halves, strict=True):
                 states = (await engine.forward(key, half, position, states)).rows
-            token = tokens.choose((await engines[-1].logits(states[-1:]))[0], tokens.Sampling(0.0, 1.0), None)
+            token = tokens.choose((await engines[-1].logits(states[-1:])).rows[0], tokens.Sampling(0.0, 1.0), None)
             samples.append(time.perf_counter() - start)
     finally:
         for engine in engines:

@@ -108,7 +108,7 @@ async def _forward(engine: TorchEngine, key: SessionKey, start: int, inputs: NDA
 
 
 async def _choose(engine: TorchEngine, row: NDArray[Any], seed: bytes, position: int) -> int:
-    logits = (await engine.logits(row))[0]
+    logits = (await engine.logits(row)).rows[0]
     return tokens.choose(logits, SAMPLING, tokens.noise(seed, position, len(logits)))
 
 
@@ -125,7 +125,7 @@ async def _judge(engine: TorchEngine, states: NDArray[Any], run: Run) -> float:
     layout = TileLayout(secrets.token_bytes(32), secrets.token_bytes(32), len(states), states.shape[1], Dtype.FLOAT32)
     layout.commit(states)
     score = weighted_rms(run.states, states, dimension_spread(states)).mean()
-    logits = await engine.logits(states[PROMPT - 1 :])
+    logits = (await engine.logits(states[PROMPT - 1 :])).rows
     tokens.margins(logits, run.output, SAMPLING, seed=run.seed, first_position=PROMPT - 1)
     return float(score)
 

@@ -24,8 +24,8 @@ def library_harness() -> Iterator[Any]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    limits = ["--gas-limit", "100000000000", "--code-size-limit", "100000"]
-    process = subprocess.Popen([BINARIES / "anvil", "--port", str(port), "--silent", *limits])
+    limits = ["--gas-limit", "100000000000"]
+    process = subprocess.Popen([BINARIES / "anvil", "--port", str(port), "--silent", "--prune-history", "500", *limits])
     try:
         web3 = Web3(Web3.HTTPProvider(f"http://127.0.0.1:{port}", request_kwargs={"timeout": 120}))
         _wait_until_connected(web3, process)

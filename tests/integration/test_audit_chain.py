@@ -144,6 +144,7 @@ def test_wrong_usage_and_unreachable_nodes(troth: Troth, played: Played, tmp_pat
     assert troth("task", task, *troth.place, "--check", "V99").code == 2
     assert troth("verify", str(tmp_path / "missing")).code == 2
     assert troth("chain", *troth.place, "--from-block", "9", "--to-block", "8").code == 2
+    assert troth("chain", *troth.place, "--from-block", str(2**40)).code == 3
     assert troth("task", task, "--rpc", "http://127.0.0.1:1", "--contract", played.contract).code == 3
     assert troth("task", task, *troth.place[:2], "--contract", "0x" + "11" * 20).code == 3
     assert troth("task", "0x" + "11" * 32, *troth.place).code == 3

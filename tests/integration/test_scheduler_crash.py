@@ -18,9 +18,10 @@ from support.toy_node import ToyNode
 
 from troth.overlay.https import pinned_client
 from troth.overlay.identity import load_identity
+from troth.protocol.calls.views import escrow_of
 from troth.protocol.identifiers import task_id
 from troth.protocol.settlement import Outcome
-from troth.protocol.wire import Compare
+from troth.protocol.wire import Compare, Open
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 SCRIPT = Path(__file__).resolve().parent.parent / "support" / "crashing_scheduler.py"
@@ -151,8 +152,26 @@ async def test_killed_while_giving_up(deployed: Any, tmp_path: Path, step: str, 
         assert await _events(scene, task) == ["TaskOpened", "TaskAborted"]
 
 
-async def _events(scene: Stage, task: bytes) -> list[str]:
-    names = {"TaskOpened", "TaskCommitted", "TaskSettled", "TaskAborted"}
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_killed_while_openings_are_missing(deployed: Any, tmp_path: Path, moment: str) -> None:
+    """Nobody opens, so the sample is posted alone; the restarted process waits the window out and settles."""
+    async with stage(deployed, tmp_path) as scene:
+        before = await scene.chain.read(escrow_of(scene.client.address))
+        for node in scene.nodes:
+            node.faults.refuses.add(Open)
+        task, salt = await order_until_killed(scene, "sampled", moment)
+        assert await _events(scene, task, "TaskSampled") == ["TaskOpened", "TaskCommitted", "TaskSampled"]
+        deployed.anvil.mine(deployed.parameters.reveal_window + 1)
+        found = await receipt_after_restart(scene, task, salt)
+        assert (found["state"], found["outcome"]) == ("settled", "rejected")
+        steps = await _events(scene, task, "TaskSampled")
+        assert steps == ["TaskOpened", "TaskCommitted", "TaskSampled", "TaskSettled"]
+        assert await scene.chain.read(escrow_of(scene.client.address)) == before
+
+
+async def _events(scene: Stage, task: bytes, *also: str) -> list[str]:
+    """One for each transaction; a settlement usually samples too, so that event is looked for where it comes alone."""
+    names = {"TaskOpened", "TaskCommitted", "TaskSettled", "TaskAborted", *also}
     found = await scene.chain.events(0, await scene.chain.block_number())
     return [
         type(event).__name__

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.scheduler_stage import eventually, stage
+from support.scheduler_stage import eventually, second_scheduler, stage
+from support.scripted_journal import ScriptedJournal
 
+from troth.protocol.calls import reveal
+from troth.protocol.calls.views import escrow_of
 from troth.protocol.settlement import Outcome
+from troth.protocol.task import Phase, Progress
+from troth.protocol.types import ZERO_HASH
 from troth.protocol.wire import Commit, Compare, Forward, Open
 from troth.scheduler.assembly import assembled
-from troth.scheduler.errors import Busy
+from troth.scheduler.errors import AlreadyOrdered, Busy
 from troth.scheduler.receipts import receipt
 from troth.scheduler.service import Scheduler
 
@@ -60,11 +68,15 @@ async def test_an_order_becomes_tokens_and_an_accepted_task(deployed: Any, tmp_p
         assert shown["tokens"] is None
 
 
-async def test_a_node_that_dies_in_the_middle_is_replaced_and_its_tokens_stay(deployed: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("position", [1, 5], ids=["prefill", "decode"])
+@pytest.mark.parametrize("segment", [0, 1])
+async def test_a_node_that_dies_in_the_middle_is_replaced_and_its_tokens_stay(
+    deployed: Any, tmp_path: Path, segment: int, position: int
+) -> None:
     async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
         lifecycle = await scheduler.submit(await scene.order(max_tokens=8))
-        dying = scene.node(lifecycle.task.assignment.candidates(1)[0])
-        dying.faults.dies_at_position = 5
+        dying = scene.node(lifecycle.task.assignment.candidates(segment)[0])
+        dying.faults.dies_at_position = position
         lines = [line async for line in lifecycle.stream.lines()]
         assert lines[-1].get("outcome") == "accepted", lines[-1]
         assert lifecycle.story.generated is not None
@@ -154,6 +166,39 @@ async def test_a_silent_opening_costs_its_party_and_nobody_else(deployed: Any, t
         assert stake < scene.execution_class.minimum_stake
 
 
+async def mine_blocks(deployed: Any) -> None:
+    while True:
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(deployed.anvil.mine, 1)
+
+
+async def test_who_reveals_on_chain_alone_holds_nothing_up(deployed: Any, tmp_path: Path) -> None:
+    """What was revealed must be part of the settlement, though its party never gave it to the scheduler."""
+    async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        lifecycle = await scheduler.submit(await scene.order())
+        assignment, key = lifecycle.task.assignment, lifecycle.task.task_id
+        silent = next(party for party in assignment.verifiers(1) if party != assignment.candidates(0)[0])
+        scene.node(silent).faults.refuses.add(Open)
+
+        def progress() -> Progress:
+            record = scheduler.desk.ledger.task(key)
+            return Progress(Phase.NONE, 0, 2, 0) if record is None else record.task.progress
+
+        await eventually(lambda: progress().phase is Phase.SAMPLED)
+        seats = [segment for segment in range(2) if silent in assignment.verifiers(segment)]
+        for count, segment in enumerate(seats):
+            await eventually(lambda count=count: sum(hash_ != ZERO_HASH for hash_ in progress().revealed) == count)
+            opening = scene.node(silent).opening(key, segment, progress().attempt, progress().seed)
+            party = 1 + assignment.verifiers(segment).index(silent)
+            call = reveal(key, scheduler.desk.ledger.task(key).task, segment, party, opening)
+            await scene.chain.execute(call, scene.client)
+        mining = asyncio.create_task(mine_blocks(deployed))
+        lines = [line async for line in lifecycle.stream.lines()]
+        mining.cancel()
+        assert lines[-1].get("outcome") == "accepted", lines[-1]
+        assert scheduler.desk.ledger.state.account(silent).stake == scene.execution_class.minimum_stake
+
+
 async def test_false_states_are_rejected_and_the_client_pays_nothing(deployed: Any, tmp_path: Path) -> None:
     async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
         before = scheduler.desk.ledger.state.escrow_of(scene.client.address)
@@ -183,6 +228,77 @@ async def test_concurrent_orders_all_settle(deployed: Any, tmp_path: Path) -> No
         orders = [await scene.order(prompt=(1, 2, number)) for number in range(1, 5)]
         results = await asyncio.gather(*[run_order(scheduler, order) for order in orders])
         assert [lines[-1].get("outcome") for lines in results] == ["accepted"] * 4
+
+
+@pytest.mark.parametrize("ahead", [-90.0, 90.0])
+async def test_a_node_with_a_wrong_clock_is_done_without(deployed: Any, tmp_path: Path, ahead: float) -> None:
+    async with stage(deployed, tmp_path, nodes=5) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        scene.nodes[0].faults.clock_ahead = ahead
+        lines = await run_order(scheduler, await scene.order())
+        assert lines[-1].get("outcome") == "accepted", lines[-1]
+        assert all(kind == "Release" for kind, _, _ in scene.nodes[0].seen)
+
+
+async def test_a_scheduler_with_a_wrong_clock_charges_nobody(
+    deployed: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To the scheduler it looks as if all nodes' clocks were wrong; each says by how much."""
+    async with stage(deployed, tmp_path, nodes=5) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        for node in scene.nodes:
+            node.faults.clock_ahead = 90.0
+        before = await scene.chain.read(escrow_of(scene.client.address))
+        lines = await run_order(scheduler, await scene.order())
+        assert (lines[-1]["code"], lines[-1]["charged"]) == ("no_candidate_left", False)
+        assert await scene.chain.read(escrow_of(scene.client.address)) == before
+        assert "s behind" in caplog.text
+
+
+async def test_one_order_sent_many_times_at_once_is_taken_once(deployed: Any, tmp_path: Path) -> None:
+    async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        submitted = await scene.order()
+        tries = await asyncio.gather(*[scheduler.submit(submitted) for _ in range(4)], return_exceptions=True)
+        (taken,) = [one for one in tries if not isinstance(one, BaseException)]
+        assert sum(isinstance(one, AlreadyOrdered) for one in tries) == 3
+        assert [line async for line in taken.stream.lines()][-1]["outcome"] == "accepted"
+
+
+async def test_two_schedulers_racing_for_one_fee(deployed: Any, tmp_path: Path) -> None:
+    """The escrow covers one of two orders: one scheduler answers, the other one's client is not charged."""
+    both_admitted = threading.Event()
+    waiting = partial(ScriptedJournal, script={"opening": lambda: both_admitted.wait(30)})
+    async with (
+        stage(deployed, tmp_path) as scene,
+        second_scheduler(scene, deployed.anvil.keys[4]) as rival,
+        assembled(scene.configuration(), scene.keys, waiting) as scheduler,
+        assembled(rival.configuration(), rival.keys, waiting) as other,
+    ):
+        await scene.withdraw(await scene.chain.read(escrow_of(scene.client.address)) - scene.fee)
+        lifecycles = [await scheduler.submit(await scene.order()), await other.submit(await rival.order())]
+        both_admitted.set()
+        results = [[line async for line in one.stream.lines()] for one in lifecycles]
+        assert sorted(lines[-1]["type"] for lines in results) == ["failed", "settled"]
+        for lines, lifecycle in zip(results, lifecycles, strict=True):
+            outcome = await scene.outcome(lifecycle.task.task_id)
+            if lines[-1]["type"] == "settled":
+                assert (lines[-1]["outcome"], outcome) == ("accepted", Outcome.ACCEPTED)
+            else:
+                assert (lines[-1]["charged"], outcome, tokens(lines)) == (False, None, [])
+        assert await scene.chain.read(escrow_of(scene.client.address)) == 0
+        for one in (scene, rival):
+            stake = scheduler.desk.ledger.state.account(one.scheduler.address).stake
+            assert stake == deployed.parameters.minimum_scheduler_stake
+
+
+async def test_two_processes_with_one_schedulers_key_open_a_task_once(deployed: Any, tmp_path: Path) -> None:
+    """A second process started by mistake: each order has one opening, whoever sends it."""
+    async with stage(deployed, tmp_path) as scene:
+        twin = replace(scene.configuration(), folder=tmp_path / "twin")
+        async with assembled(scene.configuration(), scene.keys) as one, assembled(twin, scene.keys) as other:
+            before = await scene.chain.read(escrow_of(scene.client.address))
+            orders = [await scene.order(), await scene.order()]
+            results = await asyncio.gather(run_order(one, orders[0]), run_order(other, orders[1]))
+            assert [lines[-1].get("outcome") for lines in results] == ["accepted", "accepted"]
+            assert before - await scene.chain.read(escrow_of(scene.client.address)) == 2 * scene.fee
 
 
 async def test_nodes_are_told_that_the_task_is_over(deployed: Any, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def many(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 openings = st.builds(Opening, hashes, st.booleans(), hashes, st.binary(max_size=64), many(hashes))
 proofs = st.builds(VrfProof, st.binary(max_size=90), many(st.integers(0, 2**256 - 1)))
 submissions = st.builds(CommitSubmission, uint8, uint32, hashes, hashes, many(hashes), st.binary(max_size=200))
-orders = st.builds(Order, hashes, hashes, addresses, uint96, uint64, uint64, uint64)
+orders = st.builds(Order, hashes, hashes, addresses, uint96, uint64, uint64, uint64, ends.map(pack_ends))
 terms = st.builds(Terms, addresses, addresses, hashes, uint96, uint64, ends.map(pack_ends))
 progress = st.builds(
     Progress,
@@ -55,12 +55,12 @@ tasks = st.builds(Task, terms, progress)
 metas = st.builds(LogMeta, uint32, uint32, hashes, hashes)
 
 
-@given(orders, ends, st.binary(max_size=70), many(proofs), submissions)
+@given(orders, st.binary(max_size=70), many(proofs), submissions)
 def test_open_and_commit_is_read_back(
-    order: Order, split: tuple[int, ...], signature: bytes, given_proofs: Any, submission: CommitSubmission
+    order: Order, signature: bytes, given_proofs: Any, submission: CommitSubmission
 ) -> None:
-    call = calls.open_and_commit(order, split, signature, given_proofs, submission)
-    assert read_task_call(call.data) == OpenAndCommitCall(order, split, signature, given_proofs, submission)
+    call = calls.open_and_commit(order, signature, given_proofs, submission)
+    assert read_task_call(call.data) == OpenAndCommitCall(order, signature, given_proofs, submission)
 
 
 @given(hashes, tasks, many(proofs), submissions)

@@ -35,13 +35,13 @@ requests = some.builds(
 )
 orders = some.builds(
     Order, words, words, addresses, some.integers(0, 2**96 - 1), some.integers(0, 2**64 - 1),
-    some.integers(0, 2**64 - 1), some.integers(0, 2**64 - 1),
+    some.integers(0, 2**64 - 1), some.integers(0, 2**64 - 1), words,
 )  # fmt: skip
 ORDER_FIELDS = [
     {"name": "executionClass", "type": "bytes32"}, {"name": "requestHash", "type": "bytes32"},
     {"name": "scheduler", "type": "address"}, {"name": "maxFee", "type": "uint96"},
     {"name": "deadline", "type": "uint64"}, {"name": "referenceBlock", "type": "uint64"},
-    {"name": "nonce", "type": "uint64"},
+    {"name": "nonce", "type": "uint64"}, {"name": "ends", "type": "bytes32"},
 ]  # fmt: skip
 
 

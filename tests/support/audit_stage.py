@@ -144,7 +144,7 @@ async def aborted(world: World, nonce: int) -> Request:
 async def opened_only(world: World, nonce: int) -> Request:
     """Opened, then nothing."""
     request = await lifecycle.place(world, nonce)
-    await request.send("open", calls.open_task(request.order, request.ends, request.signature), world.scheduler)
+    await request.send("open", calls.open_task(request.order, request.signature), world.scheduler)
     return request
 
 
@@ -162,7 +162,7 @@ async def equivocate(world: World, request: Request) -> str:
 
 async def _committed(request: Request) -> None:
     world = request.world
-    call = calls.open_and_commit(request.order, request.ends, request.signature, [request.proof], request.submission())
+    call = calls.open_and_commit(request.order, request.signature, [request.proof], request.submission())
     await request.send("openAndCommit", call, world.scheduler)
     await world.chain.execute(calls.deposit(world.client.address, 1), world.owner)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from troth.protocol.wire import Forward, Rows
 from troth.scheduler.api import scheduler_app
 from troth.scheduler.assembly import assembled
 from troth.scheduler.catalogue import Served, Texts
+from troth.scheduler.journal import Journal
 from troth.scheduler.service import Scheduler
 
 TROTH = str(Path(sys.executable).parent / "troth")
@@ -144,6 +147,8 @@ class ClientSide:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={"PATH": "/usr/bin:/bin", "TROTH_PASSWORD_FILE": str(self.password_file), "PYTHONUTF8": "1"},
+            # As in a terminal: what a shell runs in its background ignores SIGINT, and so do its children.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
 
     async def run(self, *arguments: object, stdin: bytes = b"") -> Spoken:
@@ -182,13 +187,15 @@ async def reachable(
 
 
 @asynccontextmanager
-async def network(deployed: Any, folder: Path, node: type[ToyNode] = ToyNode) -> AsyncIterator[tuple[Stage, Scheduler]]:
+async def network(
+    deployed: Any, folder: Path, node: type[ToyNode] = ToyNode, journal: Callable[[Path], Journal] = Journal
+) -> AsyncIterator[tuple[Stage, Scheduler]]:
     """Nodes and a scheduler that serve the speaking toy model."""
     texts = write_model(folder / "speaking")
     async with stage(deployed, folder, cast=speaking(texts, node)) as scene:
         served = Served(scene.class_id, ENDS, texts, CONTEXT)
         async with (
-            assembled(scene.configuration(served=(served,)), scene.keys) as scheduler,
+            assembled(scene.configuration(served=(served,)), scene.keys, journal) as scheduler,
             reachable(scene, scheduler_app(scheduler), folder / "tls"),
         ):
             yield scene, scheduler

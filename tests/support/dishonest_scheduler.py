@@ -61,7 +61,7 @@ def dishonest_scheduler(scene: Stage, texts: Texts, fault: Fault) -> FastAPI:
 async def _lines(scene: Stage, submitted: SubmittedOrder, fault: Fault) -> AsyncIterator[bytes]:
     if fault.kind != "unproven tokens":
         yield _line("assigned", **await _assignment(scene, submitted, fault))
-    receipt = await scene.chain.execute(open_task(submitted.order, ENDS, submitted.signature), scene.scheduler)
+    receipt = await scene.chain.execute(open_task(submitted.order, submitted.signature), scene.scheduler)
     fault.opened = task_id(submitted.order, scene.chain.domain)
     yield _line("opened", tx="0x" + receipt.transaction.hex(), gas=receipt.gas_used)
     for position in (0, 2) if fault.kind == "a token skipped" else (0, 1):

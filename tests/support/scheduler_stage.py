@@ -26,12 +26,14 @@ from troth.protocol.calls import (
     register_model,
     register_node,
     register_scheduler,
+    withdraw_escrow,
 )
-from troth.protocol.calls.views import outcome_of
+from troth.protocol.calls.views import outcome_of, parameters_of
 from troth.protocol.contract_types import NodeRegistration, SchedulerRegistration
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import class_id, fee, model_id
 from troth.protocol.request import Request, request_hash
+from troth.protocol.task import pack_ends, unpack_ends
 from troth.protocol.typed_data import sign
 from troth.protocol.types import Address, Consent, ExecutionClass, Hash32, ModelDescriptor, Order, Segment
 from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
@@ -153,11 +155,16 @@ class Stage:
             deadline=int(time.time()) + 3600,
             reference_block=await self.chain.block_number(),
             nonce=self.nonce,
+            ends=pack_ends(ENDS),
         )
         order = replace(order, **changes)
         signature = sign(order, self.chain.domain, self.client.secret)
         shown = SubmittedRequest(prompt, max_tokens, 0, 1_000_000, end_tokens)
         return SubmittedOrder(order, signature, shown, salt)
+
+    async def withdraw(self, wei: int) -> None:
+        """The client takes escrow back."""
+        await self.chain.execute(withdraw_escrow(wei), self.client)
 
     async def outcome(self, task_id: bytes) -> Any:
         return await self.chain.read(outcome_of(Hash32(task_id)))
@@ -175,6 +182,7 @@ def body_of(submitted: SubmittedOrder) -> dict[str, Any]:
             "deadline": order.deadline,
             "reference_block": order.reference_block,
             "nonce": order.nonce,
+            "ends": list(unpack_ends(order.ends)),
         },
         "signature": "0x" + submitted.signature.hex(),
         "request": {
@@ -232,6 +240,17 @@ async def stage(
             node.members = [other.address for other in made]
         anvil.mine(2)
         yield Stage(anvil, chain, anvil.url, client, scheduler, owner, rules, made, folder)
+
+
+@asynccontextmanager
+async def second_scheduler(scene: Stage, key: Key) -> AsyncIterator[Stage]:
+    """The same stage with another scheduler, registered and known to the nodes, in a folder of its own."""
+    parameters = await scene.chain.read(parameters_of())
+    await _register_scheduler(scene.chain, scene.owner, key, parameters.minimum_scheduler_stake)
+    for node in scene.nodes:
+        node.schedulers.add(key.address)
+    scene.anvil.mine()
+    yield replace(scene, scheduler=key, folder=scene.folder / "second", nonce=10**6)
 
 
 async def _register_scheduler(chain: Chain, owner: Key, scheduler: Key, stake: int) -> None:

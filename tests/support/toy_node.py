@@ -7,7 +7,9 @@ over all positions gives the same as position by position. Faults are set by ass
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +23,15 @@ from troth.overlay.server import TlsServer
 from troth.protocol import vrf
 from troth.protocol.announcement import announcement_from_wire
 from troth.protocol.assignment import draw, tile_indices
+from troth.protocol.contract_types import Opening
 from troth.protocol.dtype import Dtype
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import task_id, trace_commitment, verdict_commitment
 from troth.protocol.request import Request, output_hash
 from troth.protocol.rows import RowChain, row_signature
-from troth.protocol.tensors import rows_from_bytes, rows_to_bytes, tokens_from_bytes
+from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
 from troth.protocol.trace import CommittedTrace, TileLayout
-from troth.protocol.typed_data import Domain
+from troth.protocol.typed_data import Domain, struct_hash
 from troth.protocol.types import ZERO_HASH, Address, Hash32, TraceCommitment, TraceRoot, VerdictCommitment
 from troth.protocol.wire import (
     Commit,
@@ -75,6 +78,12 @@ class Faults:
     dies_at_position: int | None = None
     wrong_signature_at: int | None = None
     wrong_states: bool = False
+    no_numbers: bool = False
+    signs_twice_at: int | None = None
+    drips: float = 0.0
+    pads_openings: bool = False
+    before_opening: Callable[[Open, Opening], Awaitable[None]] | None = None
+    clock_ahead: float = 0.0
 
 
 @dataclass
@@ -99,12 +108,19 @@ class ToyNode:
         self.identity = create_identity(folder)
         self.faults = Faults()
         self.seen: list[tuple[str, int, int]] = []
+        self.countersigned: list[tuple[tuple[int, int, int], bytes]] = []
         self.members: list[Address] = []
         self.released: set[bytes] = set()
+        self.schedulers = {scheduler}
         self._model = model
         self._works: dict[tuple[bytes, int, int], _Work] = {}
         self._app = FastAPI()
-        self._channels = ChannelServer(self.operator, self._handle, lambda sender: sender == scheduler)
+        self._channels = ChannelServer(
+            self.operator,
+            self._handle,
+            lambda sender: sender in self.schedulers,
+            clock=lambda: time.time() + self.faults.clock_ahead,
+        )
         self._channels.mount(self._app)
         self.server = TlsServer(self._app, self.identity, "127.0.0.1", 0)
 
@@ -130,7 +146,7 @@ class ToyNode:
             case Compare():
                 return self._compare(header)
             case Open():
-                return self._open(header)
+                return await self._open(header)
             case Release():
                 self.released.add(header.task_id)
                 return Released(), b""
@@ -152,17 +168,23 @@ class ToyNode:
         if self.faults.dies_at_position is not None and header.start + header.count > self.faults.dies_at_position:
             await asyncio.sleep(3600)
         inputs, bound = self._inputs(header, payload[header.request_size :])
+        await asyncio.sleep(self.faults.drips)
         last = work.outputs[-1] if len(work.outputs) else np.zeros(COLUMNS, np.float32)
         outputs = layer(inputs, last)
         if self.faults.wrong_states:
             outputs = outputs * np.float32(3.0)
+        if self.faults.no_numbers:
+            outputs = outputs * np.float32("nan")
         work.outputs = np.concatenate([work.outputs, outputs])
-        data = rows_to_bytes(outputs, Dtype.FLOAT32)
+        data = outputs.tobytes()
         work.chain, rows = work.chain.extend(data, 4 * COLUMNS, bound)
         secret = self.operator.secret
         if self.faults.wrong_signature_at is not None and rows[-1].position >= self.faults.wrong_signature_at:
             secret = keccak256(secret)
-        signature = row_signature(rows[-1], self.operator.domain, secret)
+        signed = rows[-1]
+        if self.faults.signs_twice_at is not None and signed.position > self.faults.signs_twice_at:
+            signed = replace(signed, position=self.faults.signs_twice_at)
+        signature = row_signature(signed, self.operator.domain, secret)
         token, finished = self._emit(work, header) if header.emit else (None, None)
         return Rows(header.start, header.count, signature, token, finished, 40), data
 
@@ -174,6 +196,8 @@ class ToyNode:
             return _EMBEDDING[list(tokens_from_bytes(payload, header.count, VOCABULARY))], tokens
         assert header.upstream is not None
         assert header.countersignature is not None
+        place = (header.segment - 1, header.attempt, header.upstream.position)
+        self.countersigned.append((place, header.upstream.row_hash))
         return rows_from_bytes(payload[size:], header.count, COLUMNS, Dtype.FLOAT32), None
 
     def _emit(self, work: _Work, header: Forward) -> tuple[int, str | None]:
@@ -212,16 +236,32 @@ class ToyNode:
         commitment = verdict_commitment(
             task, header.segment, self.address, root=work.root, verdict=work.verdict, salt=work.verdict_salt
         )
-        signed = self.operator.sign(VerdictCommitment(task, header.segment, header.attempt, commitment))
+        assert header.root is not None
+        assert header.output_hash is not None
+        place = (task, header.segment, header.attempt)
+        claim = TraceRoot(*place, header.positions, Hash32(header.root), Hash32(header.output_hash))
+        signed = self.operator.sign(VerdictCommitment(*place, commitment, struct_hash(claim)))
         return Compared(commitment, signed), b""
 
-    def _open(self, header: Open) -> tuple[NodeReply, bytes]:
+    async def _open(self, header: Open) -> tuple[NodeReply, bytes]:
         work = self._works[header.task_id, header.segment, header.attempt]
         assert work.committed is not None
-        if header.proof is None:
-            return Opened(work.root, work.verdict, work.verdict_salt, 0, 0), b""
-        seed = Hash32(vrf.proof_to_hash(header.proof))
-        indices = tile_indices(seed, header.segment, TILES, work.committed.layout.count)
-        opening = work.committed.open(indices)
+        if self.faults.before_opening is not None:
+            await self.faults.before_opening(header, Opening(work.root, work.verdict, work.verdict_salt))
+        if self.faults.pads_openings:
+            return Opened(work.root, work.verdict, work.verdict_salt, 1, 0), bytes(512)
+        seed = None if header.proof is None else Hash32(vrf.proof_to_hash(header.proof))
+        opening = self.opening(header.task_id, header.segment, header.attempt, seed)
         payload = opening.tiles + b"".join(opening.siblings)
-        return Opened(work.root, work.verdict, work.verdict_salt, len(indices), len(opening.siblings)), payload
+        tiles, siblings = len(opening.tiles) // 512, len(opening.siblings)
+        return Opened(opening.root, opening.verdict, opening.salt, tiles, siblings), payload
+
+    def opening(self, task: bytes, segment: int, attempt: int, seed: Hash32 | None) -> Opening:
+        """What this node has to show; without a seed, no tiles."""
+        work = self._works[task, segment, attempt]
+        assert work.committed is not None
+        if seed is None:
+            return Opening(work.root, work.verdict, work.verdict_salt)
+        opened = work.committed.open(tile_indices(seed, segment, TILES, work.committed.layout.count))
+        siblings = tuple(Hash32(sibling) for sibling in opened.siblings)
+        return Opening(work.root, work.verdict, work.verdict_salt, opened.tiles, siblings)

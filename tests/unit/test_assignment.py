@@ -25,6 +25,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import class_id, fee, task_id
 from troth.protocol.permutation import permutation
 from troth.protocol.request import Request, request_hash
+from troth.protocol.task import pack_ends
 from troth.protocol.types import Address, ExecutionClass, Hash32, Order, Segment, address_from_bytes
 
 ONE, TWO, THREE = (Hash32(bytes([number]) * 32) for number in (1, 2, 3))
@@ -34,7 +35,9 @@ VRF_SECRET = b"\x09" * 32
 RULES = ExecutionClass(ONE, "float32", 0, False, 10, 8, 9000, 1, 2, 3, 10**12, 10**15, 1000, 20000, TWO)
 LAYERS = 30
 REQUEST = Request(class_id(RULES), (1, 2, 3), 16, 0, 1_000_000, (2,))
-ORDER = Order(class_id(RULES), request_hash(REQUEST, THREE), address_from_bytes(b"\xdd" * 20), 10**15, 10**10, 77, 5)
+SCHEDULER = address_from_bytes(b"\xdd" * 20)
+ENDS = (10, LAYERS)
+ORDER = Order(class_id(RULES), request_hash(REQUEST, THREE), SCHEDULER, 10**15, 10**10, 77, 5, pack_ends(ENDS))
 
 
 def member(number: int) -> Address:
@@ -48,7 +51,7 @@ GROUPS: tuple[tuple[Address | None, ...], ...] = (
 CONTEXT = AssignmentContext(DOMAIN, vrf.public_key(VRF_SECRET), RULES, LAYERS, GROUPS)
 
 
-def announce(order: Order = ORDER, ends: tuple[int, ...] = (10, LAYERS), secret: bytes = CLIENT) -> Announcement:
+def announce(order: Order = ORDER, ends: tuple[int, ...] = ENDS, secret: bytes = CLIENT) -> Announcement:
     task = task_id(order, DOMAIN)
     proofs = tuple(
         vrf.prove(
@@ -89,7 +92,7 @@ def flip(data: bytes, index: int = -1) -> bytes:
 WRONG = {
     "another class": (announce(replace(ORDER, execution_class=TWO)), "another execution class"),
     "fee above the order's limit": (announce(replace(ORDER, max_fee=fee(RULES, 2) - 1)), "more than the order allows"),
-    "layers left out": (announce(ends=(10, 29)), "layer count"),
+    "layers left out": (announce(replace(ORDER, ends=pack_ends((10, 29))), (10, 29)), "layer count"),
     "order that fits no uint96": (
         replace(ANNOUNCEMENT, order=replace(ORDER, max_fee=2**96)),
         "no valid signature",
@@ -116,7 +119,8 @@ WRONG = {
         "VRF output of segment 1",
     ),
     "missing proof": (replace(ANNOUNCEMENT, proofs=ANNOUNCEMENT.proofs[:1]), "differ in number"),
-    "missing segment": (replace(ANNOUNCEMENT, ends=(LAYERS,)), "differ in number"),
+    "missing segment": (announce(replace(ORDER, ends=pack_ends((LAYERS,))), (LAYERS,)), "differ in number"),
+    "split that the client did not sign": (announce(ends=(11, LAYERS)), "another layer split"),
     "another request": (
         replace(ANNOUNCEMENT, request=replace(REQUEST, max_tokens=17)),
         "not the one that was ordered",

@@ -10,6 +10,7 @@ from support.client_stage import (
     CLIENT,
     DOMAIN,
     ENDS,
+    META,
     OFFER,
     RULES,
     SCHEDULER,
@@ -32,9 +33,9 @@ from troth.client.ordering import Choices, require_affordable, require_room
 from troth.protocol.contract_types import Account
 from troth.protocol.identifiers import task_id
 from troth.protocol.request import request_hash
-from troth.protocol.state import State
+from troth.protocol.state import Node, State
 from troth.protocol.typed_data import recover
-from troth.protocol.types import Hash32
+from troth.protocol.types import ZERO_HASH, Hash32, Segment
 
 ANY = Configuration("0x" + "cc" * 20)
 OTHER = replace(SCHEDULER, operator=member(1))
@@ -90,6 +91,21 @@ def test_the_fee_is_recomputed_and_not_the_schedulers_word() -> None:
 def test_an_impossible_split_of_the_layers_is_refused_before_anything_is_signed(ends: tuple[int, ...]) -> None:
     with pytest.raises(ModelUnavailable):
         offer_of(base_state(), SCHEDULER, CLASS, ends)
+
+
+def test_a_split_that_most_hosts_do_not_serve_is_refused() -> None:
+    """A scheduler could otherwise draw from a group that is all its own."""
+    state = base_state()
+    for number in range(12):
+        operator = member(100 + number)
+        node = Node(operator, operator, operator, CLASS, Segment(0, 2), "https://127.0.0.1:1", ZERO_HASH, META)
+        state = replace(state, nodes=state.nodes.with_item(operator, node))
+    assert offer_of(state, SCHEDULER, CLASS, ENDS).ends == ENDS
+    with pytest.raises(ModelUnavailable, match="12 nodes that host"):
+        offer_of(state, SCHEDULER, CLASS, (2,))
+    state = replace(state, nodes=state.nodes.with_item(member(99), replace(node, operator=member(99))))
+    with pytest.raises(ModelUnavailable, match="only 6 serve"):
+        offer_of(state, SCHEDULER, CLASS, ENDS)
 
 
 def test_a_shortfall_says_by_how_much_and_how_to_top_up() -> None:

@@ -61,6 +61,18 @@ def test_an_unknown_sub_command_is_a_usage_error() -> None:
     assert run("nodde").returncode == 2
 
 
+def test_an_empty_question_is_an_error_and_no_conversation() -> None:
+    done = run("client", "chat", "")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: The question is empty")
+
+
+@pytest.mark.parametrize("name", ["client", "demo"])
+def test_only_the_root_offers_completion(name: str) -> None:
+    assert "completion" not in run(name, "--help").stdout
+    assert "completion" in run("--help").stdout
+
+
 def test_a_broken_plug_in_breaks_its_own_sub_command_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

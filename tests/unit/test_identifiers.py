@@ -80,7 +80,7 @@ def test_group_id() -> None:
 
 
 def test_task_id_is_the_signed_digest() -> None:
-    order = Order(ONE, TWO, ALICE, 1, 2, 3, 4)
+    order = Order(ONE, TWO, ALICE, 1, 2, 3, 4, ONE)
     domain = Domain(5, ALICE)
     assert task_id(order, domain) == digest(order, domain)
     assert task_id(replace(order, nonce=5), domain) != task_id(order, domain)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from troth.chain.errors import RawKeyRefused
+from troth.chain.errors import KeystoreError, RawKeyRefused
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
 from troth.node.configuration import FILE, Choices, load, render
 from troth.node.errors import ConfigError
@@ -76,16 +77,29 @@ def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+@pytest.mark.parametrize("layers", ["15:5", "7:7", "abc", "0-15"])
+def test_init_says_in_words_how_layers_are_written(tmp_path: Path, layers: str) -> None:
+    with pytest.raises(ConfigError, match="FIRST:END"):
+        set_up(tmp_path / "home", replace(CHOICES, slice=layers, segments=(layers,)), None, None)
+    assert not (tmp_path / "home").exists()
+
+
 def test_init_imports_a_key_once_and_never_replaces_anything(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("secret\n")
     password.chmod(0o600)
     key = create_account(tmp_path / "key.json", "secret", scrypt_n=DEMO_SCRYPT_N)
     home = tmp_path / "home"
+    wrong = tmp_path / "wrong"
+    wrong.write_text("other\n")
+    wrong.chmod(0o600)
+    with pytest.raises(KeystoreError):
+        set_up(home, CHOICES, tmp_path / "key.json", wrong)
     told = set_up(home, CHOICES, tmp_path / "key.json", password)
     assert told["operator"] == key.address
     assert (home / "keys" / "operator.json").stat().st_mode & 0o777 == 0o600
     assert (home / "tls" / "tls-key.pem").stat().st_mode & 0o777 == 0o600
+    assert (home / FILE).stat().st_mode & 0o777 == 0o600
     before = (home / FILE).read_text()
     with pytest.raises(ConfigError, match="configured already"):
         set_up(home, CHOICES, tmp_path / "key.json", password)

@@ -46,6 +46,11 @@ def test_rows_covered_by_a_later_signature_count_as_signed(tmp_path: Path) -> No
     assert record.sign_once(subject(1), b"b", lambda: b"over b") == b"over b"
 
 
+def test_the_record_is_private(tmp_path: Path) -> None:
+    SigningRecord(tmp_path / "signed.sqlite").close()
+    assert (tmp_path / "signed.sqlite").stat().st_mode & 0o077 == 0
+
+
 def test_kinds_and_attempts_are_separate(tmp_path: Path) -> None:
     record = SigningRecord(tmp_path / "signed.sqlite")
     record.sign_once(subject(0), b"one", lambda: b"1")

@@ -24,7 +24,7 @@ class Clock:
 
 def trace(task: int, created_at: float = 1000.0, dtype: int = 0) -> StoredTrace:
     return StoredTrace(
-        bytes([task]) * 32, 0, 0, 0, 5, 8, dtype, b"r" * 32, b"s" * 32, bytes(32), -1, b"", b"{}", created_at
+        bytes([task]) * 32, 0, 0, 0, 5, 8, dtype, b"r" * 32, b"s" * 32, bytes(32), -1, b"", b"", b"{}", created_at
     )
 
 
@@ -45,11 +45,18 @@ def test_a_trace_survives_a_restart_bit_for_bit(tmp_path: Path) -> None:
     assert again.find(b"\x01" * 32, 0, 1) is None
 
 
+def test_states_are_private(tmp_path: Path) -> None:
+    TraceStore(tmp_path / "traces").close()
+    assert (tmp_path / "traces").stat().st_mode & 0o077 == 0
+
+
 def test_a_verdict_is_added(tmp_path: Path) -> None:
     store = TraceStore(tmp_path)
     store.keep(trace(1), ROWS)
-    store.decide(trace(1), verdict=False, commitment=b"c" * 32)
-    assert store.find(b"\x01" * 32, 0, 0) == dataclasses.replace(trace(1), verdict=0, commitment=b"c" * 32)
+    store.decide(trace(1), verdict=False, commitment=b"c" * 32, judged=b"j" * 32)
+    assert store.find(b"\x01" * 32, 0, 0) == dataclasses.replace(
+        trace(1), verdict=0, commitment=b"c" * 32, judged=b"j" * 32
+    )
 
 
 def test_old_traces_give_way_and_young_ones_do_not(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from troth.node.models.classes import default_class
 from troth.node.service.bench import Bench
 from troth.node.signing_record import SigningRecord
 from troth.node.traces import StoredTrace, TraceStore
-from troth.node.watchdog import Watchdog
+from troth.node.watchdog import FINAL_BLOCKS, Watchdog
 from troth.overlay.operator import Operator
 from troth.protocol import calls, typed_data, vrf
 from troth.protocol.announcement import Announcement, announcement_to_wire
@@ -28,6 +28,7 @@ from troth.protocol.dtype import Dtype
 from troth.protocol.identifiers import class_id, model_id, verdict_commitment
 from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends
 from troth.protocol.trace import TileLayout, TileOpening, opening_root
+from troth.protocol.typed_data import struct_hash
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Order, Segment, TraceRoot
 
 SECRETS = [bytes([index + 1]) * 32 for index in range(5)]
@@ -49,7 +50,7 @@ class FakeView:
 
     live: Task | None = None
     head: int = OPENED + COMMIT_WINDOW
-    over: bool = False
+    over: int | None = None
     domain: typed_data.Domain = DOMAIN
     parameters: Parameters = field(
         default_factory=lambda: Parameters(COMMIT_WINDOW, 20, REVEAL_WINDOW, 400, 1, SCHEDULER)
@@ -58,7 +59,7 @@ class FakeView:
     def task(self, task_id: Hash32) -> Task | None:
         return self.live
 
-    def ended(self, task_id: Hash32) -> bool:
+    def ended_at(self, task_id: Hash32) -> int | None:
         return self.over
 
     def execution_class(self, class_: Hash32) -> Any:
@@ -95,9 +96,12 @@ class FakeChain:
 def announcement() -> bytes:
     alpha = assignment_alpha(DOMAIN, TASK_ID, 0, group_size=len(PARTIES), reference_block=REFERENCE)
     proof = vrf.prove(VRF_SECRET, alpha)
-    order = Order(class_id(CLASS), SALT, SCHEDULER, 1000, 1, REFERENCE, 1)
+    order = Order(class_id(CLASS), SALT, SCHEDULER, 1000, 1, REFERENCE, 1, pack_ends((4,)))
     part, _ = announcement_to_wire(Announcement(order, bytes(65), (4,), (Hash32(bytes(32)),), (proof,)))
     return msgspec.json.encode(part)
+
+
+JUDGED = struct_hash(TraceRoot(TASK_ID, 0, 0, 20, ROOT, ZERO_HASH))
 
 
 def trace(party: int, verdict: int = 1) -> StoredTrace:
@@ -105,7 +109,7 @@ def trace(party: int, verdict: int = 1) -> StoredTrace:
     commitment = verdict_commitment(TASK_ID, 0, me, root=ROOT, verdict=bool(verdict), salt=SALT)
     return StoredTrace(
         TASK_ID, 0, 0, int(inferred), 20, 48, 0, ROOT, ZERO_HASH if inferred else SALT, ZERO_HASH, verdict,
-        b"" if inferred or verdict < 0 else commitment, announcement(), 1.0,
+        b"" if inferred or verdict < 0 else commitment, b"" if inferred or verdict < 0 else JUDGED, announcement(), 1.0,
     )  # fmt: skip
 
 
@@ -155,6 +159,15 @@ async def test_an_opened_task_is_assigned_with_the_schedulers_own_proofs(tmp_pat
     assert len(proofs[0][1]) >= 11
 
 
+async def test_a_task_opened_with_another_split_is_left_alone(tmp_path: Path) -> None:
+    """A scheduler chooses the split when it opens; a node that was told another one must not die of it."""
+    scene = Scene(tmp_path, 0)
+    terms = dataclasses.replace(TERMS, ends=pack_ends((2, 4)))
+    scene.view.live = Task(terms, Progress(Phase.OPENED, OPENED, 2, CLASS.candidates))
+    await scene.watchdog.step()
+    assert scene.chain.sent == []
+
+
 async def test_an_inferencer_posts_its_root_once(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
     assert await scene.sent(Phase.ASSIGNED, parties=PARTIES) == ["commitInference"]
@@ -167,9 +180,27 @@ async def test_an_inferencer_posts_its_root_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("verdict", "expected"), [(-1, []), (0, ["commitVerification"]), (1, ["commitVerification"])])
 async def test_a_verifier_posts_what_it_decided(tmp_path: Path, verdict: int, expected: list[str]) -> None:
     scene = Scene(tmp_path, 3, trace(3, verdict))
-    assert await scene.sent(Phase.ASSIGNED, parties=PARTIES) == expected
+    fields: dict[str, Any] = {"parties": PARTIES, "positions": 20}
+    assert await scene.sent(Phase.ASSIGNED, posts=(ROOT, ZERO_HASH, ZERO_HASH, ZERO_HASH), **fields) == expected
     own = Hash32(scene.trace.commitment or b"x" * 32)
-    assert await scene.sent(Phase.ASSIGNED, parties=PARTIES, posts=(ZERO_HASH, ZERO_HASH, own, ZERO_HASH)) == expected
+    assert await scene.sent(Phase.ASSIGNED, posts=(ROOT, ZERO_HASH, own, ZERO_HASH), **fields) == expected
+
+
+@pytest.mark.parametrize(
+    ("root", "attempt", "positions", "text"),
+    [(ZERO_HASH, 0, 0, ZERO_HASH), (ROOT, 1, 20, ZERO_HASH), (ROOT, 0, 21, ZERO_HASH), (SALT, 0, 20, ZERO_HASH),
+     (ROOT, 0, 20, SALT)],
+    ids=["none", "attempt", "length", "another candidate's", "text"],
+)  # fmt: skip
+async def test_a_verifier_posts_for_no_root_but_the_one_it_judged(
+    tmp_path: Path, root: Hash32, attempt: int, positions: int, text: Hash32
+) -> None:
+    scene = Scene(tmp_path, 3)
+    posts = (root, ZERO_HASH, ZERO_HASH, ZERO_HASH)
+    fields: dict[str, Any] = {
+        "parties": PARTIES, "attempt": attempt, "positions": positions, "output_hash": text,
+    }  # fmt: skip
+    assert await scene.sent(Phase.ASSIGNED, posts=posts, **fields) == []
 
 
 @pytest.mark.parametrize(("party", "filled", "expected"), [(0, 2, ["seal"]), (0, 1, []), (1, 2, [])])
@@ -213,6 +244,9 @@ async def test_another_attempts_trace_is_never_revealed(tmp_path: Path) -> None:
 
 async def test_an_ended_task_frees_its_trace(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 0)
-    scene.view.over = True
+    scene.view.over = scene.view.head - FINAL_BLOCKS + 1
+    assert await scene.sent(Phase.ASSIGNED, parties=PARTIES) == []
+    assert list(scene.traces.all()) == [scene.trace], "a reorganisation may take the outcome back"
+    scene.view.head += 1
     assert await scene.sent(Phase.ASSIGNED, parties=PARTIES) == []
     assert list(scene.traces.all()) == []

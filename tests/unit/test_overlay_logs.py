@@ -57,6 +57,11 @@ def test_a_traceback_stays_on_one_line(lines: io.StringIO) -> None:
     assert "ValueError: broken" in json.loads(line)["traceback"]
 
 
+def test_an_rpc_address_and_its_credentials_are_not_told(lines: io.StringIO) -> None:
+    logging.getLogger("web3.providers.AsyncHTTPProvider").info("Successfully disconnected from: https://rpc/v3/key")
+    assert lines.getvalue() == ""
+
+
 def test_a_terminal_gets_words() -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

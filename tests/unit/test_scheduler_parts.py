@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from troth.chain import keystore
+from troth.chain.errors import KeystoreError
 from troth.protocol.calls import plain_openings
-from troth.protocol.contract_types import ABSENT, Opening
+from troth.protocol.contract_types import ABSENT, CommitSubmission, Opening
 from troth.protocol.errors import InvalidOpening
-from troth.protocol.types import ZERO_HASH, Hash32
+from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends
+from troth.protocol.types import ZERO_HASH, Hash32, address_from_bytes
 from troth.protocol.wire import Opened
 from troth.scheduler.configuration import load, template
 from troth.scheduler.errors import ConfigurationInvalid
+from troth.scheduler.initialisation import Wishes, initialise
+from troth.scheduler.ledger import Ledger
 from troth.scheduler.openings import opened
-from troth.scheduler.posting import masked, submission
+from troth.scheduler.posting import masked, seated, submission
 from troth.scheduler.records import Committing, SegmentPosts
 from troth.scheduler.stream import ClientStream
 from troth.scheduler.timing import Breakdown
@@ -51,6 +59,19 @@ def test_posts_leave_a_zero_for_a_silent_verifier_and_no_signature() -> None:
     assert made.inferencers == b"\x01\x00".ljust(32, b"\0")
     assert made.signatures == b"".join(digit * 65 for digit in (b"1", b"2", b"3", b"4", b"5", b"6"))
     assert (made.attempt, made.positions, len(made.posts)) == (2, 9, 8)
+
+
+def test_a_rival_that_posted_first_does_not_shift_the_inferencers() -> None:
+    """It took the first place in its segment; an index from the draw would now name it."""
+    one, two, three = (address_from_bytes(bytes([number]) * 20) for number in (1, 2, 3))
+    drawn = ((one, two), (one, three))
+    terms = Terms(one, two, ZERO_HASH, 1, 1, pack_ends((1, 2)))
+    opened_ = Task(terms, Progress(Phase.OPENED, 1, 2, 2))
+    parties = (two, one, three, one, three, two)
+    assigned = Task(terms, Progress(Phase.ASSIGNED, 1, 2, 2, parties=parties))
+    posts = CommitSubmission(1, 1, ZERO_HASH, ZERO_HASH, (), b"")
+    assert seated(posts, opened_, (one, three), drawn).inferencers == b"\0\1".ljust(32, b"\0")
+    assert seated(posts, assigned, (one, three), drawn).inferencers == b"\1\1".ljust(32, b"\0")
 
 
 def test_masking_is_undone_by_the_protocol() -> None:
@@ -125,6 +146,39 @@ def test_a_mistake_is_named(tmp_path: Path, change: dict[str, object], named: st
         load(written(tmp_path, **change))
 
 
+@pytest.mark.parametrize("ends", [(1, 3), (1,), (2, 1, 2)])
+def test_ends_that_do_not_cut_the_model_are_refused(tmp_path: Path, ends: tuple[int, ...]) -> None:
+    serve = {"class": "0x" + "ab" * 32, "ends": ends, "model": str(tmp_path / "model")}
+    folder = written(tmp_path, serve=[serve])
+    (tmp_path / "model" / "config.json").write_text('{"max_position_embeddings": 64, "num_hidden_layers": 2}')
+    with pytest.raises(ConfigurationInvalid, match="2 layers"):
+        load(folder)
+
+
+def test_a_refused_init_leaves_nothing_in_the_way_of_the_next(tmp_path: Path) -> None:
+    written(tmp_path).joinpath("scheduler.toml").unlink()
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    password.chmod(0o600)
+    wishes = Wishes(
+        rpc="http://127.0.0.1:8545",
+        contract="0x5FbDB2315678afecb367f032d93F642f64180aa3",
+        class_id="0x" + "ab" * 32,
+        model=tmp_path / "model",
+        ends="1,2",
+        host="127.0.0.1",
+        port=8443,
+        endpoint="https://127.0.0.1:8443",
+        start_block=0,
+        operator_keystore=None,
+        vrf_keystore=tmp_path / "none.json",
+    )
+    with pytest.raises(KeystoreError):
+        initialise(tmp_path, wishes, password)
+    told = initialise(tmp_path, replace(wishes, vrf_keystore=None), password)
+    assert told["operator"] == keystore.address_in(tmp_path / "keys" / "operator.json")
+
+
 def test_a_misspelt_key_and_another_version_are_refused(tmp_path: Path) -> None:
     folder = written(tmp_path)
     good = (folder / "scheduler.toml").read_text()
@@ -147,3 +201,19 @@ def test_a_raw_key_in_the_configuration_is_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text() + f'\n[keys]\noperator = "0x{"11" * 32}"\n')
     with pytest.raises(RawKeyRefused):
         load(folder)
+
+
+async def test_a_flood_of_orders_costs_no_flood_of_looks_at_the_chain() -> None:
+    class Follower:
+        looks = 0
+
+        async def catch_up(self) -> None:
+            self.looks += 1
+            await asyncio.sleep(0)
+
+    follower: Any = Follower()
+    ledger = Ledger(cast(Any, None), follower, cast(Any, None), minimum_stake=0)
+    await asyncio.gather(*[ledger.catch_up() for _ in range(100)])
+    assert follower.looks <= 2
+    await ledger.catch_up()
+    assert follower.looks <= 3

@@ -41,13 +41,13 @@ ROW = Row(ONE, 3, 1, 77, TWO, THREE)
 # Written out as the contract has them, so that a renamed or reordered Python field fails here.
 MESSAGES = {
     "Order(bytes32 executionClass,bytes32 requestHash,address scheduler,uint96 maxFee,uint64 deadline,"
-    "uint64 referenceBlock,uint64 nonce)": Order(ONE, TWO, ALICE, 2**96 - 1, 2**64 - 1, 12, 13),
+    "uint64 referenceBlock,uint64 nonce,bytes32 ends)": Order(ONE, TWO, ALICE, 2**96 - 1, 2**64 - 1, 12, 13, THREE),
     "Row(bytes32 taskId,uint8 segment,uint8 attempt,uint32 position,bytes32 rowHash,bytes32 previous)": ROW,
     "TraceRoot(bytes32 taskId,uint8 segment,uint8 attempt,uint32 positions,bytes32 root,bytes32 outputHash)": TraceRoot(
         ONE, 0, 255, 2**32 - 1, TWO, THREE
     ),
-    "VerdictCommitment(bytes32 taskId,uint8 segment,uint8 attempt,bytes32 commitment)": VerdictCommitment(
-        ONE, 1, 2, TWO
+    "VerdictCommitment(bytes32 taskId,uint8 segment,uint8 attempt,bytes32 commitment,bytes32 judged)": (
+        VerdictCommitment(ONE, 1, 2, TWO, THREE)
     ),
     "TraceCommitment(bytes32 taskId,uint8 segment,uint8 attempt,bytes32 commitment)": TraceCommitment(ONE, 1, 2, TWO),
     "Consent(address owner,address operator)": Consent(ALICE, BOB),

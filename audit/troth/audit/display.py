@@ -35,7 +35,9 @@ def show(report: Report, reproduce: Reproduce, lines: Iterable[str], console: Co
 
 
 def _table(report: Report) -> Table:
-    table = Table("check", "", title=f"{len(report.tasks)} tasks", title_justify="left")
+    table = Table(
+        "check", "", title=f"{len(report.tasks)} task{'' if len(report.tasks) == 1 else 's'}", title_justify="left"
+    )
     for heading in ("ok", "violation", "inconclusive"):
         table.add_column(heading, justify="right")
     for check in report.checks:

@@ -46,6 +46,8 @@ async def audit_chain(
     try:
         async with await Source.connect(rpc, contract) as source:
             head = await source.header(last)
+            if first > head.number:
+                raise SourceUnusable("The chain ends before that block", first, "Choose an earlier --from-block.")
             logs = await source.logs(start, head.number)
             history = read_history(logs)
             tasks = tasks_between(history, first, head.number)

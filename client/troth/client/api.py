@@ -92,7 +92,9 @@ class SchedulerApi:
 @asynccontextmanager
 async def connected(scheduler: Scheduler) -> AsyncIterator[SchedulerApi]:
     """The interface of a registered scheduler; endpoint and TLS key come from the chain."""
-    async with pinned_client(scheduler.endpoint, scheduler.tls_key_hash) as client:
+    with _unreachable(_OTHER_REMEDY):
+        pinned = pinned_client(scheduler.endpoint, scheduler.tls_key_hash)
+    async with pinned as client:
         yield SchedulerApi(client, scheduler.endpoint)
 
 

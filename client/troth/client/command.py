@@ -64,7 +64,7 @@ def init(  # noqa: PLR0917
 
 @app.command()
 def deposit(  # noqa: PLR0917
-    amount: Annotated[str, typer.Argument(help="For example 0.05ether, 20gwei or 1000wei.")],
+    amount: Annotated[str, typer.Argument(help="For example 0.05ether, 20gwei or 1000wei; without a unit: ether.")],
     broadcast: BroadcastOption = False,
     password_file: PasswordOption = None,
     rpc: RpcOption = "",
@@ -157,14 +157,28 @@ def estimate(  # noqa: PLR0917
 @app.command()
 def chat(  # noqa: PLR0917
     question: Annotated[
-        str, typer.Argument(help="The question; - reads it from standard input; none: a conversation.")
-    ] = "",
+        str | None, typer.Argument(help="The question; - reads it from standard input; none: a conversation.")
+    ] = None,
     system: Annotated[str, typer.Option("--system", envvar="TROTH_SYSTEM", help="System message.")] = "",
-    max_tokens: Annotated[int, typer.Option("--max-tokens", envvar="TROTH_MAX_TOKENS", min=1, max=65_536)] = 256,
+    max_tokens: Annotated[
+        int,
+        typer.Option(
+            "--max-tokens", envvar="TROTH_MAX_TOKENS", min=1, max=65_536, help="Longest answer; the fee is the same."
+        ),
+    ] = 256,
     temperature: Annotated[
         float, typer.Option("--temperature", envvar="TROTH_TEMPERATURE", min=0.0, max=2.0, help="0 is greedy.")
     ] = 0.0,
-    top_p: Annotated[float, typer.Option("--top-p", envvar="TROTH_TOP_P", min=0.000001, max=1.0)] = 1.0,
+    top_p: Annotated[
+        float,
+        typer.Option(
+            "--top-p",
+            envvar="TROTH_TOP_P",
+            min=0.000001,
+            max=1.0,
+            help="Choose among the likeliest tokens that make up this share.",
+        ),
+    ] = 1.0,
     max_cost: MaxCostOption = "",
     scheduler: SchedulerOption = "",
     execution_class: ClassOption = "",
@@ -182,7 +196,7 @@ def chat(  # noqa: PLR0917
     from troth.client.prompt import read_question
     from troth.client.wallet import open_wallet
 
-    first = read_question(question) if question or as_json else ""
+    first = read_question(question or "") if question is not None or as_json else ""
     place = Home(home.expanduser())
     limit = parse_amount(max_cost) if max_cost else None
     choices = Choices(max_tokens, millionths(temperature, 0), millionths(top_p, 1), limit)

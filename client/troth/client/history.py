@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -96,6 +97,8 @@ async def print_receipts(
         single = shown[0].to_json() | ({} if answer is None else {"answer": answer}) if task else None
         print(json.dumps([one.to_json() for one in shown] if single is None else single, ensure_ascii=False))
         return
+    if not shown:
+        print("nothing was asked from here yet", file=sys.stderr)
     for one in shown:
         print("\n".join(one.lines() if task else one.lines()[:1]))
     if answer is not None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from troth.client.configuration import Configuration
 from troth.client.errors import ConfigurationError, ModelUnavailable
 from troth.protocol.errors import InvalidField
-from troth.protocol.identifiers import class_id, fee
+from troth.protocol.identifiers import class_id, fee, group_id
 from troth.protocol.state import Scheduler, State
-from troth.protocol.types import ExecutionClass, Hash32, ModelDescriptor, segments_from_ends
+from troth.protocol.types import ExecutionClass, Hash32, ModelDescriptor, Segment, segments_from_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,38 @@ def find_class(state: State, configuration: Configuration, served: dict[Hash32, 
 
 
 def offer_of(state: State, scheduler: Scheduler, identifier: Hash32, ends: tuple[int, ...]) -> Offer:
-    """The offer; raises ModelUnavailable if the chain does not know the class, or the layers cannot be split so."""
+    """The offer; raises ModelUnavailable if the chain does not know the class, or the layers should not be split so."""
     rules = state.classes.get(identifier)
     model = state.models.get(rules.model) if rules else None
     if rules is None or model is None:
         raise ModelUnavailable("The chain knows no such class", "0x" + identifier.hex(), "Use another class.")
     try:
-        segments_from_ends(ends, model.layers)
+        segments = segments_from_ends(ends, model.layers)
     except InvalidField as error:
         raise ModelUnavailable("The scheduler's split of the layers is impossible", ends, "Use another one.") from error
+    for segment in segments:
+        _require_common(state, identifier, segment)
     return Offer(scheduler, rules, model, ends)
+
+
+def _require_common(state: State, identifier: Hash32, segment: Segment) -> None:
+    """Refuses a segment whose group most of the nodes that host its layers have not joined.
+
+    Anybody can form a group for an unusual segment out of nodes of its own; a draw from it proves nothing.
+    """
+    hosts = [
+        node.operator
+        for node in state.nodes.values()
+        if node.execution_class == identifier
+        and node.slice.first <= segment.first
+        and segment.end <= node.slice.end
+        and state.account(node.operator).exit_block == 0
+    ]
+    group = state.groups.get(group_id(identifier, segment))
+    joined = 0 if group is None else sum(history[-1].to_block == 0 for history in group.slots)
+    if 2 * joined < len(hosts):
+        raise ModelUnavailable(
+            f"Of {len(hosts)} nodes that host layers [{segment.first}, {segment.end}) only {joined} serve just these",
+            (segment.first, segment.end),
+            "Use a scheduler that splits the layers as most nodes do.",
+        )

@@ -12,6 +12,7 @@ from troth.client.market import Offer
 from troth.client.money import format_amount
 from troth.protocol.identifiers import task_id
 from troth.protocol.request import Request, request_hash
+from troth.protocol.task import pack_ends, unpack_ends
 from troth.protocol.typed_data import Domain, sign
 from troth.protocol.types import Hash32, Order
 
@@ -52,6 +53,7 @@ class SignedOrder:
                 "deadline": order.deadline,
                 "reference_block": order.reference_block,
                 "nonce": order.nonce,
+                "ends": list(unpack_ends(order.ends)),
             },
             "signature": "0x" + self.signature.hex(),
             "request": {
@@ -122,5 +124,6 @@ def sign_order(  # noqa: PLR0917
         deadline=int(time.time()) + LIFETIME_SECONDS,
         reference_block=reference_block,
         nonce=secrets.randbits(63),
+        ends=pack_ends(offer.ends),
     )
     return SignedOrder(order, sign(order, domain, key.secret), request, salt, task_id(order, domain), offer.fee)

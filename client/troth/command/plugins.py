@@ -19,6 +19,7 @@ GROUP = "troth.commands"
 SUMMARIES = {
     "node": "Run a node: register, serve, exit.",
     "model": "Describe models: weights roots, descriptors, ids.",
+    "calibrate": "Measure honest noise and cheats; find a class' thresholds.",
     "scheduler": "Run a scheduler: register, serve, exit.",
     "client": "Use the network: deposit, chat, receipts.",
     "audit": "Re-check tasks and whole chains from public data.",
@@ -42,7 +43,7 @@ def load(point: EntryPoint) -> Any:
         raise CommandError(
             f"The sub-command '{point.name}' could not be loaded: {type(error).__name__}: {error}",
             point.value,
-            _remedy(point, error),
+            _remedy(error),
         ) from error
     if not isinstance(application, typer.Typer):
         raise CommandError(
@@ -50,16 +51,17 @@ def load(point: EntryPoint) -> Any:
             point.value,
             "Correct the entry point in the group troth.commands of the package that offers it.",
         )
+    # The root offers completion for all of them.
+    application._add_completion = False
     command = typer.main.get_command(application)
     command.name = point.name
     return command
 
 
-def _remedy(point: EntryPoint, error: Exception) -> str:
+def _remedy(error: Exception) -> str:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing is not None and missing.split(".")[0] != "troth":
-        extra = "troth[demo]" if point.name == "demo" else "troth[torch]"
-        return f"Install what it needs (pip install '{extra}', or the module {missing})."
+        return f"Install what it needs (pip install 'troth[torch]', or the module {missing})."
     return "Reinstall troth; `troth --debug ...` shows where it failed. The other sub-commands still work."
 
 

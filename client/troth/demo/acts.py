@@ -43,6 +43,7 @@ class Played:
     cost: int
     gas: dict[str, int] = field(default_factory=dict)
     slashed: list[str] = field(default_factory=list)
+    cheats: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -108,16 +109,28 @@ async def cheated_question(stage: Stage, question: str) -> Played:
         candidates = _candidates(stage, ready, signed)
         cheats = [stage.network.node_of(operator).name for operator in candidates]
         stage.display.step(f"nodes {' and '.join(cheats)}, drawn for the last segment, now serve int8 weights")
-        await asyncio.to_thread(_change_weights, stage, cheats)
+        await asyncio.to_thread(_change_weights, stage, cheats, stage.cheating_weights)
         stage.display.step(f"question: {question}")
-        return await _play(stage, ready, signed)
+        played = await _play(stage, ready, signed)
+    played.cheats = cheats
+    return played
+
+
+def restore_weights(stage: Stage, names: list[str]) -> None:
+    """Let the cheats serve the registered weights again.
+
+    Call this from the main thread: Linux ends a child with the thread that started it, and the cheats were started by
+    one that is gone.
+    """
+    stage.display.step(f"nodes {' and '.join(names)} go back to the registered weights")
+    _change_weights(stage, names, None)
 
 
 def audit(stage: Stage, honest: Played, cheated: Played) -> None:
     """Act 4: re-check both tasks and the whole chain from events, and demand the right exit codes."""
     for played, expected in ((honest, 0), (cheated, 1)):
         code, report = _audit(stage, "task", played.task_id)
-        stage.display.console.print(report, markup=False)
+        stage.display.console.print(report, markup=False, soft_wrap=True)
         _demand(code == expected, f"`troth audit task` exits {expected} for the {played.outcome} task", code)
         stage.display.good(f"troth audit task {played.task_id[:10]}… exits {code}")
     liar = cheated.slashed[0]
@@ -125,7 +138,7 @@ def audit(stage: Stage, honest: Played, cheated: Played) -> None:
     _demand(liar.lower() in as_json.lower(), "the audit names the party that was slashed", liar)
     stage.display.good(f"the audit names {stage.names()[liar]} ({liar})")
     code, report = _audit(stage, "chain")
-    stage.display.console.print(report, markup=False)
+    stage.display.console.print(report, markup=False, soft_wrap=True)
     _demand(code == 1, "`troth audit chain` exits 1: it holds one proven violation", code)
 
 
@@ -177,12 +190,12 @@ def _candidates(stage: Stage, ready: Session, signed: SignedOrder) -> tuple[Addr
     return draw(beta, members, offer.rules.candidates)
 
 
-def _change_weights(stage: Stage, names: list[str]) -> None:
+def _change_weights(stage: Stage, names: list[str], model: Path | None) -> None:
     for name in names:
         child = stage.network.nodes[name].child
         if child is not None:
             child.stop()
-        stage.network.start_node(name, model=stage.cheating_weights, wait=False)
+        stage.network.start_node(name, model=model, wait=False)
     for name in names:
         stage.network.wait_ready(name)
 

@@ -7,12 +7,15 @@ import shutil
 import socket
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from troth.demo.errors import MissingTool
 from troth.demo.processes import Child, ProcessGroup, wait_until
 
 CHAIN_ID = 31337
+STATES = 500
+"""Past states that are kept, in memory: more blocks than any reorganisation takes back."""
 
 
 def free_port() -> int:
@@ -47,7 +50,9 @@ def find_anvil() -> str:
     return str(programs[0])
 
 
-def start_anvil(processes: ProcessGroup, block_seconds: float = 1.0, name: str = "anvil") -> tuple[Child, str]:
+def start_anvil(
+    processes: ProcessGroup, block_seconds: float = 1.0, name: str = "anvil", options: Sequence[str] = ()
+) -> tuple[Child, str]:
     """Start a chain that mines every `block_seconds` (0: a block a transaction) and return it with its RPC address."""
     port = free_port()
     command = [
@@ -59,6 +64,10 @@ def start_anvil(processes: ProcessGroup, block_seconds: float = 1.0, name: str =
         "--chain-id",
         str(CHAIN_ID),
         "--quiet",
+        # Otherwise it writes every block's state to the home folder: gigabytes, which a kill leaves there.
+        "--prune-history",
+        str(STATES),
+        *options,
     ]
     if block_seconds:
         command += ["--block-time", f"{block_seconds:g}"]

@@ -17,7 +17,7 @@ QUESTION = "What is the capital of France? Answer in one sentence."
 CHEATED_QUESTION = "What is the capital of Italy? Answer in one sentence."
 
 
-@app.callback(invoke_without_command=True)
+@app.command()
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the network running until Ctrl-C.")] = False,
     question: Annotated[str, typer.Option("--question", help="What the client asks first.")] = QUESTION,
@@ -28,7 +28,11 @@ def demo(
     picture: Annotated[Path | None, typer.Option("--picture", help="Also write the run as an SVG picture.")] = None,
 ) -> None:
     """A chain, a scheduler, ten nodes, two questions, an audit; exits non-zero if any of it did not happen."""
-    signal.signal(signal.SIGTERM, _as_interrupt)
+    # SIGINT as well: a shell starts background jobs with it ignored. SIGHUP: the terminal was closed.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _as_interrupt)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # not under nohup
+        signal.signal(signal.SIGHUP, _as_interrupt)
     from rich.console import Console
 
     from troth.demo.display import WIDTH, Display

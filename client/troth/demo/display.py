@@ -11,10 +11,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from troth.client.money import format_amount
-from troth.protocol.events import Credited, EscrowReleased, Slashed
+from troth.protocol.events import Credited, EscrowReleased, Slashed, TaskOpened
 from troth.protocol.settlement import SlashReason
 
 WIDTH = 110
+STEPS = {
+    "opened": "the client's order, the fee locked",
+    "committed": "assignment proofs, roots, sealed verdicts, all signatures",
+    "settled": "sampling proof, revealed tiles and verdicts, comparison, pay and slashes",
+}
 
 
 @dataclass(slots=True)
@@ -40,6 +45,11 @@ class Display:
         """One thing that happened."""
         self.console.print(f"[dim]{self.seconds:6.1f} s[/dim]  {escape(text)}")
 
+    def command(self, what: str, line: str) -> None:
+        """A command for the reader to copy, never wrapped."""
+        self.console.print(f"[dim]{escape(what)}:[/dim]")
+        self.console.print(f"  {escape(line)}", soft_wrap=True)
+
     def piece(self, text: str) -> None:
         """A piece of a streaming answer."""
         self.console.print(f"[bold cyan]{escape(text)}", end="")
@@ -54,11 +64,11 @@ class Display:
 
     def gas(self, spent: Mapping[str, int]) -> None:
         """Gas by step."""
-        table = Table("transaction", "gas", title="on chain", title_justify="left")
-        table.columns[1].justify = "right"
+        table = Table("transaction", "what it did", "gas", title="on chain", title_justify="left")
+        table.columns[2].justify = "right"
         for step, gas in spent.items():
-            table.add_row(step, f"{gas:,}")
-        table.add_row("[bold]together", f"[bold]{sum(spent.values()):,}")
+            table.add_row(step, STEPS.get(step, ""), f"{gas:,}")
+        table.add_row("[bold]together", "", f"[bold]{sum(spent.values()):,}")
         self.console.print(table)
 
     def money(self, events: Iterable[object], names: Mapping[str, str]) -> None:
@@ -67,6 +77,8 @@ class Display:
         table.columns[2].justify = "right"
         for event in events:
             match event:
+                case TaskOpened():
+                    table.add_row(names.get(event.client, event.client), "fee locked", f"- {format_amount(event.fee)}")
                 case Credited():
                     table.add_row(names.get(event.account, event.account), "earned", f"+ {format_amount(event.amount)}")
                 case Slashed():

@@ -146,10 +146,9 @@ class LocalNetwork:
             self._wait_ready(party)
 
     def start_node(self, name: str, *, model: Path | None = None, wait: bool = True) -> None:
-        """Start one node; with `model` it serves that folder without checking it, as a cheat would."""
+        """Start one node; with `model` it serves that folder without checking it, as a cheat would; else the plan's."""
         node = self.nodes[name]
-        if model is not None:
-            self._serve_other_weights(node, model)
+        self._serve(node, model or self.models / "models" / self.plan.model)
         options = ["--no-verify-weights"] if model is not None else []
         node.child = self.processes.start(
             name, cli.command("node", "start", "--home", node.home, *options), cli.environment(self.password_file)
@@ -225,10 +224,11 @@ class LocalNetwork:
         keystore.create_account(path, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
         return path
 
-    def _serve_other_weights(self, node: Party, model: Path) -> None:
+    def _serve(self, node: Party, model: Path) -> None:
         path = node.home / "node.toml"
-        honest = str(self.models / "models" / self.plan.model)
-        path.write_text(path.read_text().replace(json.dumps(honest), json.dumps(str(model))))
+        lines = path.read_text().splitlines()
+        changed = [f"model = {json.dumps(str(model))}" if line.startswith("model = ") else line for line in lines]
+        path.write_text("\n".join(changed) + "\n")
 
     def _troth(self, *arguments: object) -> Any:
         return cli.run(self.password_file, *arguments)

@@ -52,6 +52,7 @@ def play(folder: Path, models: Path, display: Display, questions: Questions, *, 
         acts.audit(stage, honest, second)
         display.good(f"done in {display.seconds:.0f} s after set-up")
         if keep:
+            acts.restore_weights(stage, second.cheats)
             wait_for_interrupt(network, display)
     shutil.rmtree(folder / "network", ignore_errors=True)
     display.step("everything is stopped, nothing is left behind")
@@ -74,11 +75,18 @@ def int8_name(plan: Plan) -> str:
 
 def wait_for_interrupt(network: LocalNetwork, display: Display) -> None:
     """Tell how to use the network, and keep it until Ctrl-C."""
-    display.step(f"--keep: chain {network.rpc}, contract {network.contract}, scheduler {network.scheduler.endpoint}")
-    display.step(
-        f"ask it: troth client chat --home {network.home / 'client'} --password-file {network.password_file} 'Hello'"
+    place = f"--rpc {network.rpc} --contract {network.contract}"
+    password = f"--password-file {network.password_file}"
+    display.step("the network stays until Ctrl-C; from another terminal, after `. .venv/bin/activate`:")
+    display.command(
+        "ask, from the wallet of this run", f"troth client chat 'Hello' --home {network.home / 'client'} {password}"
     )
-    display.step("Ctrl-C stops it")
+    display.command(
+        "ask, from a wallet of your own (this copies a key that holds ether)",
+        f"troth client init --home {network.home / 'you'} {place} {password} --import-key {network.owner_keystore}",
+    )
+    display.command("re-check everything", f"troth audit chain {place}")
+    display.command("what the processes say", f"ls {network.home / 'logs'}")
     try:
         signal.pause()
     except KeyboardInterrupt:

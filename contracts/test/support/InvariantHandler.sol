@@ -25,14 +25,14 @@ abstract contract InvariantHandler is InvariantActors {
         _behave(play, conduct);
         bytes memory signature = signed(keys[client], orderHash(play.order));
         if (seed / 16 % 2 == 0) {
-            if (!send(scheduler, 0, abi.encodeCall(troth.open, (play.order, ends, signature)))) return;
+            if (!send(scheduler, 0, abi.encodeCall(troth.open, (play.order, signature)))) return;
             play.task.progress.phase = Phase.Opened;
             play.task.progress.phaseBlock = uint40(vm.getBlockNumber());
         } else {
             VrfProof[] memory proofs;
             (proofs, play.task.progress.parties) = assignment(play);
             CommitSubmission memory made = submission(play, uint8(seed / 32 % 2));
-            bytes memory data = abi.encodeCall(troth.openAndCommit, (play.order, ends, signature, proofs, made));
+            bytes memory data = abi.encodeCall(troth.openAndCommit, (play.order, signature, proofs, made));
             if (!send(scheduler, 0, data)) return;
             noteCommitted(play, made);
         }
@@ -75,6 +75,9 @@ abstract contract InvariantHandler is InvariantActors {
         for (uint256 i = 0; i < play.conducts.length && play.task.progress.posts[place] != 0; ++i) {
             place = (place + 1) % play.conducts.length;
         }
+        // A verifier follows its inferencer.
+        uint256 root = place - place % play.width;
+        if (play.task.progress.posts[root] == 0) place = root;
         if (!play.conducts[place].commits) return;
         bool posted = place % play.width == 0
             ? _postInference(play, given, uint8(place / play.width), seed / 16 % 2)
@@ -145,7 +148,7 @@ abstract contract InvariantHandler is InvariantActors {
         Play memory play = abi.decode(plays[index], (Play));
         bytes memory signature = signed(keys[play.task.terms.client], orderHash(play.order));
         address by = play.order.scheduler;
-        _mustFail(by, abi.encodeCall(troth.open, (play.order, play.task.terms.ends, signature)));
+        _mustFail(by, abi.encodeCall(troth.open, (play.order, signature)));
         if (outcomes[index] == Outcome.None) return;
         VrfProof memory proof;
         _mustFail(by, abi.encodeCall(troth.abort, (play.id, play.task)));

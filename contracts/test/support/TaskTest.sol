@@ -47,15 +47,16 @@ abstract contract TaskTest is TrothTest {
 
     uint64 private _nonce;
 
-    function newOrder(bytes32 class) internal returns (Order memory) {
+    function newOrder(bytes32 class, bytes32 ends) internal returns (Order memory) {
         return Order({
             executionClass: class,
             requestHash: keccak256("request"),
             scheduler: scheduler,
             maxFee: 1 ether,
-            deadline: uint64(block.timestamp + 60),
-            referenceBlock: uint64(block.number - 1),
-            nonce: ++_nonce
+            deadline: uint64(vm.getBlockTimestamp() + 60),
+            referenceBlock: uint64(vm.getBlockNumber() - 1),
+            nonce: ++_nonce,
+            ends: ends
         });
     }
 
@@ -63,7 +64,7 @@ abstract contract TaskTest is TrothTest {
         return keccak256(
             abi.encode(
                 keccak256(
-                    "Order(bytes32 executionClass,bytes32 requestHash,address scheduler,uint96 maxFee,uint64 deadline,uint64 referenceBlock,uint64 nonce)"
+                    "Order(bytes32 executionClass,bytes32 requestHash,address scheduler,uint96 maxFee,uint64 deadline,uint64 referenceBlock,uint64 nonce,bytes32 ends)"
                 ),
                 order
             )
@@ -74,7 +75,7 @@ abstract contract TaskTest is TrothTest {
     function newPlay(bytes32 class, bytes32 ends) internal returns (Play memory play) {
         Rules memory rules = troth.rulesOf(class);
         uint256 segments = uint8(ends[1]) == 0 ? 1 : 2;
-        play.order = newOrder(class);
+        play.order = newOrder(class, ends);
         play.id = troth.taskIdOf(play.order);
         play.width = 1 + uint256(rules.verifiers);
         play.conducts = new Conduct[](segments * play.width);
@@ -96,9 +97,9 @@ abstract contract TaskTest is TrothTest {
     function open(Play memory play) internal {
         bytes memory signature = signed(CLIENT_KEY, orderHash(play.order));
         vm.prank(scheduler);
-        troth.open(play.order, play.task.terms.ends, signature);
+        troth.open(play.order, signature);
         play.task.progress.phase = Phase.Opened;
-        play.task.progress.phaseBlock = uint40(block.number);
+        play.task.progress.phaseBlock = uint40(vm.getBlockNumber());
     }
 
     /// @dev Derives proofs and parties on its own.
@@ -210,37 +211,50 @@ abstract contract TaskTest is TrothTest {
         returns (bytes memory)
     {
         bytes32 output = segment + 1 == play.task.progress.segments ? OUTPUT : bytes32(0);
+        bytes32 claim = claimHash(play, segment, rootOf(play, segment, 0), output);
         bytes32 structHash = party == 0
-            ? keccak256(
+            ? claim
+            : keccak256(
                 abi.encode(
                     keccak256(
-                        "TraceRoot(bytes32 taskId,uint8 segment,uint8 attempt,uint32 positions,bytes32 root,bytes32 outputHash)"
+                        "VerdictCommitment(bytes32 taskId,uint8 segment,uint8 attempt,bytes32 commitment,bytes32 judged)"
                     ),
                     play.id,
                     segment,
                     uint256(1),
-                    shape().rows,
                     post,
-                    output
-                )
-            )
-            : keccak256(
-                abi.encode(
-                    keccak256("VerdictCommitment(bytes32 taskId,uint8 segment,uint8 attempt,bytes32 commitment)"),
-                    play.id,
-                    segment,
-                    uint256(1),
-                    post
+                    claim
                 )
             );
         return signed(keys[partyOf(play, segment, party)], structHash);
+    }
+
+    /// @dev Struct hash of what an inferencer signs: TraceRoot.
+    function claimHash(Play memory play, uint256 segment, bytes32 root, bytes32 output)
+        internal
+        view
+        returns (bytes32)
+    {
+        return keccak256(
+            abi.encode(
+                keccak256(
+                    "TraceRoot(bytes32 taskId,uint8 segment,uint8 attempt,uint32 positions,bytes32 root,bytes32 outputHash)"
+                ),
+                play.id,
+                segment,
+                uint256(1),
+                shape().rows,
+                root,
+                output
+            )
+        );
     }
 
     /// @dev What `submission` promised has happened.
     function noteCommitted(Play memory play, CommitSubmission memory made) internal view {
         Progress memory progress = play.task.progress;
         progress.phase = Phase.Committed;
-        progress.phaseBlock = uint40(block.number);
+        progress.phaseBlock = uint40(vm.getBlockNumber());
         progress.attempt = made.attempt;
         progress.positions = made.positions;
         progress.outputHash = made.outputHash;
@@ -273,7 +287,7 @@ abstract contract TaskTest is TrothTest {
         vm.prank(scheduler);
         troth.sample(play.id, play.task, proof);
         play.task.progress.phase = Phase.Sampled;
-        play.task.progress.phaseBlock = uint40(block.number);
+        play.task.progress.phaseBlock = uint40(vm.getBlockNumber());
         play.task.progress.seed = seed;
     }
 
@@ -320,12 +334,17 @@ abstract contract TaskTest is TrothTest {
         troth.settle(play.id, play.task, proof, openingsOf(play, seed));
     }
 
+    /// @dev The state hash by its definition.
+    function stateHash(Task memory task) internal pure returns (bytes32) {
+        return keccak256(abi.encode(keccak256(abi.encode(task.terms)), task.progress));
+    }
+
     /// @dev Opened, assigned and committed, one block later.
     function committedPlay(bytes32 class, bytes32 ends) internal returns (Play memory play) {
         play = newPlay(class, ends);
         open(play);
         assign(play);
         commit(play);
-        vm.roll(block.number + 1);
+        vm.roll(vm.getBlockNumber() + 1);
     }
 }

@@ -2,7 +2,6 @@
 pragma solidity ^0.8.30;
 
 import {Test} from "@uniswap/v4-core/lib/forge-std/src/Test.sol";
-import {Troth} from "../../Troth.sol";
 import {ITroth} from "../../interfaces/ITroth.sol";
 import {
     ExecutionClass,
@@ -44,7 +43,7 @@ abstract contract TrothTest is Test {
     function setUp() public virtual {
         vm.roll(1000);
         vm.warp(1_000_000);
-        troth = ITroth(address(new Troth(parameters())));
+        troth = deploy(parameters());
         model = troth.registerModel(descriptor());
         tolerant = troth.registerClass(executionClass(false));
         exact = troth.registerClass(executionClass(true));
@@ -58,6 +57,15 @@ abstract contract TrothTest is Test {
         vm.prank(client);
         troth.deposit{value: DEPOSIT}(client);
         vm.roll(1010);
+    }
+
+    /// @dev From the artifact: `new Troth` would compile the contract again for each test that inherits this.
+    function deploy(Parameters memory chosen) internal returns (ITroth deployed) {
+        bytes memory creation = bytes.concat(vm.getCode("Troth.sol:Troth"), abi.encode(chosen));
+        assembly ("memory-safe") {
+            deployed := create(0, add(creation, 0x20), mload(creation))
+        }
+        require(address(deployed) != address(0), "deployment failed");
     }
 
     function layers() internal view virtual returns (uint8) {
@@ -170,5 +178,43 @@ abstract contract TrothTest is Test {
         (uint8 v, bytes32 r, bytes32 s) =
             vm.sign(key, keccak256(abi.encodePacked(hex"1901", troth.domainSeparator(), structHash)));
         return abi.encodePacked(r, s, v);
+    }
+
+    /// @dev Goes some blocks forward. (block.number itself is constant within a call for the optimizer.)
+    function pass(uint256 blocks) internal {
+        vm.roll(vm.getBlockNumber() + blocks);
+    }
+
+    function nodeAddress(uint256 index) internal pure returns (address) {
+        return vm.addr(NODE_KEY + index);
+    }
+
+    function exactNodeAddress(uint256 index) internal pure returns (address) {
+        return vm.addr(NODE_KEY + 100 + index);
+    }
+
+    function stakeOf(address operator) internal view returns (uint96) {
+        return troth.accountOf(operator).stake;
+    }
+
+    function creditOf(address account) internal view returns (uint96) {
+        return troth.accountOf(account).credit;
+    }
+
+    /// @dev Everything that anybody of this stage owns; fees of live tasks are on top.
+    function owned() internal view returns (uint256 sum) {
+        sum = troth.escrowOf(client) + owned(scheduler) + owned(reserve) + owned(client) + owned(address(this));
+        for (uint256 i = 0; i < NODES; ++i) {
+            sum += owned(nodeAddress(i)) + owned(exactNodeAddress(i));
+        }
+    }
+
+    function owned(address account) internal view returns (uint256) {
+        return uint256(stakeOf(account)) + creditOf(account);
+    }
+
+    /// @dev The contract holds what is owned and the locked fees, to the wei.
+    function assertSolvent(uint256 locked) internal view {
+        assertEq(address(troth).balance, owned() + locked, "solvency");
     }
 }

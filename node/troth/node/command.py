@@ -27,7 +27,12 @@ def init(
     contract: Contract,
     class_id: Annotated[str, typer.Option("--class", envvar="TROTH_CLASS", help="Id of the execution class.")],
     model: Annotated[str, typer.Option("--model", envvar="TROTH_MODEL", help="Name or path of the model folder.")],
-    layers: Annotated[str, typer.Option("--slice", envvar="TROTH_SLICE", help="Layers to host, FIRST:END.")],
+    layers: Annotated[
+        str,
+        typer.Option(
+            "--slice", envvar="TROTH_SLICE", help="Layers to host, FIRST:END without END; 0:15 are the first fifteen."
+        ),
+    ],
     segments: Annotated[
         str, typer.Option("--segments", envvar="TROTH_SEGMENTS", help="Segments to join, such as 0:15,5:15.")
     ] = "",
@@ -111,7 +116,9 @@ def start(
             help="Serve the folder unchecked. If it is not the registered model, your stake is slashed.",
         ),
     ] = False,
-    log_level: Annotated[str, typer.Option("--log-level", envvar="TROTH_LOG_LEVEL")] = "INFO",
+    log_level: Annotated[
+        str, typer.Option("--log-level", envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")
+    ] = "INFO",
     home: Home = DEFAULT_HOME,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Ready when /readyz on the endpoint answers 200."""

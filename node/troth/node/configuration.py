@@ -172,8 +172,8 @@ def segment_of(text: str) -> Segment:
         if not separator:
             raise ValueError(text)
         return Segment(int(first), int(end))
-    except ValueError as error:
-        raise ConfigError("layers are written FIRST:END", text, "For example 0:15.") from error
+    except (ValueError, ProtocolError) as error:
+        raise ConfigError("layers are written FIRST:END, with END above FIRST", text, "For example 0:15.") from error
 
 
 @dataclass(frozen=True, slots=True)

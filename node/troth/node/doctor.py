@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from troth.chain.adapter import Chain
 from troth.chain.errors import ChainError, KeystoreError
 from troth.node.configuration import Configuration, load
-from troth.node.errors import NodeError
+from troth.node.errors import ConfigError, NodeError
 from troth.node.inspection import operator_of, process_state
 from troth.node.transactions import run
 from troth.overlay.errors import OverlayError
@@ -96,7 +97,7 @@ def _chain_findings(configuration: Configuration, seen: OnChain) -> list[Finding
             "stake",
             bonded and stake >= seen.minimum,
             f"{stake} wei of {seen.minimum} needed" + ("" if bonded else ", not registered or leaving"),
-            f"Run: troth node register --home {configuration.folder} --broadcast (or top up {operator})",
+            f"Run: troth node register --home {configuration.folder} --owner-keystore FILE --broadcast",
         ),
         Finding(
             "gas",
@@ -129,7 +130,14 @@ def _model(configuration: Configuration) -> Finding:
     from troth.node.models.folder import find_model
 
     folder = find_model(configuration.folder, configuration.model)
-    require_registered(folder, run(_registered(configuration)))
+    registered = run(_registered(configuration))
+    require_registered(folder, registered)
+    if configuration.slice.end > registered.layers:
+        raise ConfigError(
+            f"node.slice ends at {configuration.slice.end}, the model has {registered.layers} layers",
+            str(configuration.slice),
+            f"Keep slice and segments within 0:{registered.layers}.",
+        )
     return Finding("model", True, f"{folder.path} is the registered model", "")
 
 
@@ -156,6 +164,8 @@ def _port(configuration: Configuration) -> Finding:
         with socket.create_server((configuration.host, configuration.port)):
             return Finding("port", True, f"{place} is free; the node is not running", "")
     except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            return Finding("port", False, f"{place}: {error.strerror}", "Change listen.host or listen.port.")
         reasons = "; ".join(state.get("reasons", []))
-        fix = f"Wait, or look at {reasons}; else stop what holds the port or change listen.port."
-        return Finding("port", False, f"{place}: {error.strerror}", fix)
+        fix = "If this node is starting, wait; else stop what holds the port, or change listen.port."
+        return Finding("port", False, f"{place} is in use ({reasons})", fix)

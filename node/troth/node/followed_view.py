@@ -69,10 +69,10 @@ class FollowedView:
         record = self._follower.state.tasks.get(task_id)
         return record.task if record and record.live else None
 
-    def ended(self, task_id: Hash32) -> bool:
-        """Whether the task has an outcome."""
+    def ended_at(self, task_id: Hash32) -> int | None:
+        """The block in which the task got its outcome; None as long as it has none."""
         record = self._follower.state.tasks.get(task_id)
-        return record is not None and not record.live
+        return None if record is None or record.live else record.events[-1].meta.block
 
     async def block_hash(self, block: int) -> Hash32:
         """Hash of a block, asked from the node's own RPC."""

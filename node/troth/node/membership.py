@@ -46,7 +46,7 @@ def register(
     """Register the configured node; the operator's consent is signed here."""
     configuration = load(home)
     operator = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
-    owner = open_keystore(owner_keystore, owner_password_file or password_file, "the owner")
+    owner = open_keystore(owner_keystore, owner_password_file or password_file, "the owner", "--owner-keystore")
     joining = Joining(configuration, operator, owner, payout, stake)
 
     async def send() -> dict[str, Any]:

@@ -63,6 +63,9 @@ def add(
     unit: Annotated[int, typer.Option("--unit", help="Wei per unit of pay.")] = 10**12,
     candidates: Annotated[int, typer.Option("--candidates", help="Candidates for inferencer per segment.")] = 2,
     verifiers: Annotated[int, typer.Option("--verifiers", help="Verifiers per segment, odd.")] = 3,
+    calibration: Annotated[
+        Path | None, typer.Option("--calibration", help="report.json of `troth calibrate`; its thresholds are used.")
+    ] = None,
     rpc: Rpc = "http://127.0.0.1:8545",
     contract: Contract = "",
     keystore: Keystore = None,
@@ -72,7 +75,7 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Compute the weights root and the model id, and register model and execution class (dry run by default)."""
-    from troth.node.models.classes import default_class
+    from troth.node.models.classes import calibrated, default_class
     from troth.node.models.folder import find_model
     from troth.node.models.report import describe_with_progress, report_of
 
@@ -83,6 +86,10 @@ def add(
     execution_class = default_class(
         report.model_id, descriptor.dtype, name, unit, candidates=candidates, verifiers=verifiers
     )
+    if calibration is not None:
+        from troth.node.calibration.report import read_thresholds
+
+        execution_class = calibrated(execution_class, *read_thresholds(calibration, report.model_id, dtype))
     result = report.with_class(execution_class)
     if contract:
         from troth.node.models.registration import register

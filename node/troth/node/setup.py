@@ -8,7 +8,7 @@ from typing import Any
 from troth.chain.keystore import create_account, load_account
 from troth.chain.passwords import read_password
 from troth.chain.private_files import create_private, read_private
-from troth.node.configuration import FILE, Choices, load, render
+from troth.node.configuration import FILE, Choices, load, render, segment_of
 from troth.node.errors import ConfigError
 from troth.overlay.identity import load_or_create_identity
 from troth.protocol.types import Address
@@ -26,20 +26,26 @@ def set_up(home: Path, choices: Choices, import_key: Path | None, password_file:
     path = home / FILE
     if path.exists():
         raise ConfigError("this folder is configured already", str(path), "Edit the file, or choose another --home.")
+    for text in (choices.slice, *choices.segments):
+        segment_of(text)  # says what is wrong in words; the file's own check only shows its pattern
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # The address of a chain node may hold a provider's secret.
+    path.touch(mode=0o600)
     path.write_text(render(choices), encoding="utf-8")
     try:
         configuration = load(home)
+        operator = _operator(home / OPERATOR_KEY, import_key, password_file)
     except Exception:
+        # So that the corrected command can be given again.
         path.unlink()
         raise
-    operator = _operator(home / OPERATOR_KEY, import_key, password_file)
     identity = load_or_create_identity(configuration.tls_folder)
     return {
         "operator": operator,
         "config": str(path),
         "endpoint": configuration.endpoint,
         "tls_key_hash": "0x" + identity.spki_sha256.hex(),
+        "next": f"send some ether for gas to {operator}, then: troth node register --home {home} --owner-keystore FILE",
     }
 
 

@@ -42,9 +42,10 @@ class SigningRecord:
     """An SQLite file in WAL mode with synchronous=FULL; one per operator key. Used from one thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            path.chmod(0o600)
             self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
         except sqlite3.Error as error:
             raise StorageError("the signing record cannot be opened", str(path), str(error)) from error

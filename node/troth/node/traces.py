@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS traces (
     task_id BLOB NOT NULL, segment INTEGER NOT NULL, attempt INTEGER NOT NULL, inferred INTEGER NOT NULL,
     positions INTEGER NOT NULL, columns INTEGER NOT NULL, dtype INTEGER NOT NULL, root BLOB NOT NULL,
     salt BLOB NOT NULL, output_hash BLOB NOT NULL, verdict INTEGER NOT NULL, commitment BLOB NOT NULL,
-    announcement BLOB NOT NULL, created_at REAL NOT NULL, PRIMARY KEY (task_id, segment, attempt)
+    judged BLOB NOT NULL, announcement BLOB NOT NULL, created_at REAL NOT NULL, PRIMARY KEY (task_id, segment, attempt)
 ) WITHOUT ROWID;
 """
 UNDECIDED = -1
@@ -43,6 +43,7 @@ class StoredTrace:
         salt: the verifier's, for both of its commitments; zero for an inferencer.
         verdict: -1 before Compare, then 0 or 1; an inferencer's is 1.
         commitment: the verdict commitment, empty before Compare and for an inferencer.
+        judged: the struct hash of the TraceRoot that the verdict is about, empty where there is no commitment.
         announcement: the scheduler's announcement as JSON without its request salt.
     """
 
@@ -58,6 +59,7 @@ class StoredTrace:
     output_hash: bytes
     verdict: int
     commitment: bytes
+    judged: bytes
     announcement: bytes
     created_at: float
 
@@ -78,7 +80,9 @@ class TraceStore:
         minimum_age: float = DAY,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        # States tell of prompts: nobody else on this machine may read them.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
         self._folder = folder
         self._limit = limit
         self._minimum_age = minimum_age
@@ -109,9 +113,9 @@ class TraceStore:
             raise StorageError("the trace cannot be kept", str(error), "Free the disk, then restart.") from error
         self._make_room()
 
-    def decide(self, trace: StoredTrace, *, verdict: bool, commitment: bytes) -> StoredTrace:
+    def decide(self, trace: StoredTrace, *, verdict: bool, commitment: bytes, judged: bytes) -> StoredTrace:
         """Add a verifier's verdict to its trace."""
-        decided = replace(trace, verdict=int(verdict), commitment=commitment)
+        decided = replace(trace, verdict=int(verdict), commitment=commitment, judged=judged)
         self._write(decided)
         return decided
 

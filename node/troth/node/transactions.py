@@ -54,10 +54,10 @@ async def carry_out_all(chain: Chain, calls: Sequence[Call], key: Key, *, broadc
     return told
 
 
-def open_keystore(keystore: Path | None, password_file: Path | None, purpose: str) -> Key:
+def open_keystore(keystore: Path | None, password_file: Path | None, purpose: str, option: str) -> Key:
     """The account of a keyfile; ConfigError if none was named."""
     if keystore is None:
-        raise ConfigError(f"no keyfile for {purpose}", None, "Name it with the keystore option.")
+        raise ConfigError(f"no keyfile for {purpose}", "none named", f"Name it with {option}.")
     return load_account(keystore, read_password(password_file, purpose=purpose))
 
 

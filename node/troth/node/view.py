@@ -48,8 +48,8 @@ class ChainView(Protocol):
     def task(self, task_id: Hash32) -> Task | None:
         """A live task; None before it is opened and after it has ended."""
 
-    def ended(self, task_id: Hash32) -> bool:
-        """Whether the task has an outcome."""
+    def ended_at(self, task_id: Hash32) -> int | None:
+        """The block in which the task got its outcome; None as long as it has none."""
 
     async def block_hash(self, block: int) -> Hash32:
         """Hash of a block at or below the head."""

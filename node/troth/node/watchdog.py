@@ -4,7 +4,7 @@ With every new block, for each stored trace of a live task:
   opened or assigned, half of the commit window gone   assign, then post the own root or commitment
   a quorum posted that way, the same time               seal
   sampled (exact: committed), half of the reveal window  reveal the own opening
-A task that has ended frees its trace. Design.md section 4, steps 6 and 8.
+A task that ended FINAL_BLOCKS ago frees its trace. Design.md section 4, steps 6 and 8.
 """
 
 from __future__ import annotations
@@ -30,11 +30,15 @@ from troth.protocol.calls import Call
 from troth.protocol.contract_types import VrfProof
 from troth.protocol.errors import ProtocolError
 from troth.protocol.task import Phase, Task
-from troth.protocol.types import ZERO_HASH, Hash32, VerdictCommitment
+from troth.protocol.typed_data import struct_hash
+from troth.protocol.types import ZERO_HASH, Hash32, TraceRoot, VerdictCommitment
 from troth.protocol.vrf_hints import hints
 from troth.protocol.wire import AnnouncementPart
 
 log = logging.getLogger(__name__)
+
+FINAL_BLOCKS = 64
+"""After so many blocks no reorganisation takes an outcome back, which would have the trace opened once more."""
 
 
 class Watchdog:
@@ -64,11 +68,16 @@ class Watchdog:
                     await self._look_after(trace)
                 except (ChainError, NodeError, ProtocolError) as error:
                     self._note(trace, error)
+                except Exception:
+                    # One task must not end the node, which has others to reveal for.
+                    log.exception("this task is left alone for now")
 
     async def _look_after(self, trace: StoredTrace) -> None:
         view = self._bench.view
-        if view.ended(Hash32(trace.task_id)):
-            await self._bench.write(lambda: self._bench.traces.drop(trace))
+        ended_at = view.ended_at(Hash32(trace.task_id))
+        if ended_at is not None:
+            if view.head - ended_at >= FINAL_BLOCKS:
+                await self._bench.write(lambda: self._bench.traces.drop(trace))
             return
         task = view.task(Hash32(trace.task_id))
         call = None if task is None else await self.due(trace, task)
@@ -83,6 +92,11 @@ class Watchdog:
     async def due(self, trace: StoredTrace, task: Task) -> Call | None:
         """The call that this trace needs now, if any."""
         progress, view = task.progress, self._bench.view
+        announced = msgspec.json.decode(trace.announcement, type=AnnouncementPart)
+        if tuple(segment.end for segment in task.terms.segments) != announced.ends:
+            # Nothing of this node can be posted there; the order that the client signed does not fix the split.
+            log.debug("the task was opened with another split of the layers than was announced")
+            return None
         execution_class = view.execution_class(task.terms.execution_class)
         if execution_class is None:
             return None
@@ -99,15 +113,18 @@ class Watchdog:
     def _commit_call(self, trace: StoredTrace, task: Task) -> Call | None:
         if not trace.inferred and trace.verdict == UNDECIDED:
             return None
-        id_ = Hash32(trace.task_id)
-        if task.progress.phase is Phase.OPENED:
+        id_, progress = Hash32(trace.task_id), task.progress
+        if progress.phase is Phase.OPENED:
             return calls.assign(id_, task, self._assignment_proofs(trace, task))
         posts = task.posts_of(trace.segment) or (ZERO_HASH,) * (1 + task.verifiers)
         if trace.inferred and posts[0] == ZERO_HASH:
             return calls.commit_inference(task, signed_root(trace))
-        if not trace.inferred and trace.commitment not in posts:
-            statement = VerdictCommitment(id_, trace.segment, trace.attempt, Hash32(trace.commitment))
-            return calls.commit_verification(task, statement)
+        # Beside another root or another length the commitment might not open, or say no to what was never judged.
+        if not trace.inferred and posted_claim(task, trace) == trace.judged and trace.commitment not in posts:
+            commitment, judged = Hash32(trace.commitment), Hash32(trace.judged)
+            return calls.commit_verification(
+                task, VerdictCommitment(id_, trace.segment, trace.attempt, commitment, judged)
+            )
         return calls.seal(id_, task) if self._is_sealable(task) and self._is_first_party(task) else None
 
     def _is_sealable(self, task: Task) -> bool:
@@ -151,3 +168,13 @@ class Watchdog:
         """A rejected call usually means that somebody was faster; it is tried again with the next state."""
         level = logging.INFO if isinstance(error, ChainRejected) else logging.WARNING
         log.log(level, "own post not sent: %s", error)
+
+
+def posted_claim(task: Task, trace: StoredTrace) -> Hash32 | None:
+    """The struct hash of what the inferencer of a trace's segment posted; None as long as there is nothing."""
+    progress, posts = task.progress, task.posts_of(trace.segment)
+    if not posts or posts[0] == ZERO_HASH:
+        return None
+    outputs = progress.output_hash if trace.segment + 1 == progress.segments else ZERO_HASH
+    id_ = Hash32(trace.task_id)
+    return struct_hash(TraceRoot(id_, trace.segment, progress.attempt, progress.positions, posts[0], outputs))

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from troth.overlay.channel_server import HELLO_HEADER, PATH
 from troth.overlay.envelope import OVERHEAD, Clock, Kind, check, seal, take_apart
@@ -22,6 +22,7 @@ from troth.overlay.errors import (
     ChannelUnavailable,
     EnvelopeRefused,
     FrameTooLarge,
+    MalformedEnvelope,
     OverlayError,
 )
 from troth.overlay.failures import decode_failure, remote_failure
@@ -32,6 +33,9 @@ from troth.protocol.types import Address
 from troth.protocol.wire import Failure, Frame, NodeRequest, decode_frame, encode_frame
 
 log = logging.getLogger(__name__)
+
+UNASKED_LIMIT = 64
+"""Late answers in a row, each to a request that had timed out, before a peer is no longer listened to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Channel:
         self._opening = asyncio.Lock()
         self._pause = 0.0
         self._not_before = 0.0
+        self._unasked = 0
         self._closed = False
 
     @classmethod
@@ -180,7 +185,8 @@ class Channel:
             )
         except InvalidStatus as error:
             raise self._turned_away(error) from error
-        except (OSError, TimeoutError, InvalidHandshake, EOFError) as error:
+        except (OSError, TimeoutError, WebSocketException, EOFError, ValueError, OverflowError) as error:
+            # The last three also stand for an address that cannot be one: it comes from a stranger's registration.
             wrong_key = as_wrong_tls_key(error, self.endpoint)
             if wrong_key is not None:
                 raise wrong_key from error
@@ -214,8 +220,15 @@ class Channel:
 
     def _deliver(self, frame: bytes) -> None:
         sealed = take_apart(frame)
-        check(sealed, self.recipient, self._operator, int(self._clock()))
         answer = self._pending.get(sealed.nonce)
-        # None: the request timed out before; a nonce never comes back, so a replayed answer ends here too.
-        if answer is not None and not answer.done() and sealed.kind is Kind.REPLY:
+        # The request timed out before, or there never was one; a nonce never comes back, so a replayed answer ends
+        # here too. Looked at first: hashing 64 MiB that nobody waits for would hold up every other peer.
+        if answer is None or answer.done():
+            self._unasked += 1
+            if self._unasked > UNASKED_LIMIT:
+                raise MalformedEnvelope("Answers came that nobody asked for", self._unasked)
+            return
+        check(sealed, self.recipient, self._operator, int(self._clock()))
+        if sealed.kind is Kind.REPLY:
+            self._unasked = 0
             answer.set_result(sealed.content)

@@ -57,13 +57,18 @@ class Limits:
         frame: bytes of the largest message; large enough for all rows of a full context.
         in_flight: requests being worked on at once, all connections together.
         in_flight_per_connection: the same for one connection.
+        in_flight_bytes: of the requests being worked on, all connections together.
         connections: open connections, all senders together.
+        connections_per_sender, in_flight_per_sender: of one sender, so that none can keep the others out.
     """
 
     frame: int = 64 * 2**20
     in_flight: int = 128
     in_flight_per_connection: int = 32
+    in_flight_bytes: int = 1024 * 2**20
     connections: int = 256
+    connections_per_sender: int = 8
+    in_flight_per_sender: int = 64
 
 
 class ChannelServer:
@@ -92,6 +97,7 @@ class ChannelServer:
         self._receiver = Receiver(operator, clock) if clock else Receiver(operator)
         self._connections: set[_Connection] = set()
         self.in_flight = 0
+        self.in_flight_bytes = 0
 
     def mount(self, app: FastAPI) -> None:
         """Serve the channel from `app` at /v1/channel."""
@@ -100,6 +106,10 @@ class ChannelServer:
     async def drain(self) -> None:
         """Wait until every request that was started has been answered."""
         await asyncio.gather(*[task for connection in self._connections for task in connection.tasks])
+
+    def in_flight_of(self, sender: Address) -> int:
+        """Requests of one sender that are being worked on."""
+        return sum(len(connection.tasks) for connection in self._connections if connection.sender == sender)
 
     async def _accept(self, socket: WebSocket) -> None:
         try:
@@ -124,12 +134,16 @@ class ChannelServer:
         except ValueError as error:
             raise MalformedEnvelope("The greeting is not hexadecimal") from error
         sender = to_address(claimed)
-        if self._receiver.open(frame, sender).kind is not Kind.HELLO:
-            raise MalformedEnvelope("The greeting is another kind of message")
+        # Before the greeting is noted: strangers could fill the replay window, which turns newcomers away when full.
         if not self._authorise(sender):
             raise NotAuthorised(
                 f"{sender} is not allowed here", remedy="Only bonded schedulers may call; check the registration."
             )
+        if self._receiver.open(frame, sender).kind is not Kind.HELLO:
+            raise MalformedEnvelope("The greeting is another kind of message")
+        own = sum(connection.sender == sender for connection in self._connections)
+        if own >= self.limits.connections_per_sender:
+            raise Overloaded(f"{own} connections of {sender} are open", remedy="Use those.")
         if len(self._connections) >= self.limits.connections:
             raise Overloaded(f"{len(self._connections)} connections are open", remedy="Try again later.")
         return sender
@@ -137,6 +151,7 @@ class ChannelServer:
     async def answer(self, sender: Address, sealed: Sealed) -> bytes:
         """The sealed answer to one request, a failure included."""
         self.in_flight += 1
+        self.in_flight_bytes += len(sealed.content)
         try:
             frame = decode_frame(sealed.content)
             if not isinstance(frame.header, _REQUESTS):
@@ -148,6 +163,7 @@ class ChannelServer:
             content = self._failed(sender, error)
         finally:
             self.in_flight -= 1
+            self.in_flight_bytes -= len(sealed.content)
         return self._reply(sender, sealed, content)
 
     def _failed(self, sender: Address, error: Exception) -> bytes:
@@ -179,7 +195,7 @@ class _Connection:
     def __init__(self, server: ChannelServer, socket: WebSocket, sender: Address) -> None:
         self._server = server
         self._socket = socket
-        self._sender = sender
+        self.sender = sender
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -187,26 +203,32 @@ class _Connection:
             while True:
                 await self._take(await self._socket.receive_bytes())
         except WebSocketDisconnect:
-            log.debug("%s disconnected", self._sender)
+            log.debug("%s disconnected", self.sender)
         except (EnvelopeRefused, KeyError) as error:
             # Nothing after an unbelievable frame can be believed either. KeyError: a text frame.
-            log.warning("connection of %s closed: %s", self._sender, error)
+            log.warning("connection of %s closed: %s", self.sender, error)
             await self._socket.close(1008, str(error)[:120])
 
     async def _take(self, frame: bytes) -> None:
-        sealed = self._server.receive(frame, self._sender)
+        sealed = self._server.receive(frame, self.sender)
         limits = self._server.limits
-        if len(self.tasks) >= limits.in_flight_per_connection or self._server.in_flight >= limits.in_flight:
+        too_many = (
+            len(self.tasks) >= limits.in_flight_per_connection
+            or self._server.in_flight >= limits.in_flight
+            or self._server.in_flight_of(self.sender) >= limits.in_flight_per_sender
+        )
+        held = self._server.in_flight_bytes
+        if too_many or (held and held + len(sealed.content) > limits.in_flight_bytes):
             busy = Overloaded(f"{self._server.in_flight} requests are in flight", remedy="Try again in a second.")
-            await self._socket.send_bytes(self._server.refuse(self._sender, sealed, busy))
+            await self._socket.send_bytes(self._server.refuse(self.sender, sealed, busy))
             return
         task = asyncio.create_task(self._answer(sealed))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     async def _answer(self, sealed: Sealed) -> None:
-        frame = await self._server.answer(self._sender, sealed)
+        frame = await self._server.answer(self.sender, sealed)
         try:
             await self._socket.send_bytes(frame)
         except (WebSocketDisconnect, RuntimeError) as error:
-            log.info("the answer came too late, %s is gone: %s", self._sender, error)
+            log.info("the answer came too late, %s is gone: %s", self.sender, error)

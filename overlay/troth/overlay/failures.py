@@ -31,8 +31,12 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def remote_failure(endpoint: str, failure: Failure) -> RemoteFailure:
-    """The exception for a refusal that came from `endpoint`."""
-    return RemoteFailure(endpoint, failure.code, failure.message, failure.remedy)
+    """The exception for a refusal from `endpoint`, whose words are a stranger's and may end up on a terminal."""
+    return RemoteFailure(endpoint, failure.code, _printable(failure.message), _printable(failure.remedy))
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def encode_failure(failure: Failure) -> bytes:
@@ -44,7 +48,7 @@ def decode_failure(body: bytes) -> Failure | None:
     """The refusal in a JSON body, or None if the body is something else."""
     try:
         return msgspec.json.decode(body, type=Failure)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
 
 

@@ -14,15 +14,35 @@ from troth.overlay.tls import as_wrong_tls_key, pinned_context
 def pinned_client(endpoint: str, tls_key_hash: bytes, timeout: float = 30.0) -> httpx.AsyncClient:
     """An asynchronous client that talks to `endpoint` and nobody else; wrap calls in `naming_errors`."""
     return httpx.AsyncClient(
-        base_url=endpoint, verify=pinned_context(tls_key_hash), timeout=timeout, trust_env=False, follow_redirects=False
+        base_url=_address(endpoint),
+        verify=pinned_context(tls_key_hash),
+        timeout=timeout,
+        trust_env=False,
+        follow_redirects=False,
     )
 
 
 def pinned_sync_client(endpoint: str, tls_key_hash: bytes, timeout: float = 30.0) -> httpx.Client:
     """The same for code that is not asynchronous."""
     return httpx.Client(
-        base_url=endpoint, verify=pinned_context(tls_key_hash), timeout=timeout, trust_env=False, follow_redirects=False
+        base_url=_address(endpoint),
+        verify=pinned_context(tls_key_hash),
+        timeout=timeout,
+        trust_env=False,
+        follow_redirects=False,
     )
+
+
+def _address(endpoint: str) -> httpx.URL:
+    """An endpoint comes from a stranger's registration; raises ChannelUnavailable where it cannot be one."""
+    try:
+        address = httpx.URL(endpoint)
+        if address.port is not None and not 0 < address.port < 1 << 16:
+            raise ChannelUnavailable(f"{endpoint} has an impossible port", address.port)
+        address.host.encode("idna")
+    except (httpx.InvalidURL, ValueError) as error:
+        raise ChannelUnavailable(f"{endpoint} is no address", error) from error
+    return address
 
 
 @contextmanager

@@ -49,6 +49,8 @@ def configure(level: str = "INFO", stream: TextIO | None = None) -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     logging.getLogger("websockets").setLevel(logging.WARNING)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # web3 says at INFO where it was connected to, with the credentials that an RPC address may hold.
+    logging.getLogger("web3").setLevel(logging.WARNING)
 
 
 class JsonLines(logging.Formatter):

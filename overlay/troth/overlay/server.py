@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
+from troth.overlay.bounded_http import BoundedHttp
 from troth.overlay.channel_server import Limits
 from troth.overlay.envelope import OVERHEAD
 from troth.overlay.errors import ChannelUnavailable
 from troth.overlay.identity import TlsIdentity
 from troth.overlay.tls import server_context
+
+log = logging.getLogger(__name__)
 
 Drain = Callable[[], Awaitable[None]]
 
@@ -51,6 +56,7 @@ class TlsServer:
         self._socket: socket.socket | None = None
         self._server = _Server(_configuration(app, identity, limits or Limits()))
         self._running: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
 
     @property
     def port(self) -> int:
@@ -77,19 +83,41 @@ class TlsServer:
     async def stop(self) -> None:
         """Drain, close every connection, stop listening."""
         if self._drain is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._drain(), self._drain_seconds)
+            await self._drained(asyncio.ensure_future(self._drain()))
         self._server.should_exit = True
         if self._running is not None:
             await self._running
 
+    def hurry(self) -> None:
+        """Do not wait for what is under way any longer."""
+        self._hurry.set()
+
+    async def _drained(self, draining: asyncio.Future[None]) -> None:
+        hurrying = asyncio.ensure_future(self._hurry.wait())
+        try:
+            both: set[asyncio.Future[Any]] = {draining, hurrying}
+            await asyncio.wait(both, timeout=self._drain_seconds, return_when=asyncio.FIRST_COMPLETED)
+            if draining.done():
+                draining.result()
+        finally:
+            draining.cancel()
+            hurrying.cancel()
+
 
 async def run_until_stopped(server: TlsServer, on_ready: Callable[[int], None] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM, then drain and stop. `on_ready` gets the port."""
+    """Serve until SIGINT or SIGTERM, then drain and stop; a second signal ends draining. `on_ready` gets the port."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def signalled() -> None:
+        if stop.is_set():
+            server.hurry()
+            return
+        log.info("stopping once what is under way is done; a second signal stops at once, and nothing is lost")
+        stop.set()
+
     for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, stop.set)
+        loop.add_signal_handler(name, signalled)
     async with serving(server):
         if on_ready is not None:
             on_ready(server.port)
@@ -131,7 +159,7 @@ def _configuration(app: FastAPI, identity: TlsIdentity | None, limits: Limits) -
         ws="websockets-sansio",
         ws_max_size=limits.frame + OVERHEAD,
         ws_per_message_deflate=False,
-        http="auto",
+        http=BoundedHttp,
         lifespan="off",
         access_log=False,
         server_header=False,

@@ -114,12 +114,12 @@ class Chain:
                 raise
             middle = (first + last) // 2
             return [*await self.logs(first, middle), *await self.logs(middle + 1, last)]
-        return [decoding.log(entry) for entry in found]
+        return decoding.logs(found)
 
     async def logs_of_block(self, block_hash: Hash32) -> list[Log]:
         """The contract's logs in exactly this block; RpcRefused if a reorganisation took it away."""
         wanted = {"address": self.contract, "blockHash": decoding.hexadecimal(block_hash)}
-        return [decoding.log(entry) for entry in await self._rpc.request("eth_getLogs", wanted)]
+        return decoding.logs(await self._rpc.request("eth_getLogs", wanted))
 
     async def events(self, first: int, last: int) -> list[Event]:
         """The contract's events in blocks ``first`` to ``last``."""

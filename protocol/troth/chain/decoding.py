@@ -77,6 +77,13 @@ def log(value: Any) -> Log:
         raise malformed("log", value) from error
 
 
+def logs(value: Any) -> list[Log]:
+    """Result of ``eth_getLogs``."""
+    if not isinstance(value, list):
+        raise malformed("list of logs", value)
+    return [log(entry) for entry in value]
+
+
 def receipt(value: Any, contract: Address | None) -> Receipt:
     """A mined receipt, with the events that ``contract`` emitted."""
     try:

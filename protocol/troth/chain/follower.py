@@ -13,6 +13,7 @@ from troth.chain.adapter import Chain
 from troth.chain.errors import ChainError, ChainUnavailable, FollowTimeout, RpcRefused
 from troth.chain.records import Block
 from troth.chain.store import WINDOW, EventStore
+from troth.protocol.errors import ProtocolError
 from troth.protocol.events import Log, parse_log
 from troth.protocol.fold import apply
 from troth.protocol.state import State
@@ -54,6 +55,7 @@ class EventFollower:
         self._wake = asyncio.Event()
         self._catching_up = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self._doubted = False
         self.failure: ChainError | None = None
         self.state = self._refolded()
         self.block = self._tip_number()
@@ -101,7 +103,15 @@ class EventFollower:
                     await self._follow_head()
                 except _Reorganised:
                     await self._rewind()
+                except ProtocolError as error:
+                    await self._forget_recent()
+                    raise ChainUnavailable(
+                        f"The chain node's logs do not follow from each other: {error.what}",
+                        self._chain.place,
+                        "They are asked for again; if this goes on, use another node.",
+                    ) from error
                 else:
+                    self._doubted = False
                     return self.state
         raise ChainUnavailable(
             "The chain node changes its newest blocks faster than they can be followed",
@@ -173,6 +183,15 @@ class EventFollower:
                 ancestor = number
                 break
         _log.warning("reorganisation: %d blocks taken back to %d", self.block - ancestor, ancestor)
+        await self._go_back(ancestor)
+
+    async def _forget_recent(self) -> None:
+        """Ask again for what was followed last, and the second time for everything: a log was left out somewhere."""
+        recent = [number for number, _ in self._store.recent_blocks()]
+        await self._go_back(self._start_block - 1 if self._doubted else min(recent, default=self._start_block - 1))
+        self._doubted = True
+
+    async def _go_back(self, ancestor: int) -> None:
         self._store.rewind(ancestor)
         kept = self._states.get(ancestor)
         self._states = OrderedDict((number, state) for number, state in self._states.items() if number <= ancestor)

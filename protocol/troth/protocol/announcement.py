@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from troth.protocol.errors import InvalidRequest, WireError
 from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes
+from troth.protocol.task import pack_ends
 from troth.protocol.types import Address, Hash32, Order, address_from_bytes
 from troth.protocol.wire import AnnouncementPart, OrderPart
 
@@ -31,7 +32,7 @@ class Announcement:
 
 
 def order_to_wire(order: Order) -> OrderPart:
-    """The order as a header part."""
+    """The order as a header part; its split travels beside it."""
     return OrderPart(
         execution_class=order.execution_class,
         request_hash=order.request_hash,
@@ -43,8 +44,8 @@ def order_to_wire(order: Order) -> OrderPart:
     )
 
 
-def order_from_wire(part: OrderPart) -> Order:
-    """The order of a header part; the address gets its checksum."""
+def order_from_wire(part: OrderPart, ends: tuple[int, ...]) -> Order:
+    """The order of a header part and the split beside it; the address gets its checksum."""
     return Order(
         execution_class=Hash32(part.execution_class),
         request_hash=Hash32(part.request_hash),
@@ -53,6 +54,7 @@ def order_from_wire(part: OrderPart) -> Order:
         deadline=part.deadline,
         reference_block=part.reference_block,
         nonce=part.nonce,
+        ends=pack_ends(ends),
     )
 
 
@@ -78,7 +80,7 @@ def announcement_from_wire(part: AnnouncementPart, request: bytes | memoryview) 
     except InvalidRequest as error:
         raise WireError("The payload starts with no canonical request", str(error), error.remedy) from error
     return Announcement(
-        order=order_from_wire(part.order),
+        order=order_from_wire(part.order, part.ends),
         signature=part.signature,
         ends=part.ends,
         betas=tuple(Hash32(beta) for beta in part.betas),

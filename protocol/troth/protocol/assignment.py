@@ -16,6 +16,7 @@ from troth.protocol.hashing import abi_keccak, keccak256
 from troth.protocol.identifiers import class_id, fee, task_id
 from troth.protocol.permutation import walk
 from troth.protocol.request import request_hash
+from troth.protocol.task import pack_ends
 from troth.protocol.types import Address, ExecutionClass, Hash32, Segment, segments_from_ends, to_hash32
 
 ASSIGNMENT_TAG = keccak256(b"troth/assignment/1")
@@ -150,6 +151,8 @@ def _check_terms(announcement: Announcement, context: AssignmentContext) -> tupl
     if order.execution_class != class_id(context.execution_class):
         raise WrongAssignment("The order names another execution class", order.execution_class, "Ask who serves it.")
     try:
+        if order.ends != pack_ends(announcement.ends):
+            raise WrongAssignment("The client signed another layer split", announcement.ends, "Use the signed one.")
         segments = segments_from_ends(announcement.ends, context.layers)
     except InvalidField as error:
         raise WrongAssignment(error.what, error.value, error.remedy) from error

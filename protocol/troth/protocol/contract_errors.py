@@ -118,9 +118,14 @@ REMEDIES: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
     "InsufficientEscrow": lambda error: (
         f"Deposit at least {_difference(error, 'needed', 'balance')} for {error['client']}."
     ),
+    "TextNotPlain": "Use printable ASCII characters only, at most 255 of them.",
     "OrderExpired": "Let the client sign a new order with a later deadline.",
     "InvalidReferenceBlock": "Let the client sign a new order with a reference block among the last 200.",
     "FeeAboveMaximum": lambda error: f"Let the client sign an order with a maximum fee of {ether(error['fee'])}.",
+    "TooManyOpenings": lambda error: (
+        f"All {error['openings']} parties must be able to reveal within {error['revealWindow']} blocks and in one "
+        "transaction; let the client sign an order with fewer segments, or use a class with fewer tiles."
+    ),
     "TaskKnown": "The order was used already; let the client sign a new one with another nonce.",
     "StateMismatch": "The task has moved on; fold its newest events and build the call again.",
     "GroupTooSmall": lambda error: (

@@ -111,7 +111,7 @@ def _revealed(task: Task, event: TraceRevealed) -> Progress:
     members = (parties[0], *task.verifiers_of(event.segment))
     place = event.segment * width + _index(members, event.party)
     before = task.progress.revealed or (ZERO_HASH,) * len(task.progress.posts)
-    revealed = reveal_hash(event.root, event.verdict, event.tiles_hash)
+    revealed = reveal_hash(event.root, event.verdict, Hash32(keccak256(event.tiles)))
     return replace(task.progress, revealed=_replaced(before, place, revealed))
 
 

@@ -157,7 +157,11 @@ class ExecutionClass:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a client signs: ``max_fee`` in wei, ``deadline`` in Unix seconds, ``reference_block`` fixes the groups."""
+    """What a client signs: ``max_fee`` in wei, ``deadline`` in Unix seconds, ``reference_block`` fixes the members.
+
+    ``ends`` is the layer split, packed (``task.pack_ends``). It chooses the groups, so that whoever could change it
+    could draw from groups of its own.
+    """
 
     execution_class: Hash32
     request_hash: Hash32
@@ -166,6 +170,7 @@ class Order:
     deadline: Uint64
     reference_block: Uint64
     nonce: Uint64
+    ends: Hash32
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +199,16 @@ class TraceRoot:
 
 @dataclass(frozen=True, slots=True)
 class VerdictCommitment:
-    """A verifier's salted commitment to root and verdict; see ``identifiers.verdict_commitment``."""
+    """A verifier's salted commitment to root and verdict; see ``identifiers.verdict_commitment``.
+
+    ``judged`` is the struct hash of the inferencer's TraceRoot, so that the verdict fits no other root, length or text.
+    """
 
     task_id: Hash32
     segment: Uint8
     attempt: Uint8
     commitment: Hash32
+    judged: Hash32
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from troth.protocol.errors import InvalidRequest, InvalidSignature, WrongAssignm
 from troth.protocol.identifiers import group_id, task_id
 from troth.protocol.request import Request, request_hash
 from troth.protocol.state import State
+from troth.protocol.task import pack_ends
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, Order, Segment
 from troth.scheduler.admitted import AdmittedTask
@@ -98,6 +99,7 @@ class Admission:
         terms = self._catalogue.terms(order.execution_class, view.state)
         self._check_deadline(order)
         self._check_reference(order, view.block)
+        self._check_split(order, terms)
         client = self._client(submitted)
         self._check_fee(order, terms)
         self._check_escrow(client, terms, view)
@@ -134,6 +136,11 @@ class Admission:
                 order.reference_block,
                 "Order again with a block of the last few minutes; if yours is newer, try again in a moment.",
             )
+
+    def _check_split(self, order: Order, terms: Terms) -> None:
+        ends = terms.served.ends
+        if order.ends != pack_ends(ends):
+            raise BadRequest("The order is for another split of the layers", order.ends.hex(), f"Sign ends {ends}.")
 
     def _client(self, submitted: SubmittedOrder) -> Address:
         if submitted.order.scheduler != self._scheduler:

@@ -9,6 +9,7 @@ from troth.protocol.announcement import Announcement
 from troth.protocol.assignment import Assignment
 from troth.protocol.dtype import Dtype
 from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes
+from troth.protocol.task import pack_ends
 from troth.protocol.trace import tile_count
 from troth.protocol.types import Address, ExecutionClass, Hash32, ModelDescriptor, Order, segments_from_ends
 from troth.scheduler.records import Received
@@ -114,6 +115,7 @@ def from_record(
         deadline=record.deadline,
         reference_block=record.reference_block,
         nonce=record.nonce,
+        ends=pack_ends(record.ends),
     )
     assignment = Assignment(
         task_id=task_id,

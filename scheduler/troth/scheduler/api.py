@@ -6,6 +6,7 @@ task is finished and settled, and GET /v1/tasks/{id} has its receipt.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -22,6 +23,7 @@ from troth.scheduler.submission import read_hash, read_submission
 
 BODY_LIMIT = 2 * 2**20
 """Bytes of an order: the longest prompt in decimal, twice."""
+BODY_SECONDS = 30.0
 SALT_HEADER = "troth-salt"
 
 
@@ -69,10 +71,14 @@ def scheduler_app(scheduler: Scheduler) -> FastAPI:
 
 async def _body(request: Request) -> bytes:
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > BODY_LIMIT:
-            raise BadRequest(f"An order has at most {BODY_LIMIT} bytes", len(body), "Shorten the prompt.")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > BODY_LIMIT:
+                    raise BadRequest(f"An order has at most {BODY_LIMIT} bytes", len(body), "Shorten the prompt.")
+    except TimeoutError as error:
+        raise BadRequest(f"The order did not come within {BODY_SECONDS:g} s", len(body), "Send it at once.") from error
     return bytes(body)
 
 

@@ -65,6 +65,7 @@ async def assembled(
             scheduler=operator,
             vrf_secret=keys.vrf_secret,
             vrf_key=vrf.public_key(keys.vrf_secret),
+            commit_window=parameters.commit_window,
             reveal_window=parameters.reveal_window,
             journal=journal,
             traces=TraceStore(configuration.folder / "traces"),

@@ -34,4 +34,11 @@ def show(result: dict[str, Any], *, as_json: bool) -> None:
         return
     width = max(len(name) for name in result)
     for name, value in result.items():
-        typer.echo(f"{name.replace('_', ' '):<{width}}  {value}")
+        typer.echo(f"{name.replace('_', ' '):<{width}}  {_plain(value, width)}")
+
+
+def _plain(value: object, width: int) -> str:
+    """A list as one line each; nothing as a dash."""
+    if isinstance(value, list | tuple):
+        return f"\n{'':<{width}}  ".join(str(one) for one in value) or "-"
+    return "-" if value is None else str(value)

@@ -19,7 +19,7 @@ import msgspec
 
 from troth.chain.keystore import keystore_path
 from troth.protocol.errors import ProtocolError
-from troth.protocol.types import Address, Hash32, to_address
+from troth.protocol.types import Address, Hash32, segments_from_ends, to_address
 from troth.scheduler.catalogue import Served, Texts
 from troth.scheduler.desk import Waits
 from troth.scheduler.errors import ConfigurationInvalid
@@ -155,6 +155,15 @@ def _contract(text: str) -> Address:
 
 def _served(folder: Path, entry: _Serve) -> Served:
     texts = Texts.load(folder / Path(entry.model).expanduser())
+    layers = msgspec.json.decode(texts.config).get("num_hidden_layers")
+    if isinstance(layers, int):
+        try:
+            segments_from_ends(entry.ends, layers)
+        except ProtocolError as error:
+            remedy = f"End with {layers}, for example {layers // 2},{layers}."
+            raise ConfigurationInvalid(
+                f"The ends do not cut a model of {layers} layers", list(entry.ends), remedy
+            ) from error
     return Served(Hash32(bytes.fromhex(entry.class_[2:])), entry.ends, texts, entry.context or texts.context)
 
 

@@ -31,11 +31,12 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """The scheduler's keys, stores and connections. `reveal_window` in blocks, from the contract."""
+    """The scheduler's keys, stores and connections. Both windows are in blocks and come from the contract."""
 
     scheduler: Operator
     vrf_secret: bytes
     vrf_key: tuple[int, int]
+    commit_window: int
     reveal_window: int
     journal: Journal
     traces: TraceStore

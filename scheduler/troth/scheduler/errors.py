@@ -8,7 +8,8 @@ SchedulerError
  ├─ TaskFailed              a task that was taken came to nothing
  │   ├─ HopFailed           one inferencer failed; another candidate may take over
  │   ├─ NoCandidateLeft
- │   └─ QuorumMissed        too few verifiers committed
+ │   ├─ QuorumMissed        too few verifiers committed
+ │   └─ WindowUsedUp        the nodes left too little of the commit window
  └─ ConfigurationInvalid
 """
 
@@ -171,6 +172,12 @@ class QuorumMissed(TaskFailed):
     """Fewer verifiers than the quorum committed to a verdict in time."""
 
     code = "quorum_missed"
+
+
+class WindowUsedUp(TaskFailed):
+    """The nodes used up their part of the commit window; the rest is needed to give the fee back."""
+
+    code = "window_used_up"
 
 
 class ConfigurationInvalid(SchedulerError):

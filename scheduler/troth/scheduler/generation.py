@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -59,15 +60,25 @@ class Generation:
                 finished = await self._pipeline(attempt, chosen, on_token).run()
             except HopFailed as failure:
                 attempt = self._note(attempt, failure)
+            except asyncio.CancelledError:
+                # Whoever used up the window comes last in the next choice.
+                self._remember_speed()
+                raise
             else:
                 self._traces.sync()
                 self._remember_speed()
                 return Generated(attempt, chosen, tuple(self._tokens), finished)
 
-    async def replay(self, generated: Generated, failure: HopFailed, on_attempt: OnAttempt) -> Generated:
-        """The same output from other inferencers, after one could not answer for it; raises NoCandidateLeft."""
+    async def replay(
+        self, generated: Generated, failure: HopFailed, on_attempt: OnAttempt, *, newest_attempt: int
+    ) -> Generated:
+        """The same output from other inferencers, after one could not answer for it; raises NoCandidateLeft.
+
+        `newest_attempt` is the last one that was begun, by this process or before a restart: rows of an attempt may
+        have been countersigned already, and other rows at the same positions would convict the scheduler.
+        """
         self._tokens[:] = generated.tokens
-        attempt = self._note(generated.attempt, failure)
+        attempt = self._note(newest_attempt, failure)
         while True:
             chosen = self._choose_all()
             await on_attempt(Generating(attempt, chosen))

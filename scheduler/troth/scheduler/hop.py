@@ -15,6 +15,7 @@ from troth.overlay.operator import Operator
 from troth.protocol.announcement import announcement_to_wire
 from troth.protocol.errors import ProtocolError
 from troth.protocol.rows import RowChain, verify_rows
+from troth.protocol.tensors import rows_from_bytes
 from troth.protocol.types import Address, Hash32, Row
 from troth.protocol.wire import Forward, Frame, Rows, RowSignature
 from troth.scheduler.admitted import AdmittedTask
@@ -61,6 +62,9 @@ class Hop:
         rows = frame.header
         if not isinstance(rows, Rows) or rows.start != start or rows.count != count or (emit and rows.token is None):
             raise HopFailed(self.segment, self.operator, f"an answer to another question: {type(rows).__name__}")
+        if rows.row.position != start + count - 1:
+            # Before it is countersigned: two countersigned rows of one position would convict this scheduler.
+            raise HopFailed(self.segment, self.operator, f"a row signed for position {rows.row.position}")
         self._introduced = True
         return rows, frame
 
@@ -89,9 +93,10 @@ class Hop:
 
     def accept(self, frame: Frame, tokens: Sequence[int], link: Link, traces: TaskTraces, spent: Breakdown) -> None:
         """Check and store what was forwarded already, computed from `tokens`; raises HopFailed if it should not have
-        been."""
+        been. States that are no numbers are this hop's fault too, not that of the next one, which refuses them."""
         with spent.spent("checking"):
             try:
+                rows_from_bytes(frame.payload, len(tokens), self._task.model.hidden_size, self._task.dtype)
                 self._chain, _ = verify_rows(
                     self._chain,
                     frame.payload,

@@ -38,15 +38,19 @@ def initialise(folder: Path, wishes: Wishes, password_file: Path | None) -> dict
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     new_keys = wishes.operator_keystore is None or wishes.vrf_keystore is None
     password = read_password(password_file, confirm=new_keys, purpose="the scheduler's keystores")
-    operator = _operator(folder, wishes, password)
-    vrf_key = _vrf(folder, wishes, password)
-    identity = load_or_create_identity(folder / "tls")
-    file.write_text(_text(wishes), encoding="utf-8")
+    # The address of a chain node may hold a provider's secret.
+    text = _text(wishes)
+    file.touch(mode=0o600)
+    file.write_text(text, encoding="utf-8")
     try:
         load(folder)
-    except ConfigurationInvalid:
+        operator = _operator(folder, wishes, password)
+        vrf_key = _vrf(folder, wishes, password)
+    except Exception:
+        # So that the corrected command can be given again.
         file.unlink()
         raise
+    identity = load_or_create_identity(folder / "tls")
     return {
         "operator": operator,
         "vrf_x": hex(vrf_key[0]),
@@ -54,19 +58,23 @@ def initialise(folder: Path, wishes: Wishes, password_file: Path | None) -> dict
         "endpoint": wishes.endpoint,
         "tls_key_hash": "0x" + identity.spki_sha256.hex(),
         "config": str(file),
+        "next": f"send some ether for gas to {operator}, then: "
+        f"troth scheduler register --home {folder} --owner-keystore FILE",
     }
 
 
 def _operator(folder: Path, wishes: Wishes, password: str) -> str:
     if wishes.operator_keystore is not None:
         return load_account(wishes.operator_keystore.expanduser(), password).address
-    return create_account(folder / "keys" / "operator.json", password).address
+    path = folder / "keys" / "operator.json"
+    return (load_account if path.exists() else create_account)(path, password).address
 
 
 def _vrf(folder: Path, wishes: Wishes, password: str) -> tuple[int, int]:
     if wishes.vrf_keystore is not None:
         return vrf.public_key(load_vrf_secret(wishes.vrf_keystore.expanduser(), password))
-    return vrf.public_key(create_vrf_secret(folder / "keys" / "vrf.json", password))
+    path = folder / "keys" / "vrf.json"
+    return vrf.public_key((load_vrf_secret if path.exists() else create_vrf_secret)(path, password))
 
 
 def _text(wishes: Wishes) -> str:

@@ -50,6 +50,21 @@ class TaskEnded(TaskFailed):
         self.outcome = outcome
 
 
+class Reorganised(TaskFailed):
+    """A reorganisation took a step of the task back."""
+
+    code = "reorganised"
+
+
+class TaskVanished(Reorganised):
+    """The task is not on chain: its opening was taken back."""
+
+    code = "task_vanished"
+
+    def __init__(self, task_id: bytes) -> None:
+        super().__init__("The task is not on chain (any more)", "0x" + task_id.hex())
+
+
 class Ledger:
     """Sends with the operator's key; remembers nothing itself."""
 
@@ -58,6 +73,8 @@ class Ledger:
         self._follower = follower
         self._key = key
         self._minimum_stake = minimum_stake
+        self._following = asyncio.Lock()
+        self._queued: asyncio.Task[None] | None = None
 
     @property
     def state(self) -> State:
@@ -87,8 +104,19 @@ class Ledger:
         return []
 
     async def catch_up(self) -> None:
-        """Follow to the newest block now; raises ChainUnavailable if the node is away."""
-        await self._follower.catch_up()
+        """Follow to the newest block now; raises ChainUnavailable if the node is away.
+
+        Who comes while one look at the chain is under way shares the next one: a flood of orders costs no flood of
+        requests to the chain's node, behind which the tasks under way would wait.
+        """
+        if self._queued is None:
+            self._queued = asyncio.create_task(self._follow())
+        await asyncio.shield(self._queued)
+
+    async def _follow(self) -> None:
+        async with self._following:
+            self._queued = None
+            await self._follower.catch_up()
 
     def task(self, task_id: Hash32) -> TaskRecord | None:
         """The task as the events tell it, or None if it was never opened."""
@@ -98,9 +126,11 @@ class Ledger:
         """Bring about `event` by `call` unless it is there; its receipt.
 
         `call` is built anew for every attempt, from the state of that moment. While the chain is away this waits.
-        Raises ChainRejected if the contract refuses, TaskEnded if the task ended otherwise.
+        Raises ChainRejected if the contract refuses, TaskEnded if the task ended otherwise, and what `call` raises.
         """
         pause, uncertain = FIRST_PAUSE, False
+        built_from: TaskRecord | None = None
+        refusal: ChainRejected | TaskVanished | None = None
         while True:
             try:
                 if uncertain:
@@ -108,21 +138,24 @@ class Ledger:
                 await self._follower.catch_up()
                 found = self._find(task_id, event)
                 if found is None:
+                    # What was refused for the state of before a reorganisation is tried again with that of after it.
+                    if refusal is not None and self.task(task_id) == built_from:
+                        break
+                    built_from, refusal = self.task(task_id), None
                     receipt = await self._chain.execute(call(), self._key)
                     await self._follower.reach(receipt.block, timeout=30)
                     found = self._find(task_id, event)
                 if found is not None:
                     return found, await self._chain.wait_for_receipt(found.meta.transaction)
                 log.warning("a reorganisation took %s away", event.__name__)
-            except ChainRejected:
-                await self._follower.catch_up()
-                if self._find(task_id, event) is None:
-                    raise
+            except (ChainRejected, TaskVanished) as error:
+                refusal, uncertain = error, True
             except (ChainUnavailable, FollowTimeout, RpcRefused, TransactionTimeout) as error:
                 log.warning("waiting for the chain: %s", error)
                 uncertain = True
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
+        raise refusal
 
     async def ensure_soon(
         self, task_id: Hash32, event: type[Wanted], call: Callable[[], Call], too_early: frozenset[str]
@@ -144,19 +177,23 @@ class Ledger:
             except ChainError as error:
                 log.debug("waiting for block %d: %s", block, error)
 
-    async def block_hash(self, number: int) -> Hash32:
-        """Hash of a block; ChainUnavailable if the node does not have it."""
-        block = await self._chain.block(number)
-        if block is None:
-            raise ChainUnavailable(
-                f"Block {number} is not there", self._chain.place, "Check the node's synchronisation."
-            )
-        return block.hash
-
     async def wait_for_pending(self) -> None:
         """Let transactions that were sent, perhaps in an earlier life, be mined: they may be what is wanted."""
         while await self._chain.unmined(self._key.address):  # noqa: ASYNC110 - nobody tells when a pool empties
             await asyncio.sleep(FIRST_PAUSE)
+
+    def hash_of_phase(self, task_id: Hash32) -> Hash32:
+        """Hash of the block in which the task entered its phase; another one after a reorganisation. TaskVanished."""
+        record = self.live_task(task_id)
+        block = record.task.progress.phase_block
+        return next(event.meta.block_hash for event in reversed(record.events) if event.meta.block == block)
+
+    def live_task(self, task_id: Hash32) -> TaskRecord:
+        """The task as `task` gives it; raises TaskVanished if it is not on chain."""
+        record = self.task(task_id)
+        if record is None:
+            raise TaskVanished(task_id)
+        return record
 
     def _find(self, task_id: Hash32, event: type[Wanted]) -> Wanted | None:
         record = self.task(task_id)

@@ -17,12 +17,13 @@ from troth.protocol.calls import Call, abort, open_task
 from troth.protocol.events import TaskAborted, TaskOpened
 from troth.protocol.request import output_hash
 from troth.protocol.settlement import Outcome
+from troth.protocol.task import Phase
 from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.closing import Closing
 from troth.scheduler.desk import Desk
 from troth.scheduler.errors import HopFailed, SchedulerError, TaskFailed
 from troth.scheduler.generation import Generation
-from troth.scheduler.ledger import TaskEnded
+from troth.scheduler.ledger import Reorganised, TaskEnded, TaskVanished
 from troth.scheduler.records import (
     Aborted,
     Aborting,
@@ -37,6 +38,7 @@ from troth.scheduler.records import (
 from troth.scheduler.story import Story
 from troth.scheduler.stream import ClientStream
 from troth.scheduler.timing import Breakdown
+from troth.scheduler.window import CommitWindow
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class Lifecycle:
         self.spent = Breakdown()
         self._desk = desk
         self._traces = desk.traces.open(task.task_id, task.row_bytes)
+        self._window = CommitWindow(desk.ledger, desk.commit_window)
         self._generation = Generation(
             task,
             traces=self._traces,
@@ -79,6 +82,8 @@ class Lifecycle:
             elif on_chain.outcome is not None:
                 await self._note_ending(on_chain.outcome)
             elif self.story.generated is not None and self.story.aborting is None:
+                if on_chain.task.progress.phase in (Phase.OPENED, Phase.ASSIGNED):
+                    self._window.opened(on_chain.task.progress.phase_block)
                 await self._finish(self.story.generated)
             else:
                 # No complete output survives a restart in the middle of it: the client gets its fee back.
@@ -93,10 +98,13 @@ class Lifecycle:
 
     async def _open_and_generate(self) -> Generated | None:
         opening = asyncio.create_task(self._open())
-        generating = asyncio.create_task(self._generate())
+        generating = asyncio.create_task(self._window.during(self._generate()))
         try:
-            await asyncio.wait({opening, generating}, return_when=asyncio.FIRST_EXCEPTION)
-            await self._wait_for_lock(opening)
+            until = asyncio.get_running_loop().time() + self._desk.waits.locking
+            await asyncio.wait(
+                {opening, generating}, timeout=self._desk.waits.locking, return_when=asyncio.FIRST_EXCEPTION
+            )
+            await self._wait_for_lock(opening, until)
             if opening.exception() is not None:
                 await self._fail(opening.exception())
                 return None
@@ -109,9 +117,10 @@ class Lifecycle:
         self._announce_finish(generated)
         return generated
 
-    async def _wait_for_lock(self, opening: asyncio.Task[None]) -> None:
+    async def _wait_for_lock(self, opening: asyncio.Task[None], until: float) -> None:
         """The opening may outlast a client's patience, when the chain is away; then the fee is given back on sight."""
-        done, _ = await asyncio.wait({opening}, timeout=self._desk.waits.locking)
+        left = until - asyncio.get_running_loop().time()
+        done, _ = await asyncio.wait({opening}, timeout=max(0.0, left))
         if not done:
             late = TaskFailed("The chain took too long to lock the fee")
             self.stream.send("failed", code=late.code, message=str(late), charged=False, retry_free=True)
@@ -125,9 +134,10 @@ class Lifecycle:
         task = self.task
         with self.spent.spent("opening"):
             event, receipt = await self._desk.ledger.ensure(
-                task.task_id, TaskOpened, lambda: open_task(task.order, task.ends, task.signature)
+                task.task_id, TaskOpened, lambda: open_task(task.order, task.signature)
             )
         await self.record(Opened(event.meta.transaction, event.meta.block, receipt.gas_used))
+        self._window.opened(event.meta.block)
         self.stream.send("opened", tx=_hex(event.meta.transaction), gas=receipt.gas_used)
         self.stream.open_gate()
 
@@ -145,38 +155,76 @@ class Lifecycle:
         self.stream.send("finished", reason=reason, output_hash=_hex(hashed))
 
     async def _finish(self, generated: Generated) -> None:
+        """Commit and settle; again from where the chain stands, if a reorganisation took a step of it away."""
+        while True:
+            try:
+                closing, committed = await self._commit(generated)
+                self.stream.send("committed", tx=_hex(committed.transaction), gas=committed.gas)
+            except TaskVanished:
+                if not await self._opened_again():
+                    return
+                continue
+            except TaskEnded as ended:
+                await self._note_ending(ended.outcome)
+                return
+            except Exception as error:  # noqa: BLE001 - nothing is committed, so whatever broke, the fee can go back
+                await self._abort(error)
+                return
+            if await self._settle(closing):
+                return
+            generated = self.story.generated or generated
+
+    async def _opened_again(self) -> bool:
+        """Lock the fee once more after a reorganisation; False if it cannot be, and the task is over."""
+        log.warning("a reorganisation took the opening away: opening again")
         try:
-            closing, committed = await self._commit(generated)
-            self.stream.send("committed", tx=_hex(committed.transaction), gas=committed.gas)
-        except TaskEnded as ended:
-            await self._note_ending(ended.outcome)
-            return
-        except Exception as error:  # noqa: BLE001 - nothing is committed, so whatever broke, the fee can go back
-            await self._abort(error)
-            return
-        await self._settle(closing)
+            await self._open()
+        except (ChainError, TaskFailed) as error:
+            await self._fail(error)
+            return False
+        return True
 
     async def _commit(self, generated: Generated) -> tuple[Closing, Committed]:
         """Commit to the output; an inferencer that cannot answer for its part any more is replaced."""
         while True:
-            closing = Closing(self.task, generated, self._desk, self._traces, story=self.story, spent=self.spent)
+            closing = Closing(
+                self.task,
+                generated,
+                self._desk,
+                self._traces,
+                window=self._window,
+                story=self.story,
+                spent=self.spent,
+            )
             try:
                 return closing, await closing.commit(self.record)
             except HopFailed as failure:
-                generated = await self._generation.replay(generated, failure, self.record)
+                begun = self.story.generating
+                newest = generated.attempt if begun is None else max(begun.attempt, generated.attempt)
+                generated = await self._window.during(
+                    self._generation.replay(generated, failure, self.record, newest_attempt=newest)
+                )
                 await self.record(generated)
 
-    async def _settle(self, closing: Closing) -> None:
+    async def _settle(self, closing: Closing) -> bool:
+        """Settle; False if a reorganisation came between, and it must be begun again."""
         try:
             settled = await closing.settle(self.record)
         except TaskEnded as ended:
             await self._note_ending(ended.outcome)
+        except Reorganised as undone:
+            log.warning("a reorganisation came before the settlement: %s", undone)
+            return False
         except ChainRejected as refusal:
+            if closing.outdated():
+                log.warning("a reorganisation came before the settlement: %s", refusal)
+                return False
             # Unfinished in the journal on purpose: a restart tries again, and after the window anyone may close it.
-            log.error("the contract refuses to settle: %s", refusal)
+            log.error("the task cannot be settled: %s", refusal)
             self.stream.send("failed", code="not_settled", message=str(refusal), charged=True, retry_free=False)
         else:
             self.stream.send("settled", tx=_hex(settled.transaction), gas=settled.gas, outcome=settled.outcome)
+        return True
 
     async def _abort(self, reason: BaseException) -> None:
         code, message = _told(reason)
@@ -186,6 +234,9 @@ class Lifecycle:
             event, receipt = await self._desk.ledger.ensure(self.task.task_id, TaskAborted, self._abort_call)
         except TaskEnded as ended:
             await self._note_ending(ended.outcome)
+        except TaskVanished:
+            # A reorganisation took the opening away, and nothing in the pool brings it back: nothing is locked.
+            await self._fail(reason)
         except ChainRejected as refusal:
             # Too late to abort: the parties' own posts suffice to go on without this scheduler, or its window is over.
             await self.record(Failed("abort_refused", str(refusal), charged=True))
@@ -195,10 +246,7 @@ class Lifecycle:
             self.stream.send("failed", code=code, message=message, charged=False, retry_free=True)
 
     def _abort_call(self) -> Call:
-        record = self._desk.ledger.task(self.task.task_id)
-        if record is None:
-            raise TaskFailed("The task is not on chain", self.task.task_id.hex())
-        return abort(self.task.task_id, record.task)
+        return abort(self.task.task_id, self._desk.ledger.live_task(self.task.task_id).task)
 
     async def _fail(self, error: BaseException | None) -> None:
         """The fee was never locked."""

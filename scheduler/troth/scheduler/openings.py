@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from troth.overlay.errors import OverlayError
 from troth.protocol.assignment import tile_indices
 from troth.protocol.contract_types import ABSENT, Opening
 from troth.protocol.errors import InvalidOpening, ProtocolError
+from troth.protocol.events import TraceRevealed
 from troth.protocol.identifiers import verdict_commitment
 from troth.protocol.task import Task
 from troth.protocol.trace import TILE_BYTES, TileOpening, opening_root
@@ -69,13 +71,25 @@ class OpeningCollector:
         self._per_segment = on_chain.posts_per_segment
         self.openings = [ABSENT] * len(on_chain.progress.posts)
 
+    def take_revealed(self, events: Iterable[object]) -> None:
+        """Fill in what parties revealed on chain: the contract does without none of it, whoever keeps silent to us."""
+        for event in events:
+            if not isinstance(event, TraceRevealed):
+                continue
+            for seat in seats(self._on_chain):
+                if (seat.segment, seat.party) == (event.segment, event.party):
+                    place = seat.segment * self._per_segment + seat.place
+                    self.openings[place] = Opening(event.root, event.verdict, tiles=event.tiles)
+
     async def collect(self, seconds: float) -> list[Seat]:
         """Fill `openings`; the seats whose opening is still missing after `seconds`."""
         wanted = [seat for seat in seats(self._on_chain) if self._at(seat) is ABSENT]
         tasks = [asyncio.create_task(self._ask(seat, seconds)) for seat in wanted]
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=seconds)
-            for task in late:
+        try:
+            if tasks:
+                await asyncio.wait(tasks, timeout=seconds)
+        finally:
+            for task in tasks:
                 task.cancel()
         return [seat for seat in wanted if self._at(seat) is ABSENT]
 
@@ -105,6 +119,8 @@ class OpeningCollector:
 
     def _check(self, seat: Seat, opening: Opening) -> None:
         if seat.place == 0:
+            if not opening.verdict or opening.salt != ZERO_HASH:
+                raise InvalidOpening("An inferencer's opening has a verdict or a salt", seat.party, "Ask again.")
             promised = opening.root
         else:
             promised = verdict_commitment(
@@ -119,6 +135,9 @@ class OpeningCollector:
             raise InvalidOpening("The opening is not what was committed to", promised.hex(), "Ask again.")
         if self._seed is not None:
             self._check_tiles(seat, opening, self._seed)
+        elif opening.tiles or opening.siblings:
+            # The contract would refuse the whole settlement for it.
+            raise InvalidOpening("An exact class opens no tiles", len(opening.tiles), "Ask again.")
 
     def _check_tiles(self, seat: Seat, opening: Opening, seed: Hash32) -> None:
         positions = self._on_chain.progress.positions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from troth.protocol import vrf
 from troth.protocol.assignment import sample_alpha
@@ -16,7 +17,7 @@ from troth.protocol.contract_types import (
 )
 from troth.protocol.task import Task
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import ZERO_HASH, Hash32
+from troth.protocol.types import ZERO_HASH, Address, Hash32
 from troth.protocol.vrf_hints import hints
 from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.records import Committing
@@ -48,6 +49,22 @@ def submission(committing: Committing) -> CommitSubmission:
         posts=tuple(posts),
         signatures=join_signatures(tuple(signatures)),
     )
+
+
+def seated(
+    posts: CommitSubmission, on_chain: Task, inferencers: Sequence[Address], drawn: Sequence[Sequence[Address]]
+) -> CommitSubmission:
+    """The posts, with every inferencer where it stands by now: a candidate that posted a root took the first place.
+
+    Args:
+        inferencers: who inferred, per segment.
+        drawn: the candidates per segment as they were drawn, for a task that is not assigned on chain yet.
+    """
+    places = tuple(
+        (on_chain.parties_of(segment) or drawn[segment]).index(inferencer)
+        for segment, inferencer in enumerate(inferencers)
+    )
+    return replace(posts, inferencers=pack_inferencers(places))
 
 
 def sample_proof(secret: bytes, domain: Domain, task_id: Hash32, task: Task, block_hash: Hash32) -> VrfProof:

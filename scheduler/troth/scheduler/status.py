@@ -36,7 +36,7 @@ async def status_of(folder: Path) -> dict[str, Any]:
         balance, block = await chain.balance(operator), await chain.block_number()
     problems = []
     if account.role is not Role.SCHEDULER:
-        problems.append("not registered: troth scheduler register --broadcast")
+        problems.append("not registered: troth scheduler register --owner-keystore FILE --broadcast")
     elif account.exit_block:
         problems.append(f"leaving: withdraw after block {account.exit_block}")
     elif account.stake < parameters.minimum_scheduler_stake:

@@ -7,7 +7,8 @@ from typing import Annotated
 import msgspec
 
 from troth.protocol.errors import ProtocolError
-from troth.protocol.types import Hash32, Order, to_address
+from troth.protocol.task import pack_ends
+from troth.protocol.types import SEGMENTS_LIMIT, Hash32, Order, to_address
 from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
 from troth.scheduler.errors import BadRequest
 
@@ -15,6 +16,7 @@ _Hex32 = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")]
 _Hex65 = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{130}$")]
 _Wei = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,28})$")]
 _Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_End = Annotated[int, msgspec.Meta(ge=1, le=255)]
 _Small = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 
 
@@ -26,6 +28,7 @@ class _Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deadline: _Whole
     reference_block: _Whole
     nonce: _Whole
+    ends: Annotated[tuple[_End, ...], msgspec.Meta(min_length=1, max_length=SEGMENTS_LIMIT)]
 
 
 class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,6 +68,7 @@ def read_submission(body: bytes) -> SubmittedOrder:
         deadline=sent.order.deadline,
         reference_block=sent.order.reference_block,
         nonce=sent.order.nonce,
+        ends=pack_ends(sent.order.ends),
     )
     request = SubmittedRequest(
         sent.request.prompt_tokens,

@@ -44,6 +44,7 @@ class _Root:
     root: Hash32
     output_hash: Hash32
     signature: bytes
+    judged: Hash32
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class SegmentVerification:
             expected,
         )
         typed_data.require_signer(message, self._scheduler.domain, answer.signature, self._inferencer)
-        return _Root(Hash32(answer.root), expected, answer.signature)
+        return _Root(Hash32(answer.root), expected, answer.signature, typed_data.struct_hash(message))
 
     async def _attempt(self, verifier: Address, root: _Root, upstream: dict[int, Link]) -> _Commitment | None:
         try:
@@ -149,7 +150,7 @@ class SegmentVerification:
             comparison = self._compare_request(start, count, root)
             answer = (await channel.request(comparison, rows_sent, self._timeout)).header
             if isinstance(answer, Compared):
-                return self._checked_commitment(verifier, answer)
+                return self._checked_commitment(verifier, answer, root)
             if not isinstance(answer, Received):
                 raise TaskFailed("The verifier answered another question", type(answer).__name__)
         raise TaskFailed("The verifier was sent all rows and gave no verdict")
@@ -162,9 +163,9 @@ class SegmentVerification:
         message = TraceCommitment(self._task.task_id, self._segment, self._generated.attempt, Hash32(answer.commitment))
         typed_data.require_signer(message, self._scheduler.domain, answer.signature, verifier)
 
-    def _checked_commitment(self, verifier: Address, answer: Compared) -> _Commitment:
+    def _checked_commitment(self, verifier: Address, answer: Compared, root: _Root) -> _Commitment:
         commitment = Hash32(answer.commitment)
-        message = VerdictCommitment(self._task.task_id, self._segment, self._generated.attempt, commitment)
+        message = VerdictCommitment(self._task.task_id, self._segment, self._generated.attempt, commitment, root.judged)
         typed_data.require_signer(message, self._scheduler.domain, answer.signature, verifier)
         return _Commitment(commitment, answer.signature)
 

@@ -12,7 +12,7 @@ from troth.protocol.contract_types import SIGNATURE_BYTES, CommitSubmission
 from troth.protocol.errors import ProtocolError
 from troth.protocol.events import InferenceCommitted, TaskCommitted, VerificationCommitted
 from troth.protocol.task import Task
-from troth.protocol.typed_data import require_signer
+from troth.protocol.typed_data import require_signer, struct_hash
 from troth.protocol.types import ZERO_HASH, TraceRoot, VerdictCommitment
 
 NUMBER = "V4"
@@ -128,10 +128,12 @@ def _signatures(case: TaskCase, step: Step, task: Task, submission: CommitSubmis
         segment, party = divmod(place, width)
         signer = task.parties_of(segment)[0] if party == 0 else task.verifiers_of(segment)[party - 1]
         output = submission.output_hash if segment + 1 == segments else ZERO_HASH
+        root = submission.posts[segment * width]
+        claim = TraceRoot(case.task_id, segment, submission.attempt, submission.positions, root, output)
         message = (
-            TraceRoot(case.task_id, segment, submission.attempt, submission.positions, post, output)
+            claim
             if party == 0
-            else VerdictCommitment(case.task_id, segment, submission.attempt, post)
+            else VerdictCommitment(case.task_id, segment, submission.attempt, post, struct_hash(claim))
         )
         signature = submission.signatures[used : used + SIGNATURE_BYTES]
         used += SIGNATURE_BYTES

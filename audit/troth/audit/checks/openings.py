@@ -42,8 +42,8 @@ def _reveal(case: TaskCase, step: Step) -> list[Finding]:
         return [unavailable(NUMBER, case, step, "A revealed opening", call)]
     assert isinstance(call, RevealCall)
     opening = call.opening
-    shown = (call.task_id, call.segment, opening.root, opening.verdict, Hash32(keccak256(opening.tiles)))
-    if shown != (event.task_id, event.segment, event.root, event.verdict, event.tiles_hash):
+    shown = (call.task_id, call.segment, opening.root, opening.verdict, opening.tiles)
+    if shown != (event.task_id, event.segment, event.root, event.verdict, event.tiles):
         return [mismatch(NUMBER, case, step, "The event tells of another opening than its transaction shows")]
     members = _members(task, call.segment)
     if call.party >= len(members) or members[call.party] != event.party:

@@ -11,7 +11,7 @@ from troth.protocol.contract_types import Role
 from troth.protocol.errors import ProtocolError
 from troth.protocol.events import TaskOpened
 from troth.protocol.identifiers import fee, task_id
-from troth.protocol.task import pack_ends, unpack_ends
+from troth.protocol.task import unpack_ends
 from troth.protocol.typed_data import recover_digest
 
 NUMBER = "V2"
@@ -76,7 +76,7 @@ def _order(case: TaskCase, step: Step, event: TaskOpened, call: OpenCall | OpenA
             ("The request hash", order.request_hash, event.request_hash),
             ("The scheduler", order.scheduler, event.scheduler),
             ("The reference block", order.reference_block, event.reference_block),
-            ("The layer split", pack_ends(call.ends), event.ends),
+            ("The layer split", order.ends, event.ends),
         ],
     )
     if event.fee > order.max_fee:

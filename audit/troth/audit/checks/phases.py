@@ -81,6 +81,8 @@ def _window(case: TaskCase, step: Step, event: TaskEvent, task: Task) -> Window:
     match event:
         case TaskAssigned():
             return Window((Phase.OPENED,), -1, limits.commit_window)
+        case TaskAborted():
+            return Window((Phase.OPENED, Phase.ASSIGNED), -1, limits.commit_window)
         case TaskCommitted():
             return Window((Phase.ASSIGNED,), _sealed_after(case, step), limits.commit_window)
         case InferenceCommitted() | VerificationCommitted():
@@ -91,8 +93,6 @@ def _window(case: TaskCase, step: Step, event: TaskEvent, task: Task) -> Window:
             return Window((revealing,), 0 if exact else -1, limits.reveal_window)
         case TaskSettled():
             return Window((revealing,), 0 if exact else -1, NO_LIMIT)
-        case TaskAborted():
-            return Window((Phase.OPENED, Phase.ASSIGNED), -1, NO_LIMIT)
         case _:
             return _closing(case, task)
 

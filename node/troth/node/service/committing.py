@@ -10,7 +10,7 @@ import os
 
 import msgspec
 
-from troth.node.errors import BadInput, OutOfOrder
+from troth.node.errors import AlreadySigned, BadInput, OutOfOrder
 from troth.node.service.bench import Bench
 from troth.node.service.judging import judge_text
 from troth.node.service.work import Work
@@ -34,6 +34,7 @@ async def commit(bench: Bench, work: Work, header: Commit, payload: memoryview) 
     Raises:
         OutOfOrder: not as many positions as were computed.
         BadInput: tokens missing, or not those of this trace.
+        AlreadySigned: an earlier session committed to another trace at this attempt.
     """
     if header.positions != work.positions or not work.positions:
         raise OutOfOrder(f"{work.positions} positions were computed", header.positions, "Commit to exactly those.")
@@ -69,7 +70,9 @@ def _check_text(work: Work, tokens: tuple[int, ...]) -> None:
     chosen = dict(enumerate(tokens, len(prompt) - 1))
     if any(chosen.get(position) != token for position, token in work.emitted.items()):
         raise BadInput("these are not the tokens that this node chose", len(tokens), "Send the text it emitted.")
-    if work.seat.is_first and tuple(work.all_inputs().tolist()) != (*prompt, *tokens[:-1]):
+    # The last of more than two segments is not told what the first one computed from.
+    told = work.all_inputs().tolist() if work.seat.is_first else work.bound
+    if work.seat.index <= 1 and tuple(told) != (*prompt, *tokens[:-1]):
         raise BadInput("the text is not the one that was computed", len(tokens), "Send the same tokens again.")
 
 
@@ -92,8 +95,12 @@ async def _store(bench: Bench, work: Work, tokens: tuple[int, ...]) -> StoredTra
     layout = TileLayout(seat.task_id, model_id(seat.descriptor), len(rows), rows.shape[1], seat.dtype)
     committed = await asyncio.to_thread(layout.commit, rows)
     part, _ = announcement_to_wire(seat.announcement.without_request())
+    hashed = output_hash(seat.salt, tokens) if seat.is_last else ZERO_HASH
     known = await bench.write(lambda: bench.traces.find(seat.task_id, seat.index, work.attempt))
-    if known is not None and known.root == committed.root:
+    if known is not None:
+        if (known.root, known.output_hash) != (committed.root, hashed):
+            # Never replaced: it may be the one on chain, and a node that cannot open is slashed.
+            raise AlreadySigned("another trace was committed at this attempt", len(rows), "Start another attempt.")
         return known
     trace = StoredTrace(
         task_id=seat.task_id,
@@ -105,9 +112,10 @@ async def _store(bench: Bench, work: Work, tokens: tuple[int, ...]) -> StoredTra
         dtype=int(seat.dtype),
         root=committed.root,
         salt=ZERO_HASH if seat.infers else os.urandom(32),
-        output_hash=output_hash(seat.salt, tokens) if seat.is_last else ZERO_HASH,
+        output_hash=hashed,
         verdict=1 if seat.infers else UNDECIDED,
         commitment=b"",
+        judged=b"",
         announcement=msgspec.json.encode(part),
         created_at=bench.traces.now(),
     )

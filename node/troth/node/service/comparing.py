@@ -48,9 +48,9 @@ async def compare(bench: Bench, work: Work, header: Compare, payload: memoryview
         work.claimed.append(rows)
         return Received(received + header.count), b""
     claimed = np.concatenate([*work.claimed, rows])
-    root = _signed_root(bench, work, header, claimed)
-    judgement = await judge(bench.engine, work, claimed, root)
-    work.trace = await _decide(bench, trace, judgement)
+    claim = _signed_claim(bench, work, header, claimed)
+    judgement = await judge(bench.engine, work, claimed, claim.root)
+    work.trace = await _decide(bench, trace, judgement, claim)
     work.drop_rows()
     return await _signed(bench, work.trace), b""
 
@@ -63,8 +63,8 @@ def _own_trace(work: Work, header: Compare) -> StoredTrace:
     return work.trace
 
 
-def _signed_root(bench: Bench, work: Work, header: Compare, claimed: NDArray[Any]) -> bytes:
-    """The root that the inferencer signed, after checking its chain and its signature."""
+def _signed_claim(bench: Bench, work: Work, header: Compare, claimed: NDArray[Any]) -> TraceRoot:
+    """What the inferencer signed of its trace, after checking its chain and its signature."""
     row, root, outputs, signature = header.row, header.root, header.output_hash, header.root_signature
     if row is None or root is None or outputs is None or signature is None:
         raise BadInput("the last rows come with chain end, root and its signature", header.start, "Add them.")
@@ -78,7 +78,7 @@ def _signed_root(bench: Bench, work: Work, header: Compare, claimed: NDArray[Any
         work.seat.task_id, work.seat.index, work.attempt, header.positions, Hash32(root), Hash32(outputs)
     )
     typed_data.require_signer(statement, bench.operator.domain, signature, inferencer)
-    return root
+    return statement
 
 
 def _check_chain(bench: Bench, work: Work, inferencer: Address, row: RowSignature, claimed: NDArray[Any]) -> None:
@@ -94,9 +94,10 @@ def _check_chain(bench: Bench, work: Work, inferencer: Address, row: RowSignatur
     )
 
 
-async def _decide(bench: Bench, trace: StoredTrace, judgement: Judgement) -> StoredTrace:
-    hidden = _commitment(bench.operator.address, trace, judgement.verdict)
-    return await bench.write(lambda: bench.traces.decide(trace, verdict=judgement.verdict, commitment=hidden))
+async def _decide(bench: Bench, trace: StoredTrace, judgement: Judgement, claim: TraceRoot) -> StoredTrace:
+    verdict, judged = judgement.verdict, typed_data.struct_hash(claim)
+    hidden = _commitment(bench.operator.address, trace, verdict)
+    return await bench.write(lambda: bench.traces.decide(trace, verdict=verdict, commitment=hidden, judged=judged))
 
 
 def _commitment(me: Address, trace: StoredTrace, verdict: bool) -> Hash32:
@@ -106,6 +107,6 @@ def _commitment(me: Address, trace: StoredTrace, verdict: bool) -> Hash32:
 
 async def _signed(bench: Bench, trace: StoredTrace) -> Compared:
     commitment = Hash32(trace.commitment)
-    statement = VerdictCommitment(Hash32(trace.task_id), trace.segment, trace.attempt, commitment)
+    statement = VerdictCommitment(Hash32(trace.task_id), trace.segment, trace.attempt, commitment, Hash32(trace.judged))
     subject = Subject(trace.task_id, trace.segment, trace.attempt, VERDICT)
     return Compared(commitment, await bench.sign(subject, statement))

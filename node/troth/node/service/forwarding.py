@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import Computed
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.service.bench import Bench
-from troth.node.service.inputs import read_inputs, require_next, split_upstream
+from troth.node.service.inputs import read_inputs, require_next, require_ordered, split_upstream
 from troth.node.service.work import Work
 from troth.node.signing_record import ROW, Subject
 from troth.protocol import typed_data
@@ -42,11 +42,16 @@ async def forward(bench: Bench, work: Work, header: Forward, payload: memoryview
     require_next(work, header)
     _require_unfinished(work)
     upstream, (outputs, seconds) = await _compute_beside_check(bench, work, header, inputs, (payload, bound))
+    require_ordered(work, header, bound)
     data = rows_to_bytes(outputs, work.seat.dtype)
     chain, rows = work.own_chain.extend(data, work.row_size, work.tokens_of(inputs))
-    token = await _next_token(bench, work, header, outputs) if header.emit else None
+    token = None
+    if header.emit:
+        token, head_seconds = await _next_token(bench, work, header, outputs)
+        seconds += head_seconds
     signature = await _sign(bench, work, rows)
     _keep(work, inputs, outputs, chain, upstream)
+    work.bound += bound or ()
     if token is not None:
         work.emitted[rows[-1].position] = token
     return _reply(work, header, signature, token, seconds), data
@@ -97,10 +102,10 @@ async def _compute_beside_check(
         computing.cancel()
 
 
-async def _next_token(bench: Bench, work: Work, header: Forward, outputs: NDArray[Any]) -> int:
-    logits = (await bench.engine.logits(outputs[-1:]))[0]
+async def _next_token(bench: Bench, work: Work, header: Forward, outputs: NDArray[Any]) -> tuple[int, float]:
+    logits, seconds = await bench.engine.logits(outputs[-1:])
     position = header.start + header.count - 1
-    return await asyncio.to_thread(_choose, work, logits, position)
+    return await asyncio.to_thread(_choose, work, logits[0], position), seconds
 
 
 def _choose(work: Work, logits: NDArray[Any], position: int) -> int:

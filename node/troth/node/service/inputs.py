@@ -24,6 +24,16 @@ def split_upstream(work: Work, header: Forward, payload: memoryview) -> tuple[tu
     return tokens_from_bytes(payload[:size], header.count, work.seat.descriptor.vocabulary), payload[size:]
 
 
+def require_ordered(work: Work, header: Forward, bound: tuple[int, ...] | None) -> None:
+    """That segment 0 computed from the prompt and from what this node chose; BadInput otherwise.
+
+    Without it a scheduler could have an answer continued that is not the answer: each token would still follow from
+    the rows.
+    """
+    if bound is not None and work.seat.is_last:
+        _check_tokens(work, header.start, bound)
+
+
 def read_inputs(work: Work, header: Forward, payload: memoryview, position_limit: int) -> NDArray[Any]:
     """Tokens (int64) or rows of a message.
 

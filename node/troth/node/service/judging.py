@@ -60,7 +60,7 @@ async def judge_text(engine: Engine, work: Work, own: NDArray[Any], text: tuple[
     found = []
     for start in range(0, len(text), LOGIT_ROWS):
         tokens = text[start : start + LOGIT_ROWS]
-        logits = await engine.logits(own[first + start : first + start + len(tokens)])
+        logits = (await engine.logits(own[first + start : first + start + len(tokens)])).rows
         found.append(
             await asyncio.to_thread(margins, logits, tokens, sampling, seed=seed, first_position=first + start)
         )

@@ -10,6 +10,7 @@ from troth.node.metrics import Metrics
 from troth.node.service.bench import Bench
 from troth.node.service.committing import commit
 from troth.node.service.comparing import compare
+from troth.node.service.credit import Credit
 from troth.node.service.forwarding import forward
 from troth.node.service.opening import open_trace
 from troth.node.service.seat import take_seat
@@ -30,6 +31,7 @@ class NodeService:
         self._bench = bench
         self._metrics = metrics
         self._works: dict[Name, Work] = {}
+        self._credit = Credit(bench.view)
         self._beginning: dict[Name, asyncio.Lock] = {}
 
     @property
@@ -95,13 +97,16 @@ class NodeService:
         seat = await take_seat(announcement, header.segment, sender=sender, post=bench.post, view=bench.view, now=now)
         if seat.task_id != header.task_id:
             raise NotAssigned("the announcement is for another task", seat.task_id, "Send the order's own task id.")
+        await self._credit.require(seat, self._works.values(), now)
         return Work.begin(seat, header.attempt, now)
 
     async def _make_room(self) -> None:
         now, limits = self._bench.clock(), self._bench.limits
         idle = [name for name, work in self._works.items() if now - work.touched > limits.idle_seconds]
         for name in idle:
-            await self._bench.engine.forget(self._works.pop(name).key)
+            work = self._works.pop(name)
+            self._credit.note_end(work, now)
+            await self._bench.engine.forget(work.key)
         if len(self._works) >= limits.works:
             raise Busy("this node has no session left", len(self._works), "Retry later or choose another node.")
 
@@ -112,14 +117,16 @@ class NodeService:
         if sender != work.seat.scheduler:
             raise NotAssigned("this is another scheduler's task", sender, "Send your own tasks.")
         work.touched = self._bench.clock()
+        self._credit.require_opened_in_time(work, work.touched)
         return work
 
     async def _release(self, sender: Address, header: Release) -> Answer:
         own = [name for name, work in self._works.items() if name[0] == header.task_id]
         if any(self._works[name].seat.scheduler != sender for name in own):
             raise NotAssigned("this is another scheduler's task", sender, "Release your own tasks.")
-        for name in own:
-            del self._works[name]
+        ended = [self._works.pop(name) for name in own]
+        for work in ended[:1]:
+            self._credit.note_end(work, self._bench.clock())
         if own:
             await self._bench.engine.release(header.task_id)
         return Released(), b""

@@ -71,6 +71,16 @@ class Seat:
         return self.announcement.order.scheduler
 
     @property
+    def client(self) -> Address:
+        """Who pays."""
+        return self.assignment.client
+
+    @property
+    def fee(self) -> int:
+        """Wei that the task costs."""
+        return fee(self.execution_class, len(self.assignment.segments))
+
+    @property
     def request(self) -> Request:
         """What was ordered; parties of the first and last segment have it."""
         if self.announcement.request is None:
@@ -150,7 +160,7 @@ def _context(announcement: Announcement, view: ChainView) -> tuple[AssignmentCon
 def _require_money(assignment: Assignment, context: AssignmentContext, view: ChainView) -> None:
     if view.task(assignment.task_id) is not None:
         return
-    _require(not view.ended(assignment.task_id), "the task has ended", assignment.task_id, "Order again.")
+    _require(view.ended_at(assignment.task_id) is None, "the task has ended", assignment.task_id, "Order again.")
     price, balance = fee(context.execution_class, len(assignment.segments)), view.escrow(assignment.client)
     _require(balance >= price, f"the client's escrow is below the fee of {price} wei", balance, "Deposit first.")
 

@@ -23,16 +23,21 @@ from troth.protocol.wire import RowSignature
 
 @dataclass(slots=True)
 class Work:
-    """Grows with each Forward; `trace` is set once it is committed. Handlers hold `lock` while they change it."""
+    """Grows with each Forward; `trace` is set once it is committed. Handlers hold `lock` while they change it.
+
+    `bound` are the tokens that segment 0 signed with its rows, as far as this segment is told them.
+    """
 
     seat: Seat
     attempt: int
     touched: float
+    began: float
     own_chain: RowChain
     upstream_chain: RowChain
     upstream_signer: Address | None = None
     countersignature: bytes = b""
     inputs: list[NDArray[Any]] = field(default_factory=list)
+    bound: list[int] = field(default_factory=list)
     outputs: list[NDArray[Any]] = field(default_factory=list)
     emitted: dict[int, int] = field(default_factory=dict)
     tokens: tuple[int, ...] = ()
@@ -46,7 +51,7 @@ class Work:
         """A session without any position."""
         own = RowChain(seat.task_id, seat.index, attempt)
         upstream = RowChain(seat.task_id, max(seat.index - 1, 0), attempt)
-        return cls(seat, attempt, now, own, upstream)
+        return cls(seat, attempt, now, now, own, upstream)
 
     @property
     def key(self) -> SessionKey:

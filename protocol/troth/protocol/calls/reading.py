@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from troth.protocol.bindings.structs import from_abi
 from troth.protocol.calls.call import decode_call
 from troth.protocol.contract_types import CommitSubmission, Opening, VrfProof
 from troth.protocol.errors import InvalidField
-from troth.protocol.task import Task, unpack_ends
+from troth.protocol.task import Task
 from troth.protocol.types import Hash32, Order
 
 
@@ -18,7 +17,6 @@ class OpenAndCommitCall:
     """Input of ``openAndCommit``."""
 
     order: Order
-    ends: tuple[int, ...]
     signature: bytes
     proofs: tuple[VrfProof, ...]
     submission: CommitSubmission
@@ -29,7 +27,6 @@ class OpenCall:
     """Input of ``open``."""
 
     order: Order
-    ends: tuple[int, ...]
     signature: bytes
 
 
@@ -80,10 +77,7 @@ def read_task_call(data: bytes) -> TaskCall:
     kind = _TYPES.get(decoded.entry.name)
     if kind is None:
         raise InvalidField("This call carries no order, commitment or opening", decoded.entry.name, "Take another one.")
-    values: list[Any] = list(decoded.values)
-    if kind in (OpenCall, OpenAndCommitCall):
-        values[1] = unpack_ends(Hash32(values[1]))
-    return from_abi(kind, values)
+    return from_abi(kind, decoded.values)
 
 
 def mask_tiles(tiles: bytes, inferencer: bytes) -> bytes:

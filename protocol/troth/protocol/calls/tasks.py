@@ -6,24 +6,23 @@ from collections.abc import Sequence
 
 from troth.protocol.calls.call import Call, build
 from troth.protocol.contract_types import CommitSubmission, Opening, VrfProof
-from troth.protocol.task import Task, pack_ends, terms_hash
+from troth.protocol.task import Task, terms_hash
 from troth.protocol.types import Hash32, Order, Row, TraceRoot, VerdictCommitment
 
 
-def open_task(order: Order, ends: tuple[int, ...], signature: bytes) -> Call:
+def open_task(order: Order, signature: bytes) -> Call:
     """Scheduler: locks the fee; ``signature`` is the client's over the order."""
-    return build("open", order, pack_ends(ends), signature)
+    return build("open", order, signature)
 
 
 def open_and_commit(
     order: Order,
-    ends: tuple[int, ...],
     signature: bytes,
     proofs: Sequence[VrfProof],
     submission: CommitSubmission,
 ) -> Call:
     """Scheduler: opens, assigns and commits in one transaction."""
-    return build("openAndCommit", order, pack_ends(ends), signature, list(proofs), submission)
+    return build("openAndCommit", order, signature, list(proofs), submission)
 
 
 def assign(task_id: Hash32, task: Task, proofs: Sequence[VrfProof]) -> Call:

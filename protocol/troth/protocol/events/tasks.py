@@ -87,14 +87,14 @@ class TaskSampled:
 
 @dataclass(frozen=True, slots=True)
 class TraceRevealed:
-    """An opening was shown by a call of its own; ``tiles_hash`` is keccak256 of its tiles."""
+    """An opening was shown by a call of its own. A settlement needs its ``tiles`` (none in an exact class)."""
 
     task_id: Hash32
     party: Address
     segment: int
     root: Hash32
     verdict: bool
-    tiles_hash: Hash32
+    tiles: bytes
     meta: LogMeta
 
 

@@ -1,0 +1,37 @@
+"""`troth calibrate`: measure a model's honest noise and what cheats look like, and find a class' thresholds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from troth.node.home import DEFAULT_HOME, Home, Json, show
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def calibrate(
+    model: Annotated[str, typer.Argument(help="Name or path of a model folder.")],
+    *,
+    class_dtype: Annotated[str, typer.Option("--class", help="float32 or bfloat16: the class' dtype.")] = "float32",
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for data and report; resumes from it.")] = None,
+    prompts: Annotated[int, typer.Option("--prompts", min=1, help="How many of the 64 prompts to run.")] = 64,
+    tokens: Annotated[int, typer.Option("--tokens", min=16, help="Length of each text.")] = 64,
+    segments: Annotated[int, typer.Option("--segments", min=1, help="Equal slices to cut the model into.")] = 2,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Torch threads.")] = 2,
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """Run honest nodes and cheats over the prompts, and write report.json and report.html.
+
+    Takes an hour or more on a few cores; when it is stopped, the same command goes on where it was. The report goes
+    to `troth model add MODEL --calibration report.json`, which registers a class with its thresholds.
+    """
+    from troth.node.calibration.running import run
+
+    folder = out or home / "calibrations" / f"{Path(model).name}-{class_dtype}"
+    options = {"prompts": prompts, "tokens": tokens, "segments": segments, "threads": threads}
+    show(run(model, class_dtype, folder, home=home, **options), as_json)

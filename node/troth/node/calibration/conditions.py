@@ -1,0 +1,84 @@
+"""Every way of running a model that a calibration compares: honest ones, and cheats that must stand out.
+
+The lists follow VeriLLM section 7 and the measurements that Troth's design rests on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+from troth.node.calibration import tampering
+from troth.node.calibration.tampering import Change
+
+HONEST, CHEAT, TEXT, HIDDEN = "honest", "cheat", "text", "hidden"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One way to produce claimed text and states.
+
+    Args:
+        kind: HONEST; CHEAT changes states and must be caught; TEXT keeps states honest and lies about tokens; HIDDEN
+            is measured and reported, but too close to honest noise for any class that tolerates noise.
+        change: what is done to the model.
+        batch: sequences decoded at a time; None for a whole bucket.
+        threads: torch threads, None for the caller's.
+        attention: how attention is computed.
+        text: the lie about tokens, see `generating`.
+        noise: relative noise on honest states.
+        chunk: positions of a prefill message; None for all at once.
+    """
+
+    name: str
+    kind: str
+    change: Change | None = None
+    batch: int | None = None
+    threads: int | None = None
+    attention: str = "sdpa"
+    text: str = ""
+    noise: float = 0.0
+    chunk: int | None = None
+    note: str = field(default="", compare=False)
+
+
+def honest() -> list[Condition]:
+    """Runs of the registered model that differ in everything a class leaves open."""
+    return [
+        Condition("decode one by one", HONEST, batch=1, threads=1, note="what a node does"),
+        Condition("decode 4 together", HONEST, batch=4),
+        Condition("decode 16 together", HONEST),
+        Condition("decode on one thread", HONEST, threads=1),
+        Condition("prompt in chunks of 16", HONEST, chunk=16),
+        Condition("eager attention", HONEST, attention="eager"),
+    ]
+
+
+def cheats(layers: int) -> list[Condition]:
+    """Runs of something else."""
+    middle_of_each_half = frozenset({layers // 4, 3 * layers // 4})
+    changes: list[tuple[str, str, Change]] = [
+        ("int8 weights", CHEAT, partial(tampering.quantise_weights, bits=8)),
+        ("fp8 weights", CHEAT, tampering.fp8_weights),
+        ("int4 weights", CHEAT, partial(tampering.quantise_weights, bits=4)),
+        ("W8A8", CHEAT, tampering.int8_activations),
+        ("fp8 attention cache", CHEAT, tampering.fp8_cache),
+        ("a layer skipped in each half", CHEAT, partial(tampering.skip_layers, skipped=middle_of_each_half)),
+        ("early exit", CHEAT, partial(tampering.skip_layers, skipped=frozenset(range(layers - layers // 5, layers)))),
+        ("weights off by 0.3 %", HIDDEN, partial(tampering.disturb_weights, share=0.003)),
+        ("weights off by 0.1 %", HIDDEN, partial(tampering.disturb_weights, share=0.001)),
+    ]
+    return [
+        *(Condition(name, kind, change) for name, kind, change in changes),
+        Condition("honest states plus 1 % noise", HIDDEN, noise=0.01),
+        Condition("other system prompt", CHEAT, text="other prompt"),
+        Condition("cheap model's text, one honest prefill", TEXT, text="forged"),
+        Condition("greedy instead of sampled", TEXT, text="greedy"),
+        Condition("wrong seed", TEXT, text="wrong seed"),
+        Condition("temperature half as high", TEXT, text="cool"),
+    ]
+
+
+def all_conditions(layers: int) -> list[Condition]:
+    """Honest ones first."""
+    return [*honest(), *cheats(layers)]

@@ -1,0 +1,75 @@
+"""Measurements on disk: a file for each condition and bucket, written whole or not at all, so that a run resumes.
+
+The hash over all of them is what a class refers to on chain: whoever doubts a threshold can ask for these files.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from troth.node.calibration.verifying import Measured
+from troth.node.errors import StorageError
+from troth.protocol.hashing import keccak256
+from troth.protocol.types import Hash32
+
+
+class Measurements:
+    """The files below one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def has(self, condition: str, bucket: int) -> bool:
+        """Whether this part was measured before."""
+        return self._path(condition, bucket).exists()
+
+    def write(self, condition: str, bucket: int, measured: Measured) -> None:
+        """Keep a part."""
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **measured)  # type: ignore[arg-type]
+        path = self._path(condition, bucket)
+        staging = path.with_suffix(".writing")
+        staging.write_bytes(buffer.getvalue())
+        staging.replace(path)
+
+    def read(self, condition: str) -> list[Measured]:
+        """All buckets of a condition, in order.
+
+        Raises:
+            StorageError: a file is damaged.
+        """
+        parts = []
+        for path in sorted(self.folder.glob(f"{_slug(condition)}.*.npz")):
+            try:
+                with np.load(path, allow_pickle=False) as file:
+                    parts.append({name: file[name] for name in file.files})
+            except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+                raise StorageError("a measurement cannot be read", str(path), "Delete it and run again.") from error
+        return parts
+
+    def digest(self) -> Hash32:
+        """keccak256 over the names and contents of all arrays, in order of condition, bucket and name.
+
+        Over contents rather than files: a compressor of another version writes other bytes.
+        """
+        parts = []
+        for path in sorted(self.folder.glob("*.npz")):
+            with np.load(path, allow_pickle=False) as file:
+                for name in sorted(file.files):
+                    values = np.ascontiguousarray(file[name])
+                    label = f"{path.stem}/{name}/{values.dtype.str}/{values.shape}"
+                    parts.append(keccak256(label.encode()) + keccak256(values.tobytes()))
+        return Hash32(keccak256(b"".join(parts)))
+
+    def _path(self, condition: str, bucket: int) -> Path:
+        return self.folder / f"{_slug(condition)}.{bucket:02d}.npz"
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

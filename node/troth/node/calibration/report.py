@@ -1,0 +1,170 @@
+"""A calibration as JSON (for machines and for `troth model add --calibration`) and as one HTML page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from troth.node.calibration.findings import Findings, LayoutOutcome, Outcome, Thresholds
+from troth.node.calibration.generating import Plan
+from troth.node.calibration.intervals import Share
+from troth.node.calibration.plots import Strip, strips
+from troth.node.calibration.thresholds import Numbers, TileRule
+from troth.node.errors import ModelError
+from troth.protocol.types import Hash32
+
+VERSION = 1
+QUANTILES = (0.0, 0.001, 0.01, 0.5, 0.99, 0.999, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What was calibrated: a model by its id, in a dtype, by an engine, under a plan."""
+
+    model: Hash32
+    dtype: str
+    engine: str
+    prompts: int
+    plan: Plan
+
+
+def as_json(subject: Subject, findings: Findings, data: Hash32) -> dict[str, Any]:
+    """Everything, as JSON values; `data` is the hash of the measurements."""
+    return {
+        "version": VERSION,
+        "model": "0x" + subject.model.hex(),
+        "dtype": subject.dtype,
+        "engine": subject.engine,
+        "prompts": subject.prompts,
+        "tokens": subject.plan.tokens,
+        "segments": [[segment.first, segment.end] for segment in subject.plan.segments],
+        "data": "0x" + data.hex(),
+        "thresholds": _thresholds(findings.thresholds),
+        "honest_verdicts_refused": _share(findings.verdicts),
+        "conditions": [_outcome(outcome) for outcome in findings.outcomes],
+        "tiles": [_layout(outcome) for outcome in findings.layouts],
+    }
+
+
+def write(folder: Path, report: dict[str, Any], findings: Findings) -> tuple[Path, Path]:
+    """Write report.json and report.html; returns their paths."""
+    data, page = folder / "report.json", folder / "report.html"
+    data.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    page.write_text(_page(report, findings), encoding="utf-8")
+    return data, page
+
+
+def read_thresholds(path: Path, model: Hash32, dtype: str) -> tuple[Thresholds, Hash32]:
+    """Thresholds and the hash of the data behind them, from a report.
+
+    Raises:
+        ModelError: not a report, or one of another model or dtype.
+    """
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        found = report["thresholds"]
+        tile = TileRule(*(found[name] for name in ("mantissa_bits", "steps", "theta", "honest", "cheating")))
+        read = Thresholds(int(found["state_cut"]), int(found["margin_cut"]), tile), Hash32(_bytes(report["data"]))
+        about = (str(report["model"]), str(report["dtype"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError("no calibration report", str(path), "Give the report.json of `troth calibrate`.") from error
+    if about != ("0x" + model.hex(), dtype):
+        raise ModelError("the calibration is of another model or dtype", about, "Calibrate this one.")
+    return read
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text.removeprefix("0x"))
+
+
+def _thresholds(thresholds: Thresholds) -> dict[str, Any]:
+    tile = thresholds.tile
+    return {
+        "state_cut": thresholds.state_cut,
+        "margin_cut": thresholds.margin_cut,
+        "mantissa_bits": tile.bits,
+        "steps": tile.steps,
+        "theta": tile.theta,
+        "honest": tile.honest,
+        "cheating": tile.cheating,
+    }
+
+
+def _share(share: Share) -> dict[str, float]:
+    return {"count": share.count, "of": share.total, "low": share.low, "high": share.high}
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "name": outcome.condition.name,
+        "kind": outcome.condition.kind,
+        "caught_by_states": _share(outcome.by_states),
+        "caught_by_tokens": _share(outcome.by_tokens),
+        "caught": _share(outcome.by_either),
+        "state_cuts": _quantiles(outcome.states),
+        "margin_cuts": _quantiles(outcome.margins),
+    }
+
+
+def _layout(outcome: LayoutOutcome) -> dict[str, Any]:
+    return {
+        "layout": outcome.layout,
+        "tiles": outcome.tiles,
+        "honest_refused": _share(outcome.honest_refused),
+        "int8_found": _share(outcome.int8_found),
+    }
+
+
+def _quantiles(values: Numbers) -> dict[str, float]:
+    if not len(values):
+        return {}
+    return {f"{quantile:g}": float(np.quantile(values, quantile)) for quantile in QUANTILES}
+
+
+def _page(report: dict[str, Any], findings: Findings) -> str:
+    thresholds = findings.thresholds
+    states = [_strip(outcome, outcome.states) for outcome in findings.outcomes]
+    margins = [_strip(outcome, outcome.margins) for outcome in findings.outcomes]
+    verdicts = findings.verdicts
+    rows = "".join(
+        f"<tr><td>{outcome.condition.name}<td>{outcome.condition.kind}"
+        + "".join(f"<td>{_percent(part)}" for part in (outcome.by_states, outcome.by_tokens, outcome.by_either))
+        for outcome in findings.outcomes
+    )
+    layouts = "".join(
+        f"<tr><td>{one.layout}<td>{one.tiles}<td>{_percent(one.honest_refused)}<td>{_percent(one.int8_found)}"
+        for one in findings.layouts
+    )
+    tile = thresholds.tile
+    sentence = (
+        f"State cut {thresholds.state_cut / 1e6:g}, margin cut {thresholds.margin_cut / 1e6:g} logits a token; "
+        f"on chain, {tile.theta / 100:g} % of a tile's elements agree within {tile.steps} steps "
+        f"of {tile.bits} mantissa bits."
+    )
+    return f"""<!doctype html><meta charset="utf-8"><title>Calibration</title><style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222 }}
+table {{ border-collapse: collapse }} td, th {{ padding: .2rem .7rem; border-bottom: 1px solid #ddd; text-align: left }}
+svg {{ width: 100%; height: auto }} code {{ word-break: break-all }}</style>
+<h1>Calibration</h1>
+<p>Model <code>{report["model"]}</code>, {report["dtype"]}, {report["engine"]}; {report["prompts"]} prompts,
+{report["tokens"]} tokens each. Data <code>{report["data"]}</code>.</p>
+<p><b>{verdicts.count} of {verdicts.total}</b> honest verdicts are refused; with 95 % confidence at most
+{verdicts.high:.2%} of them.</p>
+<h2>Thresholds</h2><p>{sentence}</p>
+<h2>States</h2>{strips(states, thresholds.state_cut / 1e6, "smallest cut that accepts a run")}
+<h2>Tokens</h2>{strips(margins, thresholds.margin_cut / 1e6, "margin of the worst 32 tokens, logits a token")}
+<h2>What is caught</h2><table><tr><th>run<th>kind<th>by states<th>by tokens<th>by either</tr>{rows}</table>
+<h2>Tiles on chain</h2><table><tr><th>layout<th>tiles<th>honest refused<th>int8 found</tr>{layouts}</table>
+"""
+
+
+def _strip(outcome: Outcome, values: Numbers) -> Strip:
+    return Strip(outcome.condition.name, outcome.condition.kind, values)
+
+
+def _percent(share: Share) -> str:
+    return f"{share.value:.1%} <small>({share.low:.1%} to {share.high:.1%} of {share.total})</small>"

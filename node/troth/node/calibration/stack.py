@@ -1,0 +1,89 @@
+"""A whole model as a stack of layers for many prompts at once: what calibration computes with.
+
+The node's engine runs one sequence at a time. Here a batch of equally long sequences runs through the same decoder
+layers, with places where an experiment can change something: the layers that run, the attention cache, the inputs of
+each layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+from troth.node.engine.layers import LayerSlice
+from troth.node.models.folder import ModelFolder
+from troth.protocol.types import Segment
+
+CacheFactory = Callable[[], DynamicCache]
+
+
+class Stack:
+    """All layers of a model; states are (sequences, positions, hidden size) in ``dtype``.
+
+    Args:
+        widen: round the weights to `dtype`, then compute in float32.
+        attention: "sdpa" or "eager".
+    """
+
+    def __init__(
+        self, folder: ModelFolder, dtype: torch.dtype, *, widen: bool = False, attention: str = "sdpa"
+    ) -> None:
+        layers = int(folder.config["num_hidden_layers"])
+        self._slice = LayerSlice(folder, Segment(0, layers), dtype, torch.device("cpu"), widen=widen)
+        self.use_attention(attention)
+        self.dtype = self._slice.dtype
+        self.total = layers
+        self.skipped: frozenset[int] = frozenset()
+        self.cache: CacheFactory = DynamicCache
+
+    @property
+    def layers(self) -> Sequence[Any]:
+        """The decoder layers, for experiments that change their weights or hook their inputs."""
+        return self._slice.layers
+
+    def use_attention(self, implementation: str) -> None:
+        """Choose how attention is computed from now on."""
+        self._slice.config._attn_implementation = implementation
+        self.attention = implementation
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Tokens (sequences, positions) as the rows that enter layer 0."""
+        return self._slice.embed(tokens).to(self.dtype)
+
+    def forward(
+        self, states: torch.Tensor, segment: Segment, cache: DynamicCache | None = None, start: int = 0
+    ) -> torch.Tensor:
+        """States after a segment, post-norm at the last one; positions begin at `start`, `cache` holds those before."""
+        kept = cache if cache is not None else self.cache()
+        count = states.shape[1]
+        positions = torch.arange(start, start + count).unsqueeze(0)
+        options: dict[str, Any] = {
+            "position_embeddings": self._slice.rotary(states, position_ids=positions),
+            "attention_mask": self._mask(start, count),
+        }
+        for index in range(segment.first, segment.end):
+            if index in self.skipped:
+                continue
+            layer = self._slice.layers[index]
+            layer.self_attn.layer_idx = index
+            states = layer(states, past_key_values=kept, use_cache=True, **options)
+        if segment.end == self.total and self._slice.norm is not None:
+            states = self._slice.norm(states)
+        return states
+
+    def logits(self, states: torch.Tensor) -> torch.Tensor:
+        """What the head makes of post-norm states, in float32."""
+        return self._slice.logits(states)
+
+    def _mask(self, start: int, count: int) -> torch.Tensor | None:
+        # sdpa masks a prefill from 0 by itself; eager attention needs to be told, in numbers.
+        if self.attention == "sdpa" and (start == 0 or count == 1):
+            return None
+        columns, rows = torch.arange(start + count), torch.arange(start, start + count)
+        allowed = (columns[None, :] <= rows[:, None])[None, None]
+        if self.attention == "sdpa":
+            return allowed
+        return torch.zeros(allowed.shape, dtype=self.dtype).masked_fill(~allowed, torch.finfo(self.dtype).min)

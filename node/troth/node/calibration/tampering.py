@@ -1,0 +1,88 @@
+"""What a dishonest node changes in its model: weights, activations, attention cache.
+
+Each function changes a `Stack` in place. Vectors (norms) stay as they are, as real quantised engines leave them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+from troth.node.calibration.stack import Stack
+from troth.node.models.quantise import round_trip
+
+FP8 = torch.float8_e4m3fn
+FP8_LARGEST = 448.0
+
+
+def quantise_weights(stack: Stack, bits: int) -> None:
+    """Weight-only integers, symmetric, a scale per output channel."""
+    for matrix in _matrices(stack):
+        matrix.copy_(round_trip(matrix, bits))
+
+
+def fp8_weights(stack: Stack) -> None:
+    """Weight-only float8 (e4m3), a scale per output channel."""
+    for matrix in _matrices(stack):
+        matrix.copy_(_through_fp8(matrix, dim=1))
+
+
+def disturb_weights(stack: Stack, share: float) -> None:
+    """Each weight times 1 + share x a standard normal: what a light fine-tune does."""
+    generator = torch.Generator().manual_seed(20260101)
+    for matrix in _matrices(stack):
+        noise = torch.randn(matrix.shape, generator=generator)
+        matrix.copy_((matrix.float() * (1 + share * noise)).to(matrix.dtype))
+
+
+def int8_activations(stack: Stack) -> None:
+    """W8A8: int8 weights, and inputs of each matrix as int8 with a scale per position."""
+    quantise_weights(stack, 8)
+    for module in _linears(stack):
+        module.register_forward_pre_hook(_int8_inputs)
+
+
+def fp8_cache(stack: Stack) -> None:
+    """Keys and values kept as float8, a scale per head and position."""
+    stack.cache = _Fp8Cache
+
+
+def skip_layers(stack: Stack, skipped: frozenset[int]) -> None:
+    """Leave layers out."""
+    stack.skipped = skipped
+
+
+class _Fp8Cache(DynamicCache):  # type: ignore[misc]
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *rest: Any, **named: Any) -> Any:
+        return super().update(_through_fp8(key_states, -1), _through_fp8(value_states, -1), *rest, **named)
+
+
+def _linears(stack: Stack) -> Iterator[torch.nn.Linear]:
+    for layer in stack.layers:
+        for module in layer.modules():
+            if isinstance(module, torch.nn.Linear):
+                yield module
+
+
+def _matrices(stack: Stack) -> Iterator[torch.Tensor]:
+    """Every weight matrix, as a tensor of its own that can be written: the loaded ones are mapped from the file."""
+    for module in _linears(stack):
+        module.weight = torch.nn.Parameter(module.weight.detach().clone(), requires_grad=False)
+        yield module.weight
+
+
+def _through_fp8(tensor: torch.Tensor, dim: int) -> torch.Tensor:
+    scale = tensor.float().abs().amax(dim=dim, keepdim=True).clamp_min(1e-12) / FP8_LARGEST
+    return ((tensor.float() / scale).to(FP8).float() * scale).to(tensor.dtype)
+
+
+def _int8_inputs(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    given = inputs[0]
+    scale = given.float().abs().amax(dim=-1, keepdim=True).clamp_min(1e-12) / 127
+    return (((given.float() / scale).round() * scale).to(given.dtype), *inputs[1:])
+
+
+Change = Callable[[Stack], None]

@@ -1,0 +1,112 @@
+"""Thresholds from measurements: cuts that every honest run passes and every cheat that can be told fails.
+
+Each verdict is turned into the smallest cut at which it would accept. A cut then rejects exactly the runs whose number
+is above it, so that one list of numbers a condition tells everything about every cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.calibration.verifying import RULES, Measured
+from troth.protocol.dtype import Dtype
+from troth.protocol.scores import trace_score
+from troth.protocol.tokens import WINDOW
+from troth.protocol.trace import TILE_BYTES
+
+LENGTHS = (16, 32, 64)
+"""Texts of these lengths are judged, cut out of the measured ones: short answers have fewer rows to average."""
+SMALLEST, LARGEST = 1e-9, 1e6
+FORGETTABLE = 1e-3
+"""Share of a cheat's runs that a cut may let pass, and of honest tiles that a theta may refuse."""
+Numbers = NDArray[np.float64]
+
+
+def least_cut(distances: NDArray[np.float32]) -> float:
+    """The smallest state cut at which a trace with these row distances is accepted, to within 0.1 %."""
+    low, high = np.log(SMALLEST), np.log(LARGEST)
+    values = distances.astype(np.float64)
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        if trace_score(values, float(np.exp(middle))).within(float(np.exp(middle))):
+            high = middle
+        else:
+            low = middle
+    return float(np.exp(high))
+
+
+def state_cuts(parts: Iterable[Measured], length: int | None = None) -> list[list[float]]:
+    """Per run and segment, the smallest cut that accepts it; `length` cuts the text."""
+    found = []
+    for part in parts:
+        tokens = part["margins"].shape[1]
+        segments = sorted(name for name in part if name.startswith("distances-"))
+        for sequence in range(len(part["margins"])):
+            kept = [part[name][sequence] for name in segments]
+            rows = len(kept[0]) - (tokens - min(length or tokens, tokens))
+            found.append([least_cut(one[:rows]) for one in kept])
+    return found
+
+
+def margin_cuts(parts: Iterable[Measured], name: str = "margins", length: int | None = None) -> Numbers:
+    """Per run, the worst window's margin per token (see `tokens.judge_tokens`): the smallest cut that accepts it."""
+    found = []
+    for part in parts:
+        for row in part[name][:, : length or part[name].shape[1]]:
+            sums = np.cumsum(np.concatenate([[0.0], row.astype(np.float64)]))
+            width = min(WINDOW, len(row))
+            found.append(float(np.max(sums[width:] - sums[:-width])) / WINDOW)
+    return np.array(found)
+
+
+def between(honest: Numbers, cheating: Numbers) -> float:
+    """A cut between two lists of least cuts: their geometric middle, or just above the honest ones if they overlap."""
+    upper = float(np.max(honest)) if len(honest) else SMALLEST
+    lower = float(np.quantile(cheating, FORGETTABLE)) if len(cheating) else upper
+    upper = max(upper, SMALLEST)
+    return float(np.sqrt(upper * lower)) if lower > upper else upper * 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class TileRule:
+    """The contract's test: mantissa ``bits``, ``steps``, ``theta`` in basis points, and how far it is from both sides.
+
+    ``honest`` is the share that all but FORGETTABLE of honest tiles reach, ``cheating`` the one that all but
+    FORGETTABLE of cheats' tiles stay below.
+    """
+
+    bits: int
+    steps: int
+    theta: int
+    honest: float
+    cheating: float
+
+
+def tile_shares(parts: Iterable[Measured], layout: str, segment: int, dtype: Dtype) -> Numbers:
+    """Shares of agreeing elements, runs x tiles x rules."""
+    elements = TILE_BYTES // dtype.element_bytes
+    found = [part[f"agreeing-{layout}-{segment}"].astype(np.float64) / elements for part in parts]
+    return np.concatenate(found)
+
+
+def choose_tile_rule(dtype: Dtype, honest: Numbers, cheating: Numbers) -> TileRule:
+    """The rule with the widest gap between honest and cheating tiles (each tiles x rules), theta in its middle."""
+    best: TileRule | None = None
+    for index, (bits, steps) in enumerate(RULES[dtype]):
+        least = float(np.quantile(honest[:, index], FORGETTABLE))
+        most = float(np.quantile(cheating[:, index], 1 - FORGETTABLE))
+        middle = (least + most) / 2 if least > most else least
+        rule = TileRule(bits, steps, int(middle * 10_000), least, most)
+        if best is None or least - most > best.honest - best.cheating:
+            best = rule
+    assert best is not None
+    return best
+
+
+def rejected(least: Numbers, cut: float) -> int:
+    """How many runs a cut rejects."""
+    return int((least > cut).sum())

@@ -1,0 +1,135 @@
+"""What a verifier measures of a claim: distances of states, agreement of tiles, margins of tokens, the paper's four."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from troth.node.calibration.generating import Claim, Plan, seed_of, words
+from troth.node.calibration.prompts import Bucket
+from troth.node.calibration.stack import Stack
+from troth.node.engine.torch_engine import from_words
+from troth.protocol.agreement import agreeing_elements
+from troth.protocol.dtype import Dtype
+from troth.protocol.scores import dimension_spread, rho, weighted_rms
+from troth.protocol.statistics import paper_statistics
+from troth.protocol.tensors import widen
+from troth.protocol.tokens import margins
+from troth.protocol.trace import TILE_BYTES, TILE_ROWS, TileLayout, tile_columns
+
+TILES = 16
+"""Tiles looked at per trace and layout."""
+RULES = {
+    Dtype.FLOAT32: tuple((bits, steps) for bits in (7, 10, 12, 14) for steps in (1, 2, 4, 8)),
+    Dtype.BFLOAT16: ((7, 3), (7, 5), (7, 7), (7, 10), (5, 1), (5, 2)),
+}
+"""Mantissa bits and steps tried for the contract's own test."""
+LAYOUTS = ("permuted", "contiguous", "scattered")
+Measured = dict[str, NDArray[Any]]
+
+
+class Verifier:
+    """The registered model, run as a verifier runs it: one prefill per segment, from the rows it was given.
+
+    Args:
+        high: the same weights in float32; needed for bfloat16.
+    """
+
+    def __init__(self, low: Stack, high: Stack | None, model: bytes, plan: Plan) -> None:
+        self._low = low
+        self._high = high
+        self._model = model
+        self._plan = plan
+        self._dtype = Dtype(plan.dtype)
+
+    def measure(self, bucket: Bucket, claim: Claim) -> Measured:
+        """Everything that thresholds are made from, as arrays over sequences (first axis)."""
+        measured: Measured = {}
+        inputs: NDArray[Any] = np.concatenate([bucket.tokens, claim.text[:, :-1]], axis=1)
+        own = high = inputs
+        for index, claimed in enumerate(claim.rows):
+            own, high = self._prefill(index, inputs)
+            measured |= {f"{name}-{index}": values for name, values in self._states(claimed, own, high).items()}
+            measured |= {
+                f"{name}-{index}": values for name, values in self._agreements(bucket, index, claimed, own).items()
+            }
+            inputs = claimed
+        measured["sampled"] = np.array([sampling.temperature > 0 for sampling in bucket.samplings])
+        measured["margins"] = self._margins(self._low, bucket, claim, own)
+        if self._high is not None:
+            measured["margins-high"] = self._margins(self._high, bucket, claim, high)
+        return measured
+
+    def _prefill(self, index: int, inputs: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        segment = self._plan.segments[index]
+        own = self._run(self._low, index, inputs, segment)
+        words_of_own = words(own, self._plan.dtype)
+        if self._high is None:
+            return words_of_own, words_of_own
+        return words_of_own, words(self._run(self._high, index, inputs, segment), 0)
+
+    def _run(self, stack: Stack, index: int, inputs: NDArray[Any], segment: Any) -> torch.Tensor:
+        if index == 0:
+            return stack.forward(stack.embed(torch.from_numpy(inputs)), segment)
+        return stack.forward(from_words(inputs, self._plan.dtype).to(stack.dtype), segment)
+
+    def _states(self, claimed: NDArray[Any], own: NDArray[Any], high: NDArray[np.float32]) -> Measured:
+        distances, statistics = [], []
+        for theirs, ours, exact in zip(claimed, own, high, strict=True):
+            statistics.append(astuple(paper_statistics(theirs, ours, self._dtype)))
+            if self._dtype is Dtype.FLOAT32:
+                distances.append(weighted_rms(theirs, ours, dimension_spread(ours)))
+            else:
+                distances.append(rho(widen(theirs, self._dtype), widen(ours, self._dtype), exact))
+        return {"distances": np.array(distances, np.float32), "paper": np.array(statistics, np.float32)}
+
+    def _agreements(self, bucket: Bucket, index: int, claimed: NDArray[Any], own: NDArray[Any]) -> Measured:
+        found: dict[str, list[list[list[int]]]] = {layout: [] for layout in LAYOUTS}
+        for sequence, (theirs, ours) in enumerate(zip(claimed, own, strict=True)):
+            draw = np.random.default_rng([bucket.index, index, sequence])
+            for layout in LAYOUTS:
+                pairs = self._tiles(layout, draw, seed_of(bucket.first + sequence, "task"), (theirs, ours))
+                found[layout].append([self._counts(first, second) for first, second in pairs])
+        return {f"agreeing-{layout}": np.array(counts, np.uint16) for layout, counts in found.items()}
+
+    def _counts(self, first: bytes, second: bytes) -> list[int]:
+        return [agreeing_elements(first, second, self._dtype, bits, steps)[0] for bits, steps in RULES[self._dtype]]
+
+    def _tiles(
+        self, layout: str, draw: np.random.Generator, task: bytes, rows: tuple[NDArray[Any], NDArray[Any]]
+    ) -> list[tuple[bytes, bytes]]:
+        count, columns = rows[0].shape
+        if layout == "permuted":
+            cuts = [TileLayout(task, self._model, count, columns, self._dtype).cut(part) for part in rows]
+            indices = draw.integers(len(cuts[0]), size=TILES)
+            return [(cuts[0][one].tobytes(), cuts[1][one].tobytes()) for one in indices]
+        width = tile_columns(self._dtype)
+        pairs = []
+        for _ in range(TILES):
+            if layout == "contiguous":
+                row, column = draw.integers(count - TILE_ROWS + 1), draw.integers(columns - width + 1)
+                place: Any = (slice(row, row + TILE_ROWS), slice(column, column + width))
+            else:
+                elements = TILE_BYTES // self._dtype.element_bytes
+                place = (draw.integers(count, size=elements), draw.integers(columns, size=elements))
+            first, second = (self._big_endian(part[place]) for part in rows)
+            pairs.append((first, second))
+        return pairs
+
+    def _big_endian(self, values: NDArray[Any]) -> bytes:
+        width = self._dtype.element_bytes
+        return np.ascontiguousarray(values).view(f"u{width}").astype(f">u{width}").tobytes()
+
+    def _margins(self, stack: Stack, bucket: Bucket, claim: Claim, own: NDArray[Any]) -> NDArray[np.float32]:
+        first = bucket.tokens.shape[1] - 1
+        found = []
+        for sequence, text in enumerate(claim.text):
+            states = from_words(own[sequence, first:], 0 if own.dtype == np.float32 else 1).to(stack.dtype)
+            logits = stack.logits(states).numpy()
+            seed, sampling = seed_of(bucket.first + sequence), bucket.samplings[sequence]
+            found.append(margins(logits, list(map(int, text)), sampling, seed=seed, first_position=first))
+        return np.array(found, np.float32)

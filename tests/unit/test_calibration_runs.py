@@ -1,0 +1,134 @@
+"""A whole calibration of a small random model: honest runs pass, cheats stand out, and a stopped run goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from safetensors.torch import save_file  # noqa: E402
+from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM  # noqa: E402
+
+from troth.node.calibration import calibrating  # noqa: E402
+from troth.node.calibration.conditions import all_conditions  # noqa: E402
+from troth.node.calibration.findings import find  # noqa: E402
+from troth.node.calibration.measurements import Measurements  # noqa: E402
+from troth.node.calibration.prompts import SAMPLINGS, Bucket, texts  # noqa: E402
+from troth.node.calibration.report import Subject, as_json, read_thresholds, write  # noqa: E402
+from troth.node.calibration.stack import Stack  # noqa: E402
+from troth.node.errors import ModelError  # noqa: E402
+from troth.node.models.classes import calibrated, default_class  # noqa: E402
+from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
+from troth.protocol.types import Hash32, Segment  # noqa: E402
+
+MODEL = Hash32(bytes([7]) * 32)
+LAYERS = 5
+
+
+@pytest.fixture(scope="module")
+def model() -> LlamaForCausalLM:
+    torch.set_num_threads(1)
+    torch.manual_seed(11)
+    config = LlamaConfig(
+        vocab_size=200, hidden_size=64, intermediate_size=128, num_hidden_layers=LAYERS, num_attention_heads=4,
+        num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=256, initializer_range=0.2,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="module")
+def folder(model: LlamaForCausalLM, tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
+    path = tmp_path_factory.mktemp("tiny")
+    state = {name: value.contiguous() for name, value in model.state_dict().items() if "lm_head" not in name}
+    save_file(state, path / "model.safetensors", {"format": "pt"})
+    (path / "config.json").write_text(json.dumps(model.config.to_dict()))
+    (path / "tokenizer.json").write_text("{}")
+    return open_folder(path)
+
+
+@pytest.fixture(autouse=True)
+def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(folder: ModelFolder, count: int) -> list[Bucket]:
+        tokens = np.random.default_rng(3).integers(200, size=(count, 12))
+        samplings = tuple(SAMPLINGS[index % len(SAMPLINGS)] for index in range(count))
+        return [Bucket(0, 0, tokens, samplings)]
+
+    monkeypatch.setattr(calibrating, "buckets", made)
+
+
+def test_sixty_four_different_prompts_ship() -> None:
+    assert len(set(texts())) == 64
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_a_stack_computes_what_transformers_computes(
+    folder: ModelFolder, model: LlamaForCausalLM, attention: str
+) -> None:
+    tokens = torch.arange(3 * 17).reshape(3, 17) % 200
+    stack = Stack(folder, torch.float32, attention=attention)
+    cache = DynamicCache()
+    with torch.inference_mode():
+        first = stack.forward(stack.embed(tokens[:, :11]), Segment(0, LAYERS), cache)
+        rest = stack.forward(stack.embed(tokens[:, 11:]), Segment(0, LAYERS), cache, 11)
+        expected = model.model(tokens).last_hidden_state
+    torch.testing.assert_close(torch.cat([first, rest], dim=1), expected, atol=1e-5, rtol=1e-4)
+
+
+def calibrate(folder: ModelFolder, kept: Measurements, dtype: int) -> tuple[Any, list[str]]:
+    seen: list[str] = []
+    plan = calibrating.plan_for(LAYERS, dtype, 32, 2)
+    calibrating.measure(
+        folder, plan, kept, prompts=6, threads=1, model=MODEL, report=lambda progress: seen.append(progress.condition)
+    )
+    return plan, seen
+
+
+@pytest.mark.parametrize("dtype", [0, 1])
+def test_honest_runs_pass_and_cheats_do_not(folder: ModelFolder, tmp_path: Path, dtype: int) -> None:
+    kept = Measurements(tmp_path / "data")
+    plan, seen = calibrate(folder, kept, dtype)
+    conditions = all_conditions(LAYERS)
+    assert seen == [condition.name for condition in conditions]
+    findings = find(kept, conditions, plan)
+    assert findings.verdicts.count == 0
+    caught = {outcome.condition.name: outcome.by_either.value for outcome in findings.outcomes}
+    assert min(caught[name] for name in ("int4 weights", "a layer skipped in each half", "early exit")) == 1
+    assert caught["cheap model's text, one honest prefill"] == 1
+    assert calibrate(folder, kept, dtype)[1] == [], "nothing is measured twice"
+
+    report = as_json(Subject(MODEL, "float32", "torch", 6, plan), findings, kept.digest())
+    data, page = write(tmp_path, report, findings)
+    thresholds, digest = read_thresholds(data, MODEL, "float32")
+    assert (thresholds, digest) == (findings.thresholds, kept.digest())
+    assert page.read_text().count("<svg") == 2
+    chosen = calibrated(default_class(MODEL, 0, "tiny", 10**12), thresholds, digest)
+    assert (chosen.theta, chosen.calibration) == (thresholds.tile.theta, digest)
+
+
+def test_a_report_of_another_model_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text("{}")
+    with pytest.raises(ModelError, match="no calibration report"):
+        read_thresholds(path, MODEL, "float32")
+
+
+def test_a_stopped_calibration_goes_on_where_it_was(folder: ModelFolder, tmp_path: Path) -> None:
+    kept = Measurements(tmp_path)
+    plan = calibrating.plan_for(LAYERS, 0, 32, 2)
+
+    class Killed(Exception):
+        pass
+
+    def stop(progress: calibrating.Progress) -> None:
+        if progress.done == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        calibrating.measure(folder, plan, kept, prompts=2, threads=1, model=MODEL, report=stop)
+    left = calibrate(folder, kept, 0)[1]
+    assert left == [condition.name for condition in all_conditions(LAYERS)][2:]

@@ -1,0 +1,118 @@
+"""Thresholds are made from numbers alone: these tests need no model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from troth.node.calibration.intervals import share
+from troth.node.calibration.measurements import Measurements
+from troth.node.calibration.plots import Strip, strips
+from troth.node.calibration.thresholds import (
+    between,
+    choose_tile_rule,
+    least_cut,
+    margin_cuts,
+    rejected,
+    state_cuts,
+)
+from troth.node.calibration.verifying import RULES
+from troth.node.errors import StorageError
+from troth.protocol.dtype import Dtype
+from troth.protocol.scores import trace_score
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "low", "high"),
+    [(0, 2000, 0.0, 0.001843), (5, 100, 0.016432, 0.112835), (10, 10, 0.691503, 1.0), (0, 1, 0.0, 0.975)],
+)
+def test_intervals_are_those_of_clopper_and_pearson(count: int, total: int, low: float, high: float) -> None:
+    found = share(count, total)
+    assert found.low == pytest.approx(low, abs=2e-6)
+    assert found.high == pytest.approx(high, abs=2e-6)
+
+
+def test_the_least_cut_is_where_a_trace_begins_to_pass() -> None:
+    distances = np.random.default_rng(1).lognormal(-5, 1, 90).astype(np.float32)
+    cut = least_cut(distances)
+    assert trace_score(distances.astype(np.float64), cut).within(cut)
+    assert not trace_score(distances.astype(np.float64), cut * 0.998).within(cut * 0.998)
+
+
+def test_a_cut_lies_between_honest_runs_and_cheats() -> None:
+    cut = between(np.array([1e-6, 1e-5]), np.full(9, 1e-3))
+    assert cut == pytest.approx(1e-4, rel=0.01)
+    overlapping = between(np.array([1.0, 2.0]), np.array([1.5, 3.0]))
+    assert overlapping == pytest.approx(2.2), "no honest run is refused to catch one more cheat"
+    assert rejected(np.array([1.0, 2.0]), overlapping) == 0
+
+
+def test_cuts_of_shorter_texts_leave_out_the_rows_behind_them() -> None:
+    rows, tokens = 40, 20
+    distances = np.full((1, rows), 1e-6, np.float32)
+    distances[0, -1] = 1.0
+    part = {
+        "distances-0": distances,
+        "distances-1": np.full((1, rows), 1e-5, np.float32),
+        "margins": np.zeros((1, tokens)),
+    }
+    ((whole, other),) = state_cuts([part])
+    ((short, _),) = state_cuts([part], length=10)
+    assert whole > 1000 * short
+    assert other == pytest.approx(1e-5, rel=0.01)
+
+
+def test_margins_count_the_worst_window() -> None:
+    margins = np.zeros((1, 64), np.float32)
+    margins[0, 10:20] = 0.5
+    assert margin_cuts([{"margins": margins}])[0] == pytest.approx(5 / 32)
+    assert margin_cuts([{"margins": margins}], length=15)[0] == pytest.approx(2.5 / 32)
+
+
+def test_the_tile_rule_with_the_widest_gap_wins() -> None:
+    rules = len(RULES[Dtype.BFLOAT16])
+    honest, cheating = np.full((100, rules), 0.8), np.full((100, rules), 0.7)
+    cheating[:, 2] = 0.3
+    rule = choose_tile_rule(Dtype.BFLOAT16, honest, cheating)
+    assert (rule.bits, rule.steps, rule.theta) == (*RULES[Dtype.BFLOAT16][2], 5500)
+
+
+def test_measurements_resume_and_hash_their_contents(tmp_path: Path) -> None:
+    kept = Measurements(tmp_path)
+    kept.write("int8 weights", 0, {"margins": np.arange(6).reshape(2, 3)})
+    kept.write("int8 weights", 1, {"margins": np.zeros((1, 3))})
+    assert kept.has("int8 weights", 1)
+    assert not kept.has("int8 weights", 2)
+    assert [part["margins"].shape for part in kept.read("int8 weights")] == [(2, 3), (1, 3)]
+    before = kept.digest()
+    kept.write("int8 weights", 1, {"margins": np.zeros((1, 3))})
+    assert kept.digest() == before
+    kept.write("int8 weights", 1, {"margins": np.ones((1, 3))})
+    assert kept.digest() != before
+
+
+def test_a_damaged_measurement_is_named(tmp_path: Path) -> None:
+    kept = Measurements(tmp_path)
+    kept.write("honest", 0, {"margins": np.zeros(3)})
+    path = next(tmp_path.glob("*.npz"))
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(StorageError, match="cannot be read"):
+        kept.read("honest")
+
+
+def test_pickles_are_never_loaded(tmp_path: Path) -> None:
+    kept = Measurements(tmp_path)
+    np.savez(tmp_path / "honest.00.npz", margins=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(StorageError):
+        kept.read("honest")
+
+
+def test_strips_show_every_run_and_the_cut() -> None:
+    drawn = strips([Strip("a & b", "honest", np.array([1e-6, 2e-6, 0.0]))], 1e-3, "axis")
+    assert drawn.count("<circle") == 3
+    assert "a &amp; b" in drawn
+    assert "cut 0.001" in drawn
