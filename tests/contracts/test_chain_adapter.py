@@ -17,6 +17,7 @@ from troth.chain.errors import (
     ChainUnavailable,
     FollowTimeout,
     RpcRefused,
+    TransactionDropped,
     TransactionTimeout,
     WrongChain,
 )
@@ -150,6 +151,31 @@ async def test_receipt_timeout_keeps_the_transaction(start_anvil: Callable[..., 
             await chain.wait_for_receipt(transaction, confirmations=3, timeout=0.3)
         node.mine(2)
         assert await chain.wait_for_receipt(transaction, confirmations=3, timeout=5) == first
+
+
+async def test_a_transaction_that_the_node_forgets_is_handed_in_again(
+    start_anvil: Callable[..., Any], parameters: Parameters
+) -> None:
+    """Its own bytes, so that it counts once; if its nonce is taken meanwhile, that is said instead of waited for."""
+    node = start_anvil()
+    chain, _ = await deploy(node.url, parameters, node.keys[0])
+    sender = node.keys[1]
+    async with chain:
+        node.rpc("evm_setAutomine", False)
+        forgotten = await chain.send(calls.deposit(sender.address, 1), sender)
+        node.rpc("anvil_dropTransaction", "0x" + forgotten.hex())
+        waiting = asyncio.create_task(chain.wait_for_receipt(forgotten, timeout=30))
+        while node.rpc("eth_getTransactionByHash", "0x" + forgotten.hex()) is None:
+            await asyncio.sleep(0.1)
+        node.mine()
+        assert (await waiting).transaction == forgotten
+        dropped = await chain.send(calls.deposit(sender.address, 2), sender)
+        node.rpc("anvil_dropTransaction", "0x" + dropped.hex())
+        await chain.send(calls.deposit(sender.address, 3), sender)
+        node.mine()
+        with pytest.raises(TransactionDropped, match="0x" + dropped.hex()):
+            await chain.wait_for_receipt(dropped, timeout=30)
+        assert await chain.read(views.escrow_of(sender.address)) == 4
 
 
 async def test_node_that_is_not_there(deployed: Any) -> None:

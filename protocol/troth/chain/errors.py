@@ -6,6 +6,7 @@ ChainError
 ├── WrongChain               the node serves another chain, or there is no contract at the address
 ├── ChainRejected            the contract reverts, with the decoded custom error
 ├── TransactionTimeout       sent, but not seen in a block in time
+├── TransactionDropped       the node forgot it, and another one has taken its nonce
 └── FollowTimeout            a condition on the folded state did not come true in time
 KeystoreError
 ├── KeystoreMissing          no such file
@@ -83,6 +84,18 @@ class TransactionTimeout(ChainError):
             f"The transaction was not mined within {seconds:g} s",
             "0x" + transaction.hex(),
             "Wait for its receipt again; if the base fee has risen, it goes through once the fee falls.",
+        )
+        self.transaction = transaction
+
+
+class TransactionDropped(ChainError):
+    """It can never be mined: another transaction of the sender has its nonce; ``value`` is the transaction hash."""
+
+    def __init__(self, transaction: bytes) -> None:
+        super().__init__(
+            "The node dropped the transaction, and another one has taken its nonce",
+            "0x" + transaction.hex(),
+            "See what the chain says by now, and send it again if it is still wanted.",
         )
         self.transaction = transaction
 

@@ -1,20 +1,21 @@
 """Signed transactions of one chain: fees, nonces, sending, receipts.
 
 A key's nonce is read from the node under a lock each time, and a transaction that was not sent has used none up: so
-two tasks of one process never take the same nonce, and a failed send leaves no gap behind it.
+two tasks of one process never take the same nonce, and a failed send leaves no gap behind it. A transaction that the
+node forgets while its receipt is awaited, in a reorganisation or a full pool, is handed in again as it was signed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from typing import Any
 
 from eth_account import Account as EthereumAccount
 
 from troth.chain import decoding
-from troth.chain.errors import ChainRejected, ChainUnavailable, RpcRefused, TransactionTimeout
+from troth.chain.errors import ChainRejected, ChainUnavailable, RpcRefused, TransactionDropped, TransactionTimeout
 from troth.chain.keystore import Key
 from troth.chain.records import Fees, Receipt
 from troth.chain.recursion import restore_recursion_limit
@@ -38,6 +39,12 @@ NONCE_ATTEMPTS = 4
 RECEIPT_INTERVAL = 0.1
 """Seconds between two looks for a receipt at first; it doubles up to one second."""
 
+RESEND_INTERVAL = 2.0
+"""Seconds between two looks whether the node still knows a transaction that is not mined."""
+
+KEPT = 256
+"""Signed transactions kept for handing them in again."""
+
 _NONCE_TAKEN = ("nonce too low", "replacement transaction underpriced", "transaction underpriced")
 _SENT_ALREADY = ("already known", "already imported", "known transaction")
 
@@ -49,6 +56,7 @@ class Transactions:
         self._rpc = rpc
         self._chain_id = chain_id
         self._locks: defaultdict[Address, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._sent: OrderedDict[Hash32, bytes] = OrderedDict()
 
     async def fees(self) -> Fees:
         """Fees for one of the next blocks: twice the base fee, and the median tip of the last ones (EIP-1559)."""
@@ -110,6 +118,9 @@ class Transactions:
 
     async def _send_signed(self, raw: bytes) -> Hash32:
         transaction = Hash32(keccak256(raw))
+        self._sent[transaction] = raw
+        if len(self._sent) > KEPT:
+            self._sent.popitem(last=False)
         try:
             await self._rpc.request("eth_sendRawTransaction", decoding.hexadecimal(raw))
         except RpcRefused as error:
@@ -126,8 +137,12 @@ class Transactions:
         return found is not None
 
     async def wait(self, transaction: Hash32, contract: Address | None, confirmations: int, timeout: float) -> Receipt:
-        """The receipt once ``confirmations`` blocks, its own included, hold it; else TransactionTimeout."""
+        """The receipt once ``confirmations`` blocks, its own included, hold it.
+
+        TransactionTimeout if that takes too long, TransactionDropped if it cannot happen any more.
+        """
         give_up = time.monotonic() + timeout
+        look_after = time.monotonic() + RESEND_INTERVAL
         interval = RECEIPT_INTERVAL
         while True:
             found = await self._rpc.request("eth_getTransactionReceipt", decoding.hexadecimal(transaction))
@@ -136,8 +151,21 @@ class Transactions:
                 return decoding.receipt(found, contract)
             if time.monotonic() + interval > give_up:
                 raise TransactionTimeout(transaction, timeout)
+            if found is None and time.monotonic() > look_after:
+                await self._hand_in_again(transaction)
+                look_after = time.monotonic() + RESEND_INTERVAL
             await asyncio.sleep(interval)
             interval = min(2 * interval, 1.0)
+
+    async def _hand_in_again(self, transaction: Hash32) -> None:
+        """If the node has forgotten it and this process has signed it: the same bytes, so it cannot count twice."""
+        raw = self._sent.get(transaction)
+        if raw is None or await self._is_known(transaction):
+            return
+        try:
+            await self._send_signed(raw)
+        except _NonceTaken as error:
+            raise TransactionDropped(transaction) from error
 
     async def _is_deep_enough(self, receipt: Any, confirmations: int) -> bool:
         if confirmations <= 1:

@@ -18,6 +18,7 @@ from troth.chain.errors import (
     ChainUnavailable,
     FollowTimeout,
     RpcRefused,
+    TransactionDropped,
     TransactionTimeout,
 )
 from troth.chain.follower import EventFollower
@@ -150,7 +151,7 @@ class Ledger:
                 log.warning("a reorganisation took %s away", event.__name__)
             except (ChainRejected, TaskVanished) as error:
                 refusal, uncertain = error, True
-            except (ChainUnavailable, FollowTimeout, RpcRefused, TransactionTimeout) as error:
+            except (ChainUnavailable, FollowTimeout, RpcRefused, TransactionDropped, TransactionTimeout) as error:
                 log.warning("waiting for the chain: %s", error)
                 uncertain = True
                 await asyncio.sleep(pause)
