@@ -64,8 +64,9 @@ contracts-analysis: setup
 bindings: setup
 	$(BIN)/python scripts/generate_bindings --check
 
+# Two at a time: a test of a whole network starts a dozen processes of its own, so more would fight for the cores.
 python-tests: setup
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 network-tests: setup ## every fault on a whole network of real processes (`make test` runs the most telling ones)
 	$(BIN)/pytest tests/integration/test_network_faults.py -m ""
