@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from concurrent.futures import Future
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -75,6 +76,36 @@ async def test_a_reorganisation_takes_steps_back(
             lines = [line async for line in lifecycle.stream.lines()]
         assert snapshot.done()
         await accepted_once(scene, lifecycle.task.task_id, lines, before)
+
+
+@pytest.mark.parametrize("kept_until", ["opening", "committing", "settling"])
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_reorganisation_takes_the_settlement_back(
+    deployed: Any, tmp_path: Path, kept_until: str, restarted: bool
+) -> None:
+    """The client has its answer, and nobody is there any more to ask for it: it is settled again by itself."""
+    anvil, snapshot = deployed.anvil, Future[str]()
+    journal = partial(ScriptedJournal, script={kept_until: lambda: snapshot.set_result(anvil.rpc("evm_snapshot"))})
+    async with stage(deployed, tmp_path) as scene, AsyncExitStack() as life:
+        scheduler = await life.enter_async_context(assembled(scene.configuration(), scene.keys, journal))
+        before = await scene.chain.read(escrow_of(scene.client.address))
+        lifecycle = await scheduler.submit(await scene.order())
+        async with asyncio.timeout(60):
+            lines = [line async for line in lifecycle.stream.lines()]
+        task = lifecycle.task.task_id
+        await accepted_once(scene, task, lines, before)
+        if restarted:
+            await life.aclose()
+        assert anvil.rpc("evm_revert", snapshot.result(30))
+        anvil.mine(4)
+        assert await scene.outcome(task) is not Outcome.ACCEPTED
+        if restarted:
+            scheduler = await life.enter_async_context(assembled(scene.configuration(), scene.keys))
+        async with asyncio.timeout(60):
+            while await scene.outcome(task) is not Outcome.ACCEPTED:  # noqa: ASYNC110 - the chain tells nobody
+                await asyncio.sleep(0.1)
+        await eventually(lambda: not scheduler.desk.journal.unfinished())
+        await accepted_once(scene, task, lines, before)
 
 
 async def test_a_reorganisation_that_takes_the_deposit_too_costs_nothing(deployed: Any, tmp_path: Path) -> None:

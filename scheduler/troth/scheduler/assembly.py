@@ -80,6 +80,8 @@ async def assembled(
         await scheduler.resume()
         pruning = asyncio.create_task(_prune(scheduler, configuration.keep_rows_seconds))
         stack.callback(pruning.cancel)
+        watching = asyncio.create_task(scheduler.watch_endings())
+        stack.callback(watching.cancel)
         yield scheduler
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from troth.scheduler.records import FINAL, Record, step_name
+from troth.scheduler.records import FINAL, Record, Reopened, step_name
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS steps (
@@ -56,8 +56,9 @@ class Journal:
                 "INSERT INTO steps SELECT ?, COUNT(*), ?, ?, ? FROM steps WHERE task = ?",
                 (task, step_name(record), now, encoded, task),
             )
-            if isinstance(record, FINAL):
-                self._connection.execute("UPDATE tasks SET final = 1 WHERE task = ?", (task,))
+            if isinstance(record, (*FINAL, Reopened)):
+                final = isinstance(record, FINAL)
+                self._connection.execute("UPDATE tasks SET final = ? WHERE task = ?", (final, task))
 
     def history(self, task: bytes) -> list[Record]:
         """The steps of a task, oldest first; empty for an unknown task."""
@@ -83,6 +84,16 @@ class Journal:
         with self._lock:
             rows = self._connection.execute("SELECT task FROM tasks WHERE final = 0 ORDER BY received").fetchall()
         return [bytes(row[0]) for row in rows]
+
+    def ended_since(self, moment: float) -> list[bytes]:
+        """Tasks that came to an end on chain after a Unix time, as far as this journal knows."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT DISTINCT task FROM steps JOIN tasks USING (task)"
+                " WHERE final = 1 AND at > ? AND step IN ('settled', 'aborted')",
+                (moment,),
+            )
+            return [bytes(row[0]) for row in rows.fetchall()]
 
     def finished_before(self, moment: float) -> list[bytes]:
         """Finished tasks that were received before a Unix time."""

@@ -178,6 +178,14 @@ class Ledger:
             except ChainError as error:
                 log.debug("waiting for block %d: %s", block, error)
 
+    async def wait_until(self, condition: Callable[[State], bool]) -> None:
+        """Wait until the folded state fulfils a condition, for as long as it takes."""
+        while not condition(self.state):
+            try:
+                await self._follower.wait_until(condition, timeout=60)
+            except ChainError as error:
+                log.debug("still waiting: %s", error)
+
     async def wait_for_pending(self) -> None:
         """Let transactions that were sent, perhaps in an earlier life, be mined: they may be what is wanted."""
         while await self._chain.unmined(self._key.address):  # noqa: ASYNC110 - nobody tells when a pool empties

@@ -77,14 +77,16 @@ class Lifecycle:
         try:
             on_chain = self._desk.ledger.task(self.task.task_id)
             cut_off = TaskFailed("The scheduler restarted while the task was running")
-            if on_chain is None:
+            answer = self.story.generated if self.story.aborting is None else None
+            # The client has seen the answer of a task that was opened, even if a reorganisation took the opening back.
+            if on_chain is None and (answer is None or self.story.opened is None):
                 await self._fail(cut_off)
-            elif on_chain.outcome is not None:
+            elif on_chain is not None and on_chain.outcome is not None:
                 await self._note_ending(on_chain.outcome)
-            elif self.story.generated is not None and self.story.aborting is None:
-                if on_chain.task.progress.phase in (Phase.OPENED, Phase.ASSIGNED):
+            elif answer is not None:
+                if on_chain is not None and on_chain.task.progress.phase in (Phase.OPENED, Phase.ASSIGNED):
                     self._window.opened(on_chain.task.progress.phase_block)
-                await self._finish(self.story.generated)
+                await self._finish(answer)
             else:
                 # No complete output survives a restart in the middle of it: the client gets its fee back.
                 await self._abort(cut_off)

@@ -143,6 +143,10 @@ class Failed(_Record, frozen=True):
     charged: bool
 
 
+class Reopened(_Record, frozen=True):
+    """A reorganisation has taken the end of the task back: it is under way again."""
+
+
 Record = (
     Received
     | Opening
@@ -158,6 +162,7 @@ Record = (
     | Aborting
     | Aborted
     | Failed
+    | Reopened
 )
 FINAL = (Settled, Aborted, Failed)
 

@@ -14,10 +14,11 @@ from troth.scheduler.admission import Admission, SubmittedOrder, View
 from troth.scheduler.admitted import AdmittedTask, from_record
 from troth.scheduler.catalogue import Catalogue
 from troth.scheduler.desk import Desk
+from troth.scheduler.endings import Endings
 from troth.scheduler.errors import Busy, ChainAway, OrderRefused
 from troth.scheduler.lifecycle import Lifecycle
 from troth.scheduler.metrics import Metrics
-from troth.scheduler.records import Failed
+from troth.scheduler.records import Failed, Reopened
 from troth.scheduler.release import release
 from troth.scheduler.story import Story
 from troth.scheduler.stream import ClientStream
@@ -42,6 +43,7 @@ class Scheduler:
         self._concurrent = concurrent
         self._running: dict[Hash32, Lifecycle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._endings = Endings.of(desk.journal)
 
     async def submit(self, submitted: SubmittedOrder) -> Lifecycle:
         """Take an order and start its task; raises one of OrderRefused's kinds, with nothing charged or kept."""
@@ -74,6 +76,27 @@ class Scheduler:
             with task_bound(task_id):
                 await self._take_up(Hash32(task_id))
         return len(unfinished)
+
+    async def watch_endings(self) -> None:
+        """Take up again, for as long as this runs, what a reorganisation has taken the end of."""
+        ledger = self.desk.ledger
+        while True:
+            await ledger.wait_until(lambda state: bool(self._endings.undone(state)))
+            try:
+                # Most reorganisations put the same transactions into other blocks.
+                await ledger.wait_for_pending()
+                await ledger.catch_up()
+            except ChainError as error:
+                log.warning("waiting for the chain: %s", error)
+                await asyncio.sleep(RETRY_AFTER)
+                continue
+            self._endings.forget_final(ledger.block)
+            for task_id in self._endings.undone(ledger.state):
+                self._endings.forget(task_id)
+                with task_bound(task_id):
+                    log.warning("a reorganisation took the end of the task back")
+                    await self.desk.journal.record(task_id, Reopened())
+                    await self._take_up(task_id)
 
     async def drain(self) -> None:
         """Take no more orders and wait for the tasks under way."""
@@ -159,6 +182,7 @@ class Scheduler:
                 log.exception("the task was left unfinished after step %s", lifecycle.story.step)
             finally:
                 del self._running[lifecycle.task.task_id]
+                self._endings.note(lifecycle.task.task_id, lifecycle.story)
                 self.metrics.running.set(len(self._running))
                 self.metrics.observe(lifecycle.story.step, lifecycle.spent)
 

@@ -18,6 +18,7 @@ from troth.scheduler.records import (
     Opening,
     Received,
     Record,
+    Reopened,
     Sampled,
     Settled,
     Settling,
@@ -44,6 +45,7 @@ class Story:
     aborting: Aborting | None = None
     aborted: Aborted | None = None
     failed: Failed | None = None
+    reopened: Reopened | None = None
     step: str = ""
 
     @classmethod
@@ -58,6 +60,14 @@ class Story:
         """Take one more record in."""
         self.step = step_name(record)
         setattr(self, self.step, record)
+        if isinstance(record, Reopened):
+            self.settled = self.aborted = None
+
+    @property
+    def end_block(self) -> int | None:
+        """The block that holds the task's end on chain, None before."""
+        end = self.settled or self.aborted
+        return None if end is None else end.block
 
     @property
     def ended(self) -> bool:
