@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import round_trip
 from benchmarks.figures import Figure
 from benchmarks.weights import HOME, weights
 from troth.client.asking import Verdict, ask
@@ -49,7 +50,9 @@ def measure() -> list[Figure]:
         stage = acts.Stage(network, Display(), HOME)
         acts.deposit(stage)
         timings = [asyncio.run(_request(stage)) for _ in range(REQUESTS + 1)][1:]
-    return _figures(timings, asyncio.run(_one_process()))
+    alone = asyncio.run(_one_process())
+    hops = (round_trip.measure(0), round_trip.measure(alone / 2 / 1e3))
+    return _figures(timings, alone, hops)
 
 
 async def _request(stage: acts.Stage) -> dict[str, float]:
@@ -64,7 +67,7 @@ async def _request(stage: acts.Stage) -> dict[str, float]:
 
 
 async def _one_process() -> float:
-    """Milliseconds a token, two slices in this process."""
+    """Milliseconds a token, two slices in this process; the prompt's share of it included, as in the network."""
     folder = weights()
     layers = int(folder.config["num_hidden_layers"])
     halves = [Segment(0, layers // 2), Segment(layers // 2, layers)]
@@ -83,10 +86,11 @@ async def _one_process() -> float:
     finally:
         for engine in engines:
             await engine.close()
-    return statistics.median(samples[1:]) * 1e3
+    # Token 0 comes from the prompt; a text of TOKENS has one step less than tokens after it.
+    return (samples[0] + statistics.median(samples[1:]) * (TOKENS - 1)) / TOKENS * 1e3
 
 
-def _figures(timings: list[dict[str, float]], alone: float) -> list[Figure]:
+def _figures(timings: list[dict[str, float]], alone: float, hops: tuple[float, float]) -> list[Figure]:
     def median(name: str) -> float:
         return statistics.median(timing[name] for timing in timings)
 
@@ -104,6 +108,12 @@ def _figures(timings: list[dict[str, float]], alone: float) -> list[Figure]:
             "overhead, share of generation",
             *(share, "%", PAPER_OVERHEAD_PERCENT),
             note="the paper's 3.4 % relay + 0.8 % crypto are on GPUs, where the model's part is longer",
+        ),
+        Figure("a bare echo over the channel, twice", 2 * hops[0], "ms", note="two hops, nothing computed"),
+        Figure(
+            "the same, with half a model between",
+            *(2 * hops[1], "ms"),
+            note="cold caches and sleeping cores: the least that two hops cost here",
         ),
         Figure("same engine in one process, a token", alone, "ms", note="two slices in turn, one thread"),
         Figure(
