@@ -19,11 +19,13 @@ from troth.node.calibration.conditions import all_conditions  # noqa: E402
 from troth.node.calibration.findings import find  # noqa: E402
 from troth.node.calibration.measurements import Measurements  # noqa: E402
 from troth.node.calibration.prompts import SAMPLINGS, Bucket, texts  # noqa: E402
-from troth.node.calibration.report import Subject, as_json, read_thresholds, write  # noqa: E402
+from troth.node.calibration.report import Subject, as_json, write  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
+from troth.node.calibration.thresholds import LENGTHS  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
-from troth.node.models.classes import calibrated, default_class  # noqa: E402
+from troth.node.models.classes import default_class  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
+from troth.node.models.thresholds import read_calibration  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
 
 MODEL = Hash32(bytes([7]) * 32)
@@ -95,7 +97,8 @@ def test_honest_runs_pass_and_cheats_do_not(folder: ModelFolder, tmp_path: Path,
     conditions = all_conditions(LAYERS)
     assert seen == [condition.name for condition in conditions]
     findings = find(kept, conditions, plan)
-    assert findings.verdicts.count == 0
+    assert findings.refused_known.count == 0
+    assert findings.refused.total == findings.refused_known.total == 6 * 6 * len(LENGTHS), "six runs, all lengths"
     caught = {outcome.condition.name: outcome.by_either.value for outcome in findings.outcomes}
     assert min(caught[name] for name in ("int4 weights", "a layer skipped in each half", "early exit")) == 1
     assert caught["cheap model's text, one honest prefill"] == 1
@@ -103,18 +106,18 @@ def test_honest_runs_pass_and_cheats_do_not(folder: ModelFolder, tmp_path: Path,
 
     report = as_json(Subject(MODEL, "float32", "torch", 6, plan), findings, kept.digest())
     data, page = write(tmp_path, report, findings)
-    thresholds, digest = read_thresholds(data, MODEL, "float32")
-    assert (thresholds, digest) == (findings.thresholds, kept.digest())
+    read = read_calibration(data, MODEL, "float32")
+    assert (read.thresholds, read.data) == (findings.thresholds, kept.digest())
     assert page.read_text().count("<svg") == 2
-    chosen = calibrated(default_class(MODEL, 0, "tiny", 10**12), thresholds, digest)
-    assert (chosen.theta, chosen.calibration) == (thresholds.tile.theta, digest)
+    chosen = read.apply(default_class(MODEL, 0, "tiny", 10**12))
+    assert (chosen.theta, chosen.calibration) == (findings.thresholds.tile.theta, kept.digest())
 
 
 def test_a_report_of_another_model_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text("{}")
     with pytest.raises(ModelError, match="no calibration report"):
-        read_thresholds(path, MODEL, "float32")
+        read_calibration(path, MODEL, "float32")
 
 
 def test_a_stopped_calibration_goes_on_where_it_was(folder: ModelFolder, tmp_path: Path) -> None:

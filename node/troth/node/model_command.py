@@ -64,7 +64,8 @@ def add(
     candidates: Annotated[int, typer.Option("--candidates", help="Candidates for inferencer per segment.")] = 2,
     verifiers: Annotated[int, typer.Option("--verifiers", help="Verifiers per segment, odd.")] = 3,
     calibration: Annotated[
-        Path | None, typer.Option("--calibration", help="report.json of `troth calibrate`; its thresholds are used.")
+        Path | None,
+        typer.Option("--calibration", help="report.json of `troth calibrate`; default: the shipped one of this model."),
     ] = None,
     rpc: Rpc = "http://127.0.0.1:8545",
     contract: Contract = "",
@@ -75,9 +76,10 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Compute the weights root and the model id, and register model and execution class (dry run by default)."""
-    from troth.node.models.classes import calibrated, default_class
+    from troth.node.models.classes import default_class
     from troth.node.models.folder import find_model
     from troth.node.models.report import describe_with_progress, report_of
+    from troth.node.models.thresholds import read_calibration, shipped_calibration
 
     folder = find_model(home, model)
     descriptor = describe_with_progress(folder, dtype)
@@ -86,11 +88,14 @@ def add(
     execution_class = default_class(
         report.model_id, descriptor.dtype, name, unit, candidates=candidates, verifiers=verifiers
     )
-    if calibration is not None:
-        from troth.node.calibration.report import read_thresholds
-
-        execution_class = calibrated(execution_class, *read_thresholds(calibration, report.model_id, dtype))
-    result = report.with_class(execution_class)
+    found = (
+        shipped_calibration(report.model_id, dtype)
+        if calibration is None
+        else read_calibration(calibration, report.model_id, dtype)
+    )
+    if found is not None:
+        execution_class = found.apply(execution_class)
+    result = report.with_class(execution_class) | {"calibration": found.source if found else "none: rough thresholds"}
     if contract:
         from troth.node.models.registration import register
 

@@ -1,8 +1,12 @@
-"""What the measurements of one class say: thresholds, and what they catch and refuse, with confidence intervals."""
+"""What the measurements of one class say: thresholds, and what they catch and refuse, with confidence intervals.
+
+Thresholds come from all prompts. What they refuse and catch is counted on prompts that they were not made from: once
+with the cuts that the even prompts give on the odd ones, once the other way round.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,36 +15,30 @@ from numpy.typing import NDArray
 from troth.node.calibration.conditions import CHEAT, HONEST, TEXT, Condition
 from troth.node.calibration.generating import Plan
 from troth.node.calibration.intervals import Share, share
+from troth.node.calibration.layouts import LayoutOutcome, compare_layouts
 from troth.node.calibration.measurements import Measurements
 from troth.node.calibration.thresholds import (
     LENGTHS,
     Numbers,
-    TileRule,
     between,
     choose_tile_rule,
     margin_cuts,
-    rejected,
     state_cuts,
     tile_shares,
 )
-from troth.node.calibration.verifying import LAYOUTS, RULES, Measured
+from troth.node.calibration.verifying import RULES, Measured
+from troth.node.models.thresholds import Thresholds, TileRule
 from troth.protocol.dtype import Dtype
 
-TILES_TRIED = (1, 2, 4)
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """What goes into the execution class; cuts in the units of `ExecutionClass` (millionths)."""
-
-    state_cut: int
-    margin_cut: int
-    tile: TileRule
+ABOUT_SAMPLING = frozenset({"greedy", "wrong seed", "cool"})
+"""Lies that change nothing in a text that was asked for greedily."""
+Parts = Mapping[str, list[Measured]]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one condition fares. ``states`` and ``margins`` are least cuts, one a run (its worst segment)."""
+    """How one condition fares. ``states`` and ``margins`` are least cuts, one a run (its worst segment); the shares
+    are of runs that the thresholds were not made from."""
 
     condition: Condition
     states: Numbers
@@ -51,114 +49,136 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class LayoutOutcome:
-    """The contract's test under one layout and number of tiles: honest parties refused, int8 found, per segment."""
+class Findings:
+    """Everything that a report shows. ``refused`` are honest tasks of all lengths that a verifier refuses, on prompts
+    that the thresholds were not made from; ``refused_known`` on those that they were made from."""
 
-    layout: str
-    tiles: int
-    honest_refused: Share
-    int8_found: Share
+    thresholds: Thresholds
+    refused: Share
+    refused_known: Share
+    outcomes: tuple[Outcome, ...]
+    layouts: tuple[LayoutOutcome, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """Everything that a report shows; ``verdicts`` are honest ones refused, of all lengths and segments."""
+class _Counts:
+    """Runs of one condition that were judged, and how many of them each check found."""
 
-    thresholds: Thresholds
-    verdicts: Share
-    outcomes: tuple[Outcome, ...]
-    layouts: tuple[LayoutOutcome, ...]
+    total: int
+    states: int
+    tokens: int
+    either: int
+
+    def __add__(self, other: _Counts) -> _Counts:
+        return _Counts(
+            self.total + other.total,
+            self.states + other.states,
+            self.tokens + other.tokens,
+            self.either + other.either,
+        )
 
 
 def find(kept: Measurements, conditions: Sequence[Condition], plan: Plan) -> Findings:
     """Thresholds and outcomes from what was measured."""
     measured = {condition.name: kept.read(condition.name) for condition in conditions}
-    runs = {name: np.array([max(cuts) for cuts in state_cuts(parts)]) for name, parts in measured.items()}
-    applies = {one.name: _applying(one, measured[one.name]) for one in conditions}
-    texts = {name: margin_cuts(parts)[applies[name]] for name, parts in measured.items()}
+    thresholds = thresholds_of(conditions, measured, plan)
+    halves = [{name: _every_second(parts, first) for name, parts in measured.items()} for first in (0, 1)]
+    folds = [
+        (thresholds_of(conditions, halves[0], plan), halves[1]),
+        (thresholds_of(conditions, halves[1], plan), halves[0]),
+    ]
     honest = [one for one in conditions if one.kind == HONEST]
-    verdict_cuts = _verdict_cuts([part for one in honest for part in measured[one.name]])
-    text_cuts = _text_cuts([part for one in honest for part in measured[one.name]])
-    thresholds = Thresholds(
-        state_cut=_millionths(between(verdict_cuts, _of_kind(conditions, CHEAT, runs))),
-        margin_cut=_millionths(between(text_cuts, _of_kind(conditions, TEXT, texts))),
-        tile=_tile_rule(conditions, measured, plan),
-    )
-    state_cut, margin_cut = thresholds.state_cut / 1e6, thresholds.margin_cut / 1e6
     return Findings(
         thresholds,
-        share(rejected(verdict_cuts, state_cut) + rejected(text_cuts, margin_cut), len(verdict_cuts) + len(text_cuts)),
-        tuple(_outcome(one, runs[one.name][applies[one.name]], texts[one.name], thresholds) for one in conditions),
-        tuple(_layouts(measured, honest, thresholds.tile, plan)),
+        refused=_share_of(sum((_refused(honest, parts, cuts) for cuts, parts in folds), _NONE)),
+        refused_known=_share_of(_refused(honest, measured, thresholds)),
+        outcomes=tuple(
+            _outcome(one, measured[one.name], [(cuts, parts[one.name]) for cuts, parts in folds]) for one in conditions
+        ),
+        layouts=tuple(compare_layouts(measured, [one.name for one in honest], thresholds.tile, plan)),
     )
+
+
+_NONE = _Counts(0, 0, 0, 0)
+
+
+def thresholds_of(conditions: Sequence[Condition], measured: Parts, plan: Plan) -> Thresholds:
+    """Cuts between honest runs and those cheats that the check at hand can tell."""
+    honest = [part for one in conditions if one.kind == HONEST for part in measured[one.name]]
+    states = np.array([cut for length in LENGTHS for cuts in state_cuts(honest, length) for cut in cuts])
+    texts = np.concatenate([margin_cuts(honest, length=length) for length in LENGTHS])
+    cheats = [max(cuts) for one in conditions if one.kind == CHEAT for cuts in state_cuts(measured[one.name])]
+    lies = [_text_cuts(one, measured[one.name]) for one in conditions if one.kind == TEXT]
+    return Thresholds(
+        state_cut=_millionths(between(states, np.array(cheats))),
+        margin_cut=_millionths(between(texts, np.concatenate(lies))),
+        tile=_tile_rule(conditions, measured, plan),
+    )
+
+
+def _every_second(parts: list[Measured], first: int) -> list[Measured]:
+    return [{name: values[first::2] for name, values in part.items()} for part in parts]
 
 
 def _millionths(cut: float) -> int:
     return max(1, round(cut * 1e6))
 
 
-def _of_kind(conditions: Sequence[Condition], kind: str, numbers: dict[str, Numbers]) -> Numbers:
-    return np.concatenate([numbers[one.name] for one in conditions if one.kind == kind])
-
-
-def _verdict_cuts(parts: list[Measured]) -> Numbers:
-    """Least cuts of every segment of every honest run, at every length."""
-    return np.array([cut for length in LENGTHS for cuts in state_cuts(parts, length) for cut in cuts])
-
-
-def _text_cuts(parts: list[Measured]) -> Numbers:
-    return np.concatenate([margin_cuts(parts, length=length) for length in LENGTHS])
-
-
 def _applying(condition: Condition, parts: list[Measured]) -> NDArray[np.bool_]:
-    """Per run, whether the condition changes anything: lies about sampling are none in a greedy text."""
+    """Per run, whether the condition changes anything."""
     sampled = np.concatenate([part["sampled"] for part in parts]).astype(bool)
-    return sampled if condition.text in {"greedy", "wrong seed", "cool"} else np.ones_like(sampled)
+    return sampled if condition.text in ABOUT_SAMPLING else np.ones_like(sampled)
 
 
-def _outcome(condition: Condition, states: Numbers, margins: Numbers, thresholds: Thresholds) -> Outcome:
-    by_states, by_tokens = states > thresholds.state_cut / 1e6, margins > thresholds.margin_cut / 1e6
-    shares = (share(int(found.sum()), len(states)) for found in (by_states, by_tokens, by_states | by_tokens))
-    return Outcome(condition, states, margins, *shares)
+def _text_cuts(condition: Condition, parts: list[Measured], length: int | None = None) -> Numbers:
+    return margin_cuts(parts, length=length)[_applying(condition, parts)]
 
 
-def _tile_rule(conditions: Sequence[Condition], measured: dict[str, list[Measured]], plan: Plan) -> TileRule:
+def _run_cuts(condition: Condition, parts: list[Measured], length: int | None = None) -> Numbers:
+    worst = np.array([max(cuts) for cuts in state_cuts(parts, length)])
+    return worst[_applying(condition, parts)]
+
+
+def _judge(condition: Condition, parts: list[Measured], cuts: Thresholds, length: int | None = None) -> _Counts:
+    """Verdicts over whole tasks: the worst segment's states, and the text."""
+    by_states = _run_cuts(condition, parts, length) > cuts.state_cut / 1e6
+    by_tokens = _text_cuts(condition, parts, length) > cuts.margin_cut / 1e6
+    either = by_states | by_tokens
+    return _Counts(len(by_states), int(by_states.sum()), int(by_tokens.sum()), int(either.sum()))
+
+
+def _refused(honest: Sequence[Condition], measured: Parts, cuts: Thresholds) -> _Counts:
+    judged = (_judge(one, measured[one.name], cuts, length) for one in honest for length in LENGTHS)
+    return sum(judged, _NONE)
+
+
+def _share_of(counts: _Counts) -> Share:
+    return share(counts.either, counts.total)
+
+
+def _outcome(
+    condition: Condition, parts: list[Measured], folds: Sequence[tuple[Thresholds, list[Measured]]]
+) -> Outcome:
+    counts = sum((_judge(condition, half, cuts) for cuts, half in folds), _NONE)
+    shares = (share(found, counts.total) for found in (counts.states, counts.tokens, counts.either))
+    return Outcome(condition, _run_cuts(condition, parts), _text_cuts(condition, parts), *shares)
+
+
+def _tile_rule(conditions: Sequence[Condition], measured: Parts, plan: Plan) -> TileRule:
     dtype = Dtype(plan.dtype)
 
-    def tiles(name: str, segment: int) -> Numbers:
-        return tile_shares(measured[name], "permuted", segment, dtype).reshape(-1, len(RULES[dtype]))
+    def tiles(one: Condition) -> list[Numbers]:
+        return [
+            tile_shares(measured[one.name], "permuted", segment, dtype).reshape(-1, len(RULES[dtype]))
+            for segment in range(len(plan.segments))
+        ]
 
-    last = len(plan.segments) - 1
-    honest = [tiles(one.name, segment) for one in conditions if one.kind == HONEST for segment in range(last + 1)]
+    honest = [values for one in conditions if one.kind == HONEST for values in tiles(one)]
     # Each of these changes the states of both segments.
     cheating = [
-        tiles(one.name, segment)
+        values
         for one in conditions
         if one.kind == CHEAT and one.change is not None and "exit" not in one.name
-        for segment in range(last + 1)
+        for values in tiles(one)
     ]
     return choose_tile_rule(dtype, np.concatenate(honest), np.concatenate(cheating))
-
-
-def _layouts(
-    measured: dict[str, list[Measured]], honest: Sequence[Condition], rule: TileRule, plan: Plan
-) -> list[LayoutOutcome]:
-    dtype = Dtype(plan.dtype)
-    index = RULES[dtype].index((rule.bits, rule.steps))
-
-    def below(name: str, layout: str, tiles: int) -> tuple[int, int]:
-        failed = total = 0
-        for segment in range(len(plan.segments)):
-            values = tile_shares(measured[name], layout, segment, dtype)[:, :, index]
-            groups = values[:, : values.shape[1] // tiles * tiles].reshape(len(values), -1, tiles).mean(axis=2)
-            failed += int((groups < rule.theta / 10_000).sum())
-            total += groups.size
-        return failed, total
-
-    found = []
-    for layout in LAYOUTS:
-        for tiles in TILES_TRIED:
-            counts = [below(one.name, layout, tiles) for one in honest]
-            refused = share(sum(failed for failed, _ in counts), sum(total for _, total in counts))
-            found.append(LayoutOutcome(layout, tiles, refused, share(*below("int8 weights", layout, tiles))))
-    return found

@@ -27,12 +27,12 @@ class Share:
 def share(count: int, total: int) -> Share:
     """The share of `count` in `total` trials with its two-sided 95 % interval."""
     tail = (1 - CONFIDENCE) / 2
-    low = 0.0 if count == 0 else _bisect(lambda p: 1 - _at_most(count - 1, total, p) >= tail)
-    high = 1.0 if count == total else _bisect(lambda p: _at_most(count, total, p) <= tail)
+    low = 0.0 if count == 0 else _bisect(lambda p: 1 - at_most(count - 1, total, p) >= tail)
+    high = 1.0 if count == total else _bisect(lambda p: at_most(count, total, p) <= tail)
     return Share(count, total, low, high)
 
 
-def _at_most(count: int, total: int, probability: float) -> float:
+def at_most(count: int, total: int, probability: float) -> float:
     """P(X <= count) of a binomial variable, summed in logarithms."""
     if probability <= 0:
         return 1.0

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from troth.node.calibration.findings import Findings, LayoutOutcome, Outcome, Thresholds
+from troth.node.calibration.findings import Findings, Outcome
 from troth.node.calibration.generating import Plan
 from troth.node.calibration.intervals import Share
+from troth.node.calibration.layouts import LayoutOutcome
 from troth.node.calibration.plots import Strip, strips
-from troth.node.calibration.thresholds import Numbers, TileRule
-from troth.node.errors import ModelError
+from troth.node.calibration.thresholds import LENGTHS, Numbers
+from troth.node.models.thresholds import Thresholds
 from troth.protocol.types import Hash32
 
 VERSION = 1
@@ -44,7 +45,8 @@ def as_json(subject: Subject, findings: Findings, data: Hash32) -> dict[str, Any
         "segments": [[segment.first, segment.end] for segment in subject.plan.segments],
         "data": "0x" + data.hex(),
         "thresholds": _thresholds(findings.thresholds),
-        "honest_verdicts_refused": _share(findings.verdicts),
+        "honest_tasks_refused": _share(findings.refused),
+        "honest_tasks_refused_in_sample": _share(findings.refused_known),
         "conditions": [_outcome(outcome) for outcome in findings.outcomes],
         "tiles": [_layout(outcome) for outcome in findings.layouts],
     }
@@ -56,29 +58,6 @@ def write(folder: Path, report: dict[str, Any], findings: Findings) -> tuple[Pat
     data.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     page.write_text(_page(report, findings), encoding="utf-8")
     return data, page
-
-
-def read_thresholds(path: Path, model: Hash32, dtype: str) -> tuple[Thresholds, Hash32]:
-    """Thresholds and the hash of the data behind them, from a report.
-
-    Raises:
-        ModelError: not a report, or one of another model or dtype.
-    """
-    try:
-        report = json.loads(path.read_text(encoding="utf-8"))
-        found = report["thresholds"]
-        tile = TileRule(*(found[name] for name in ("mantissa_bits", "steps", "theta", "honest", "cheating")))
-        read = Thresholds(int(found["state_cut"]), int(found["margin_cut"]), tile), Hash32(_bytes(report["data"]))
-        about = (str(report["model"]), str(report["dtype"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError("no calibration report", str(path), "Give the report.json of `troth calibrate`.") from error
-    if about != ("0x" + model.hex(), dtype):
-        raise ModelError("the calibration is of another model or dtype", about, "Calibrate this one.")
-    return read
-
-
-def _bytes(text: str) -> bytes:
-    return bytes.fromhex(text.removeprefix("0x"))
 
 
 def _thresholds(thresholds: Thresholds) -> dict[str, Any]:
@@ -129,7 +108,7 @@ def _page(report: dict[str, Any], findings: Findings) -> str:
     thresholds = findings.thresholds
     states = [_strip(outcome, outcome.states) for outcome in findings.outcomes]
     margins = [_strip(outcome, outcome.margins) for outcome in findings.outcomes]
-    verdicts = findings.verdicts
+    refused = findings.refused
     rows = "".join(
         f"<tr><td>{outcome.condition.name}<td>{outcome.condition.kind}"
         + "".join(f"<td>{_percent(part)}" for part in (outcome.by_states, outcome.by_tokens, outcome.by_either))
@@ -139,7 +118,7 @@ def _page(report: dict[str, Any], findings: Findings) -> str:
         f"<tr><td>{one.layout}<td>{one.tiles}<td>{_percent(one.honest_refused)}<td>{_percent(one.int8_found)}"
         for one in findings.layouts
     )
-    tile = thresholds.tile
+    tile, lengths = thresholds.tile, ", ".join(map(str, LENGTHS))
     sentence = (
         f"State cut {thresholds.state_cut / 1e6:g}, margin cut {thresholds.margin_cut / 1e6:g} logits a token; "
         f"on chain, {tile.theta / 100:g} % of a tile's elements agree within {tile.steps} steps "
@@ -152,12 +131,13 @@ svg {{ width: 100%; height: auto }} code {{ word-break: break-all }}</style>
 <h1>Calibration</h1>
 <p>Model <code>{report["model"]}</code>, {report["dtype"]}, {report["engine"]}; {report["prompts"]} prompts,
 {report["tokens"]} tokens each. Data <code>{report["data"]}</code>.</p>
-<p><b>{verdicts.count} of {verdicts.total}</b> honest verdicts are refused; with 95 % confidence at most
-{verdicts.high:.2%} of them.</p>
+<p><b>{refused.count} of {refused.total}</b> honest tasks ({lengths} tokens) are refused by thresholds that were
+made from other prompts; with 95 % confidence at most {refused.high:.2%} of them.</p>
 <h2>Thresholds</h2><p>{sentence}</p>
 <h2>States</h2>{strips(states, thresholds.state_cut / 1e6, "smallest cut that accepts a run")}
 <h2>Tokens</h2>{strips(margins, thresholds.margin_cut / 1e6, "margin of the worst 32 tokens, logits a token")}
-<h2>What is caught</h2><table><tr><th>run<th>kind<th>by states<th>by tokens<th>by either</tr>{rows}</table>
+<h2>What is caught</h2><p>Each half of the prompts is judged by the thresholds that the other half gives.</p>
+<table><tr><th>run<th>kind<th>by states<th>by tokens<th>by either</tr>{rows}</table>
 <h2>Tiles on chain</h2><table><tr><th>layout<th>tiles<th>honest refused<th>int8 found</tr>{layouts}</table>
 """
 

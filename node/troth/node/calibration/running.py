@@ -48,11 +48,11 @@ def run(
     subject = Subject(identifier, dtype, f"torch {torch.__version__} on cpu", prompts, plan)
     report = as_json(subject, findings, kept.digest())
     data, page = write(folder, report, findings)
-    verdicts = findings.verdicts
+    refused = findings.refused
     return {
         "report": str(data),
         "page": str(page),
-        "honest_refused": f"{verdicts.count} of {verdicts.total}, at most {verdicts.high:.2%} with 95 % confidence",
+        "honest_refused": f"{refused.count} of {refused.total} tasks, at most {refused.high:.2%} with 95 % confidence",
         **report["thresholds"],
         "data": report["data"],
         "register": f"troth model add {model} --dtype {dtype} --calibration {data} --broadcast",

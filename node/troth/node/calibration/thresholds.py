@@ -7,18 +7,18 @@ is above it, so that one list of numbers a condition tells everything about ever
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from troth.node.calibration.verifying import RULES, Measured
+from troth.node.models.thresholds import TileRule
 from troth.protocol.dtype import Dtype
 from troth.protocol.scores import trace_score
 from troth.protocol.tokens import WINDOW
 from troth.protocol.trace import TILE_BYTES
 
-LENGTHS = (16, 32, 64)
+LENGTHS = (16, 24, 32, 40, 48, 64)
 """Texts of these lengths are judged, cut out of the measured ones: short answers have fewer rows to average."""
 SMALLEST, LARGEST = 1e-9, 1e6
 FORGETTABLE = 1e-3
@@ -69,21 +69,6 @@ def between(honest: Numbers, cheating: Numbers) -> float:
     lower = float(np.quantile(cheating, FORGETTABLE)) if len(cheating) else upper
     upper = max(upper, SMALLEST)
     return float(np.sqrt(upper * lower)) if lower > upper else upper * 1.1
-
-
-@dataclass(frozen=True, slots=True)
-class TileRule:
-    """The contract's test: mantissa ``bits``, ``steps``, ``theta`` in basis points, and how far it is from both sides.
-
-    ``honest`` is the share that all but FORGETTABLE of honest tiles reach, ``cheating`` the one that all but
-    FORGETTABLE of cheats' tiles stay below.
-    """
-
-    bits: int
-    steps: int
-    theta: int
-    honest: float
-    cheating: float
 
 
 def tile_shares(parts: Iterable[Measured], layout: str, segment: int, dtype: Dtype) -> Numbers:

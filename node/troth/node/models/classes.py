@@ -6,13 +6,7 @@ three orders of room on one side and one on the other. bfloat16 compares noise r
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 from troth.protocol.types import ZERO_HASH, ExecutionClass, Hash32
-
-if TYPE_CHECKING:
-    from troth.node.calibration.findings import Thresholds
 
 STAKE_FACTOR = 2
 
@@ -41,17 +35,4 @@ def default_class(
         state_cut=1_000 if single else 1_500_000,
         margin_cut=20_000 if single else 50_000,
         calibration=ZERO_HASH,
-    )
-
-
-def calibrated(execution_class: ExecutionClass, thresholds: Thresholds, data: Hash32) -> ExecutionClass:
-    """The class with the thresholds of a calibration and the hash of the data behind them."""
-    return replace(
-        execution_class,
-        mantissa_bits=thresholds.tile.bits,
-        steps=thresholds.tile.steps,
-        theta=thresholds.tile.theta,
-        state_cut=thresholds.state_cut,
-        margin_cut=thresholds.margin_cut,
-        calibration=data,
     )

@@ -1,0 +1,56 @@
+"""Which layout of a trace the contract's own test should see: one opened tile of permuted, contiguous or scattered
+elements. The scattered one cannot be opened cheaply; it is what random elements would tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from troth.node.calibration.generating import Plan
+from troth.node.calibration.intervals import Share, share
+from troth.node.calibration.thresholds import tile_shares
+from troth.node.calibration.verifying import LAYOUTS, RULES, Measured
+from troth.node.models.thresholds import TileRule
+from troth.protocol.dtype import Dtype
+
+TILES_TRIED = (1, 2, 4, 8)
+HARDEST = "int8 weights"
+"""The cheat nearest to honest runs that a class must tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutOutcome:
+    """The contract's test under one layout and number of tiles: honest parties refused, int8 found, per segment."""
+
+    layout: str
+    tiles: int
+    honest_refused: Share
+    int8_found: Share
+
+
+def compare_layouts(
+    measured: Mapping[str, list[Measured]], honest: Sequence[str], rule: TileRule, plan: Plan
+) -> Iterator[LayoutOutcome]:
+    """Every layout with every number of tiles, under one rule; `honest` names the honest conditions."""
+    for layout in LAYOUTS:
+        for tiles in TILES_TRIED:
+            refused = [_below(measured[name], layout, tiles, rule, plan) for name in honest]
+            yield LayoutOutcome(
+                layout,
+                tiles,
+                share(sum(failed for failed, _ in refused), sum(total for _, total in refused)),
+                share(*_below(measured[HARDEST], layout, tiles, rule, plan)),
+            )
+
+
+def _below(parts: list[Measured], layout: str, tiles: int, rule: TileRule, plan: Plan) -> tuple[int, int]:
+    """How many openings of so many tiles agree less than theta, of how many."""
+    dtype = Dtype(plan.dtype)
+    index = RULES[dtype].index((rule.bits, rule.steps))
+    failed = total = 0
+    for segment in range(len(plan.segments)):
+        values = tile_shares(parts, layout, segment, dtype)[:, :, index]
+        groups = values[:, : values.shape[1] // tiles * tiles].reshape(len(values), -1, tiles).mean(axis=2)
+        failed += int((groups < rule.theta / 10_000).sum())
+        total += groups.size
+    return failed, total

@@ -1,0 +1,92 @@
+"""Thresholds of a class as a calibration found them: read from its report, or from those that ship with Troth."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from troth.node.errors import ModelError
+from troth.protocol.types import ExecutionClass, Hash32
+
+SHIPPED = "calibrations"
+"""Folder beside this module with a report for each calibrated model and dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileRule:
+    """The contract's test: mantissa ``bits``, ``steps``, ``theta`` in basis points, and how far it is from both sides.
+
+    ``honest`` is the share that nearly all honest tiles reach, ``cheating`` the one that nearly all cheats' tiles stay
+    below.
+    """
+
+    bits: int
+    steps: int
+    theta: int
+    honest: float
+    cheating: float
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What goes into the execution class; cuts in the units of `ExecutionClass` (millionths)."""
+
+    state_cut: int
+    margin_cut: int
+    tile: TileRule
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Thresholds, the hash of the measurements behind them, and where the report lies."""
+
+    thresholds: Thresholds
+    data: Hash32
+    source: str
+
+    def apply(self, execution_class: ExecutionClass) -> ExecutionClass:
+        """The class with these thresholds."""
+        return replace(
+            execution_class,
+            mantissa_bits=self.thresholds.tile.bits,
+            steps=self.thresholds.tile.steps,
+            theta=self.thresholds.tile.theta,
+            state_cut=self.thresholds.state_cut,
+            margin_cut=self.thresholds.margin_cut,
+            calibration=self.data,
+        )
+
+
+def read_calibration(path: Path, model: Hash32, dtype: str) -> Calibration:
+    """The calibration in a report.
+
+    Raises:
+        ModelError: not a report, or one of another model or dtype.
+    """
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        found, about = _parse(report, str(path)), (str(report["model"]), str(report["dtype"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError("no calibration report", str(path), "Give the report.json of `troth calibrate`.") from error
+    if about != ("0x" + model.hex(), dtype):
+        raise ModelError("the calibration is of another model or dtype", about, "Calibrate this one.")
+    return found
+
+
+def shipped_calibration(model: Hash32, dtype: str) -> Calibration | None:
+    """The calibration that ships with Troth for a model, None if there is none."""
+    for entry in files(__package__).joinpath(SHIPPED).iterdir():
+        report = json.loads(entry.read_text(encoding="utf-8"))
+        if (report["model"], report["dtype"]) == ("0x" + model.hex(), dtype):
+            return _parse(report, entry.name)
+    return None
+
+
+def _parse(report: dict[str, Any], source: str) -> Calibration:
+    found = report["thresholds"]
+    tile = TileRule(*(found[name] for name in ("mantissa_bits", "steps", "theta", "honest", "cheating")))
+    thresholds = Thresholds(int(found["state_cut"]), int(found["margin_cut"]), tile)
+    return Calibration(thresholds, Hash32(bytes.fromhex(report["data"].removeprefix("0x"))), source)
