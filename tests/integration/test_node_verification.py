@@ -43,7 +43,8 @@ from troth.protocol.errors import (  # noqa: E402
     InvalidRows,
     InvalidSignature,
 )
-from troth.protocol.identifiers import trace_commitment  # noqa: E402
+from troth.protocol.identifiers import class_id, trace_commitment  # noqa: E402
+from troth.protocol.pooling import LEAST_TOKENS, Pool  # noqa: E402
 from troth.protocol.task import Task  # noqa: E402
 from troth.protocol.tensors import tokens_to_bytes  # noqa: E402
 from troth.protocol.types import (  # noqa: E402
@@ -68,6 +69,22 @@ async def test_int8_weights_are_rejected_by_every_verifier(folder: ModelFolder, 
     await run_to_commit(network)
     assert verdicts(network, 0) == [1, 1, 1]
     assert verdicts(network, 1) == [0, 0, 0]
+
+
+async def test_margins_are_pooled_per_inferencer_and_decide_when_there_are_enough(
+    folder: ModelFolder, tmp_path: Path
+) -> None:
+    """A verifier that has seen an inferencer lose too much in earlier texts refuses the next one, good as it is."""
+    network = build(folder, tmp_path, dtype=1)
+    inferencer, wary = network.parties[1][0], network.parties[1][-1]
+    class_ = class_id(network.view.execution)
+    network.benches[wary].margins.add(inferencer, class_, Hash32(b"e" * 32), Pool(LEAST_TOKENS, 60.0, 1.0))
+    await run_to_commit(network)
+    assert verdicts(network, 0) == [1, 1, 1]
+    assert verdicts(network, 1) == [1, 1, 0]
+    for verifier in network.parties[1][2:]:
+        seen = network.benches[verifier].margins.of(inferencer, class_).tokens
+        assert seen == 12 + (LEAST_TOKENS if verifier == wary else 0)
 
 
 async def test_a_verifier_commits_before_it_sees_rows_and_only_once(folder: ModelFolder, tmp_path: Path) -> None:

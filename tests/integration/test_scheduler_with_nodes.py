@@ -22,6 +22,7 @@ from troth.chain.follower import EventFollower  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.errors import Busy  # noqa: E402
 from troth.node.followed_view import FollowedView  # noqa: E402
+from troth.node.margin_pool import MarginPool  # noqa: E402
 from troth.node.metrics import Metrics  # noqa: E402
 from troth.node.models.classes import default_class  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
@@ -101,6 +102,7 @@ async def real_stage(deployed: Any, tmp_path: Path) -> AsyncIterator[Stage]:
             bench = Bench(
                 TorchEngine(model_folder, Segment(0, LAYERS), 0), view, Operator(secret, chain.domain),
                 class_id(rules), SigningRecord(folder / "signed.sqlite"), TraceStore(folder / "traces"),
+                MarginPool(folder / "margins.sqlite"),
             )  # fmt: skip
             return RealNode(bench, folder, scheduler)
 

@@ -19,6 +19,7 @@ from safetensors.torch import save_file  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
+from troth.node.margin_pool import MarginPool  # noqa: E402
 from troth.node.metrics import Metrics  # noqa: E402
 from troth.node.models.classes import default_class  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
@@ -177,7 +178,8 @@ def build(
         home = tmp_path / operator.address
         bench = Bench(
             TorchEngine(folder, Segment(0, LAYERS), dtype), view, operator, class_id(execution),
-            SigningRecord(home / "signed.sqlite"), TraceStore(home / "traces"), clock=lambda: NOW,
+            SigningRecord(home / "signed.sqlite"), TraceStore(home / "traces"),
+            MarginPool(home / "margins.sqlite"), clock=lambda: NOW,
         )  # fmt: skip
         benches[operator.address] = bench
         services[operator.address] = NodeService(bench, Metrics())

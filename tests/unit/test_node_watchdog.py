@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from troth.chain.keystore import Key
+from troth.node.margin_pool import MarginPool
 from troth.node.metrics import Metrics
 from troth.node.models.classes import default_class
 from troth.node.service.bench import Bench
@@ -132,6 +133,7 @@ class Scene:
             execution_class=class_id(CLASS),
             record=SigningRecord(tmp_path / "signed.sqlite"),
             traces=self.traces,
+            margins=MarginPool(tmp_path / "margins.sqlite"),
         )
         self.watchdog = Watchdog(bench, self.chain, Key.from_secret(SECRETS[party]), Metrics())  # type: ignore[arg-type]
 

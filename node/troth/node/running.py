@@ -19,6 +19,7 @@ from troth.node.engine.interface import Engine, SessionKey
 from troth.node.errors import Busy, ModelError
 from troth.node.followed_view import FollowedView
 from troth.node.loading import load_engine
+from troth.node.margin_pool import MarginPool
 from troth.node.metrics import Metrics
 from troth.node.service.bench import Bench, Limits
 from troth.node.service.node_service import Answer, NodeService
@@ -159,6 +160,7 @@ class RunningNode:
             execution_class=configuration.execution_class,
             record=SigningRecord(configuration.folder / "signed.sqlite"),
             traces=TraceStore(configuration.folder / "traces", limit=configuration.trace_bytes),
+            margins=MarginPool(configuration.folder / "margins.sqlite"),
             limits=Limits(configuration.sessions, configuration.positions),
         )
 

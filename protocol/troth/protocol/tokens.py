@@ -121,6 +121,15 @@ def margins(
     return found
 
 
+def choices(logits: Logits, sampling: Sampling, *, seed: Hash32, first_position: int) -> list[int]:
+    """The tokens that consecutive rows choose by themselves; row i of ``logits`` is trace row first_position + i."""
+    chosen = []
+    for index, row in enumerate(logits):
+        gumbel = noise(seed, first_position + index, len(row)) if sampling.temperature > 0 else None
+        chosen.append(choose(row, sampling, gumbel))
+    return chosen
+
+
 def finish_reason(tokens: Sequence[int], request: Request) -> Finish | None:
     """Why generation ends after ``tokens``: an end token, the length limit, or None to go on."""
     if tokens and tokens[-1] in request.end_tokens:

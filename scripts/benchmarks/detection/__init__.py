@@ -1,4 +1,4 @@
-"""What is refused of honest runs and of cheats by our rule, VeriLLM's four thresholds and TOPLOC, on the same states."""
+"""What our rule, VeriLLM's four thresholds and TOPLOC refuse of honest runs and of cheats, on the same states."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from troth.node.engine.interface import Engine
+from troth.node.margin_pool import MarginPool
 from troth.node.service.seat import Post
 from troth.node.signing_record import SigningRecord, Subject
 from troth.node.traces import TraceStore
@@ -46,6 +47,7 @@ class Bench:
     execution_class: Hash32
     record: SigningRecord
     traces: TraceStore
+    margins: MarginPool
     limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] = time.time
     scribe: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="records"))
@@ -69,4 +71,5 @@ class Bench:
         await self.engine.close()
         await self.write(self.record.close)
         await self.write(self.traces.close)
+        await self.write(self.margins.close)
         self.scribe.shutdown()

@@ -2,11 +2,13 @@
 
 Verdict (design.md section 5): (1) the rows are those that the inferencer signed, at the first segment for the tokens
 that this node was given; anything else is the messenger's fault and refused; (2) the signed root is the root of these
-rows; (3) states within the class's cut; (4) at the last segment, tokens within the class's margin and a valid end.
+rows; (3) states within the class's cut; (4) at the last segment, tokens within the class's margin and a valid end;
+(5) there, in a class that tolerates noise, tokens of all its texts together no worse than this node's own noise.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,12 @@ from numpy.typing import NDArray
 
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.service.bench import Bench
-from troth.node.service.judging import Judgement, judge
+from troth.node.service.judging import Judgement, judge, report
 from troth.node.service.work import Work
 from troth.node.signing_record import VERDICT, Subject
 from troth.node.traces import UNDECIDED, StoredTrace
 from troth.protocol import typed_data
-from troth.protocol.identifiers import verdict_commitment
+from troth.protocol.identifiers import class_id, verdict_commitment
 from troth.protocol.rows import RowChain, verify_rows
 from troth.protocol.tensors import rows_from_bytes, rows_to_bytes
 from troth.protocol.types import Address, Hash32, TraceRoot, VerdictCommitment, to_address
@@ -49,10 +51,21 @@ async def compare(bench: Bench, work: Work, header: Compare, payload: memoryview
         return Received(received + header.count), b""
     claimed = np.concatenate([*work.claimed, rows])
     claim = _signed_claim(bench, work, header, claimed)
-    judgement = await judge(bench.engine, work, claimed, claim.root)
+    judgement = await _pooled(bench, work, header, await judge(bench.engine, work, claimed, claim.root))
+    report(judgement)
     work.trace = await _decide(bench, trace, judgement, claim)
     work.drop_rows()
     return await _signed(bench, work.trace), b""
+
+
+async def _pooled(bench: Bench, work: Work, header: Compare, judgement: Judgement) -> Judgement:
+    """The judgement with what was seen of this inferencer before. A text that is refused anyway is not pooled: it may
+    be refused for another's states, or have been made to frame."""
+    text, seat = judgement.text, work.seat
+    if not text.tokens or not judgement.verdict:
+        return judgement
+    place = (to_address(header.inferencer), class_id(seat.execution_class), seat.task_id)
+    return replace(judgement, pool=await bench.write(lambda: bench.margins.add(*place, text)))
 
 
 def _own_trace(work: Work, header: Compare) -> StoredTrace:

@@ -1,10 +1,12 @@
-"""A verifier's judgement of an inferencer's trace: root, states, tokens."""
+"""A verifier's judgement of an inferencer's trace: root, states, tokens, and tokens pooled over tasks."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,8 @@ from troth.node.service.work import Work
 from troth.protocol.comparison import StateReport, judge_states
 from troth.protocol.dtype import Dtype
 from troth.protocol.identifiers import model_id
-from troth.protocol.tokens import Sampling, TokenReport, judge_tokens, margins
+from troth.protocol.pooling import EMPTY, Pool
+from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens, margins
 from troth.protocol.trace import TileLayout
 
 log = logging.getLogger(__name__)
@@ -23,23 +26,28 @@ log = logging.getLogger(__name__)
 LOGIT_ROWS = 32
 """Rows whose logits are held at a time: 32 rows of a large vocabulary are tens of megabytes, a whole text is not."""
 
+LogitsOf = Callable[[Engine, NDArray[Any]], Awaitable[NDArray[Any]]]
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a verifier found; the verdict is the conjunction."""
+    """What a verifier found; the verdict is the conjunction. ``text`` is this text's share of ``pool``."""
 
     root_matches: bool
     states: StateReport
     tokens: TokenReport | None
+    text: Pool = EMPTY
+    pool: Pool = EMPTY
 
     @property
     def verdict(self) -> bool:
         """Whether the inferencer's work is accepted."""
-        return self.root_matches and self.states.accepted and (self.tokens is None or self.tokens.accepted)
+        tokens_accepted = self.tokens is None or self.tokens.accepted
+        return self.root_matches and self.states.accepted and tokens_accepted and self.pool.accepted
 
 
 async def judge(engine: Engine, work: Work, claimed: NDArray[Any], signed_root: bytes) -> Judgement:
-    """Judge the claimed rows against this node's own; `signed_root` is the inferencer's."""
+    """Judge the claimed rows against this node's own; `signed_root` is the inferencer's. The pool is not asked yet."""
     seat, own = work.seat, work.all_outputs()
     layout = TileLayout(seat.task_id, model_id(seat.descriptor), len(claimed), claimed.shape[1], seat.dtype)
     root = (await asyncio.to_thread(layout.commit, claimed)).root
@@ -47,28 +55,51 @@ async def judge(engine: Engine, work: Work, claimed: NDArray[Any], signed_root: 
     if seat.dtype is Dtype.BFLOAT16 and not seat.execution_class.exact:
         reference = await engine.reference(seat.layers, work.all_inputs())
     states = await asyncio.to_thread(judge_states, seat.execution_class, claimed, own, reference)
-    tokens = await judge_text(engine, work, own, work.tokens) if seat.is_last else None
-    judgement = Judgement(root == signed_root, states, tokens)
-    _report(judgement)
-    return judgement
+    if not seat.is_last:
+        return Judgement(root == signed_root, states, None)
+    tokens = await judge_text(engine, work, own, work.tokens)
+    text = EMPTY if reference is None else await _pool_text(engine, work, (own, reference), work.tokens)
+    return Judgement(root == signed_root, states, tokens, text)
 
 
 async def judge_text(engine: Engine, work: Work, own: NDArray[Any], text: tuple[int, ...]) -> TokenReport:
     """Judge every token of a text from this node's own rows of the last segment."""
-    request, first = work.seat.request, len(work.seat.request.prompt_tokens) - 1
-    sampling, seed = Sampling.of(request), work.seat.noise_seed
-    found = []
-    for start in range(0, len(text), LOGIT_ROWS):
-        tokens = text[start : start + LOGIT_ROWS]
-        logits = (await engine.logits(own[first + start : first + start + len(tokens)])).rows
-        found.append(
-            await asyncio.to_thread(margins, logits, tokens, sampling, seed=seed, first_position=first + start)
-        )
+    request, found = work.seat.request, []
+    judged = partial(margins, sampling=Sampling.of(request), seed=work.seat.noise_seed)
+    for position, tokens, logits in _blocks(work, text):
+        found.append(await asyncio.to_thread(judged, await logits(engine, own), tokens, first_position=position))
     return judge_tokens(np.concatenate(found), text, request, work.seat.execution_class.margin_cut / 1_000_000)
 
 
-def _report(judgement: Judgement) -> None:
-    states, tokens = judgement.states, judgement.tokens
+async def _pool_text(
+    engine: Engine, work: Work, rows: tuple[NDArray[Any], NDArray[Any]], text: tuple[int, ...]
+) -> Pool:
+    """What the text lost by float32 logits, and what this node's own choices would have; rows: own, reference."""
+    sampling, seed, pool = Sampling.of(work.seat.request), work.seat.noise_seed, EMPTY
+    for position, tokens, logits in _blocks(work, text):
+        low, high = await logits(engine, rows[0]), await logits(engine, rows[1])
+        lost = partial(margins, high, sampling=sampling, seed=seed, first_position=position)
+        mine = await asyncio.to_thread(choices, low, sampling, seed=seed, first_position=position)
+        claimed, own = await asyncio.to_thread(lost, tokens=tokens), await asyncio.to_thread(lost, tokens=mine)
+        pool += Pool(len(tokens), float(claimed.sum()), float(own.sum()))
+    return pool
+
+
+async def _logits(start: int, count: int, engine: Engine, rows: NDArray[Any]) -> NDArray[Any]:
+    return (await engine.logits(rows[start : start + count])).rows
+
+
+def _blocks(work: Work, text: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...], LogitsOf]]:
+    """Position of the first row, tokens, and a function from engine and rows to logits, a block of the text a time."""
+    first = len(work.seat.request.prompt_tokens) - 1
+    for start in range(0, len(text), LOGIT_ROWS):
+        tokens = text[start : start + LOGIT_ROWS]
+        yield first + start, tokens, partial(_logits, first + start, len(tokens))
+
+
+def report(judgement: Judgement) -> None:
+    """Log a judgement, for the operator who wonders about a verdict."""
+    states, tokens, pool = judgement.states, judgement.tokens, judgement.pool
     log.info(
         "compared: verdict %s, root %s, states %.3g of %.3g (worst row %.3g at %d), tokens %s",
         "accept" if judgement.verdict else "reject",
@@ -79,5 +110,6 @@ def _report(judgement: Judgement) -> None:
         states.worst_position,
         "not judged"
         if tokens is None
-        else f"{tokens.score:.3g} of {tokens.cut:.3g}, end {'ok' if tokens.end_ok else 'wrong'}",
+        else f"{tokens.score:.3g} of {tokens.cut:.3g}, end {'ok' if tokens.end_ok else 'wrong'}, "
+        f"pooled {pool.ratio:.2f} over {pool.tokens} tokens",
     )
