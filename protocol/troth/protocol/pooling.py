@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-LEAST_TOKENS = 2_048
-"""Tokens before a pool decides anything: margins are heavy-tailed, and few of them say nothing."""
-MOST_TOKENS = 16_384
+LEAST_TOKENS = 8_192
+"""Tokens before a pool decides anything: margins are heavy-tailed, few of them say nothing, and a pool is asked after
+every task. SmolLM2 in bfloat16, bootstrapped: 99.9 % of honest pools of this size are below 1.7, 99.9 % of int8's
+above 2.4."""
+MOST_TOKENS = 32_768
 """Tokens that a pool looks back: whoever has changed for the better is not judged by the past for ever."""
 RATIO_CUT = 2.0
 FLOOR = 2e-4
