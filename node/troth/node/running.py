@@ -137,6 +137,8 @@ class RunningNode:
         gc.enable()
         gc.freeze()
         log.info("ready: layers %s", bench.engine.slice)
+        for reason in self._reasons(follower, view):
+            log.warning("no work will come: %s", reason)
         await Watchdog(bench, chain, self._key, self._metrics).run()
 
     async def _close_bench(self) -> None:

@@ -78,7 +78,7 @@ class Transactions:
         try:
             gas = await self._rpc.request("eth_estimateGas", message(call, sender, to), "pending")
         except RpcRefused as error:
-            raise as_rejection(call.function, error) from error
+            raise as_rejection(call.function, error, sender) from error
         return decoding.quantity(gas) * (100 + GAS_MARGIN_PERCENT) // 100
 
     async def send(self, call: Call, key: Key, to: Address | None, gas: int | None = None) -> Hash32:
@@ -203,14 +203,14 @@ def message(call: Call, sender: Address | None, to: Address | None) -> dict[str,
     return fields
 
 
-def as_rejection(function: str, error: RpcRefused) -> Exception:
+def as_rejection(function: str, error: RpcRefused, sender: Address | None = None) -> Exception:
     """ChainRejected if the node's error is a revert, else the error itself."""
     returned = error.data.get("data") if isinstance(error.data, dict) else error.data
     if isinstance(returned, str) and returned.startswith("0x"):
         return ChainRejected(function, decode_error(decoding.data(returned)))
     text = error.message.lower()
     if "insufficient funds" in text or "insufficient balance" in text:
-        remedy = "Send ETH for value and gas to the sending address."
+        remedy = f"Send ETH for value and gas to {sender or 'the sending address'}."
         return ChainRejected(function, ContractError("InsufficientFunds", {"message": error.message}, remedy))
     if "revert" in text:
         return ChainRejected(function, decode_error(b""))

@@ -5,6 +5,7 @@ Equal lengths let a bucket run as one batch without padding, which would change 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -44,7 +45,7 @@ def buckets(folder: ModelFolder, count: int) -> list[Bucket]:
     available = texts()
     if not 0 < count <= len(available):
         raise ModelError("so many prompts do not ship with Troth", count, f"Use 1 to {len(available)}.")
-    tokenised = sorted((_tokenise(folder, text) for text in available[:count]), key=len)
+    tokenised = sorted(_tokenise(folder, available[:count]), key=len)
     made = []
     for index, start in enumerate(range(0, count, BUCKET)):
         group = tokenised[start : start + BUCKET]
@@ -55,12 +56,14 @@ def buckets(folder: ModelFolder, count: int) -> list[Bucket]:
     return made
 
 
-def _tokenise(folder: ModelFolder, text: str) -> list[int]:
+def _tokenise(folder: ModelFolder, texts: Iterable[str]) -> Iterator[list[int]]:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder.path)
-    if not folder.chat_template:
-        return list(tokenizer(text)["input_ids"])
-    asked = [{"role": "user", "content": text}]
-    rendered = tokenizer.apply_chat_template(asked, add_generation_prompt=True, tokenize=False)
-    return list(tokenizer(rendered, add_special_tokens=False)["input_ids"])
+    for text in texts:
+        if not folder.chat_template:
+            yield list(tokenizer(text)["input_ids"])
+            continue
+        asked = [{"role": "user", "content": text}]
+        rendered = tokenizer.apply_chat_template(asked, add_generation_prompt=True, tokenize=False)
+        yield list(tokenizer(rendered, add_special_tokens=False)["input_ids"])
