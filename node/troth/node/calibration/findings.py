@@ -7,7 +7,7 @@ with the cuts that the even prompts give on the odd ones, once the other way rou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from troth.node.calibration.conditions import CHEAT, HONEST, TEXT, Condition
 from troth.node.calibration.generating import Plan
 from troth.node.calibration.intervals import Share, share
-from troth.node.calibration.layouts import LayoutOutcome, compare_layouts
+from troth.node.calibration.layouts import LayoutOutcome, compare_layouts, enough_tiles
 from troth.node.calibration.measurements import Measurements
 from troth.node.calibration.thresholds import (
     LENGTHS,
@@ -81,13 +81,15 @@ class _Counts:
 def find(kept: Measurements, conditions: Sequence[Condition], plan: Plan) -> Findings:
     """Thresholds and outcomes from what was measured."""
     measured = {condition.name: kept.read(condition.name) for condition in conditions}
+    honest = [one for one in conditions if one.kind == HONEST]
+    names = [one.name for one in honest]
     thresholds = thresholds_of(conditions, measured, plan)
+    thresholds = replace(thresholds, tiles=enough_tiles(measured, names, thresholds.tile, plan))
     halves = [{name: _every_second(parts, first) for name, parts in measured.items()} for first in (0, 1)]
     folds = [
         (thresholds_of(conditions, halves[0], plan), halves[1]),
         (thresholds_of(conditions, halves[1], plan), halves[0]),
     ]
-    honest = [one for one in conditions if one.kind == HONEST]
     return Findings(
         thresholds,
         refused=_share_of(sum((_refused(honest, parts, cuts) for cuts, parts in folds), _NONE)),
@@ -95,7 +97,7 @@ def find(kept: Measurements, conditions: Sequence[Condition], plan: Plan) -> Fin
         outcomes=tuple(
             _outcome(one, measured[one.name], [(cuts, parts[one.name]) for cuts, parts in folds]) for one in conditions
         ),
-        layouts=tuple(compare_layouts(measured, [one.name for one in honest], thresholds.tile, plan)),
+        layouts=tuple(compare_layouts(measured, names, thresholds.tile, plan)),
     )
 
 

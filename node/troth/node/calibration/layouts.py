@@ -14,6 +14,8 @@ from troth.node.models.thresholds import TileRule
 from troth.protocol.dtype import Dtype
 
 TILES_TRIED = (1, 2, 4, 8)
+CHOSEN = "permuted"
+"""The layout that traces have."""
 HARDEST = "int8 weights"
 """The cheat nearest to honest runs that a class must tell."""
 
@@ -41,6 +43,17 @@ def compare_layouts(
                 share(sum(failed for failed, _ in refused), sum(total for _, total in refused)),
                 share(*_below(measured[HARDEST], layout, tiles, rule, plan)),
             )
+
+
+def enough_tiles(measured: Mapping[str, list[Measured]], honest: Sequence[str], rule: TileRule, plan: Plan) -> int:
+    """The fewest tiles at which no honest opening is refused and every opening of the hardest cheat is found; the most
+    that were tried if there is no such number."""
+    for tiles in TILES_TRIED:
+        refused = sum(_below(measured[name], CHOSEN, tiles, rule, plan)[0] for name in honest)
+        found, total = _below(measured[HARDEST], CHOSEN, tiles, rule, plan)
+        if not refused and found == total:
+            return tiles
+    return TILES_TRIED[-1]
 
 
 def _below(parts: list[Measured], layout: str, tiles: int, rule: TileRule, plan: Plan) -> tuple[int, int]:

@@ -68,6 +68,7 @@ def _thresholds(thresholds: Thresholds) -> dict[str, Any]:
         "mantissa_bits": tile.bits,
         "steps": tile.steps,
         "theta": tile.theta,
+        "tiles": thresholds.tiles,
         "honest": tile.honest,
         "cheating": tile.cheating,
     }

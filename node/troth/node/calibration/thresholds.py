@@ -52,11 +52,16 @@ def state_cuts(parts: Iterable[Measured], length: int | None = None) -> list[lis
     return found
 
 
-def margin_cuts(parts: Iterable[Measured], name: str = "margins", length: int | None = None) -> Numbers:
+def margins_of(part: Measured) -> Numbers:
+    """Margins by the logits that verifiers judge texts with: the float32 reference's, where the class has one."""
+    return part.get("margins-high", part["margins"])
+
+
+def margin_cuts(parts: Iterable[Measured], length: int | None = None) -> Numbers:
     """Per run, the worst window's margin per token (see `tokens.judge_tokens`): the smallest cut that accepts it."""
     found = []
     for part in parts:
-        for row in part[name][:, : length or part[name].shape[1]]:
+        for row in margins_of(part)[:, : length or part["margins"].shape[1]]:
             sums = np.cumsum(np.concatenate([[0.0], row.astype(np.float64)]))
             width = min(WINDOW, len(row))
             found.append(float(np.max(sums[width:] - sums[:-width])) / WINDOW)

@@ -32,11 +32,12 @@ class TileRule:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What goes into the execution class; cuts in the units of `ExecutionClass` (millionths)."""
+    """What goes into the execution class; cuts in the units of `ExecutionClass` (millionths), ``tiles`` an opening."""
 
     state_cut: int
     margin_cut: int
     tile: TileRule
+    tiles: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Calibration:
             mantissa_bits=self.thresholds.tile.bits,
             steps=self.thresholds.tile.steps,
             theta=self.thresholds.tile.theta,
+            tiles=self.thresholds.tiles,
             state_cut=self.thresholds.state_cut,
             margin_cut=self.thresholds.margin_cut,
             calibration=self.data,
@@ -88,5 +90,5 @@ def shipped_calibration(model: Hash32, dtype: str) -> Calibration | None:
 def _parse(report: dict[str, Any], source: str) -> Calibration:
     found = report["thresholds"]
     tile = TileRule(*(found[name] for name in ("mantissa_bits", "steps", "theta", "honest", "cheating")))
-    thresholds = Thresholds(int(found["state_cut"]), int(found["margin_cut"]), tile)
+    thresholds = Thresholds(int(found["state_cut"]), int(found["margin_cut"]), tile, int(found["tiles"]))
     return Calibration(thresholds, Hash32(bytes.fromhex(report["data"].removeprefix("0x"))), source)

@@ -12,7 +12,7 @@ import msgspec
 
 from troth.node.errors import AlreadySigned, BadInput, OutOfOrder
 from troth.node.service.bench import Bench
-from troth.node.service.judging import judge_text
+from troth.node.service.judging import judge_text, reference_rows
 from troth.node.service.work import Work
 from troth.node.signing_record import TRACE_COMMITMENT, TRACE_ROOT, Subject
 from troth.node.traces import UNDECIDED, StoredTrace
@@ -85,7 +85,8 @@ async def _require_good_text(bench: Bench, work: Work, tokens: tuple[int, ...]) 
         if finish_reason(tokens, seat.request) is None:
             raise OutOfOrder("the text has not ended", len(tokens), "Go on until Rows says finished.")
         return
-    report = await judge_text(bench.engine, work, work.all_outputs(), tokens)
+    reference = await reference_rows(bench.engine, work)
+    report = await judge_text(bench.engine, work, work.all_outputs() if reference is None else reference, tokens)
     if not report.accepted:
         raise BadInput("tokens of an earlier attempt do not follow from the rows", report.score, "Begin again.")
 

@@ -51,38 +51,48 @@ async def judge(engine: Engine, work: Work, claimed: NDArray[Any], signed_root: 
     seat, own = work.seat, work.all_outputs()
     layout = TileLayout(seat.task_id, model_id(seat.descriptor), len(claimed), claimed.shape[1], seat.dtype)
     root = (await asyncio.to_thread(layout.commit, claimed)).root
-    reference = None
-    if seat.dtype is Dtype.BFLOAT16 and not seat.execution_class.exact:
-        reference = await engine.reference(seat.layers, work.all_inputs())
+    reference = await reference_rows(engine, work)
     states = await asyncio.to_thread(judge_states, seat.execution_class, claimed, own, reference)
     if not seat.is_last:
         return Judgement(root == signed_root, states, None)
-    tokens = await judge_text(engine, work, own, work.tokens)
-    text = EMPTY if reference is None else await _pool_text(engine, work, (own, reference), work.tokens)
+    tokens = await judge_text(engine, work, own if reference is None else reference, work.tokens)
+    if reference is None:
+        return Judgement(root == signed_root, states, tokens)
+    lost = tokens.mean_margin * len(work.tokens)
+    text = Pool(len(work.tokens), lost, await _own_noise(engine, work, own, reference))
     return Judgement(root == signed_root, states, tokens, text)
 
 
-async def judge_text(engine: Engine, work: Work, own: NDArray[Any], text: tuple[int, ...]) -> TokenReport:
-    """Judge every token of a text from this node's own rows of the last segment."""
+async def reference_rows(engine: Engine, work: Work) -> NDArray[Any] | None:
+    """The rows in float32, where the class tolerates the noise of less; None elsewhere.
+
+    They judge texts too: two honest bfloat16 runs may disagree by a logit where the nucleus ends, and none of the two
+    is the measure of the other.
+    """
+    if work.seat.dtype is not Dtype.BFLOAT16 or work.seat.execution_class.exact:
+        return None
+    return await engine.reference(work.seat.layers, work.all_inputs())
+
+
+async def judge_text(engine: Engine, work: Work, rows: NDArray[Any], text: tuple[int, ...]) -> TokenReport:
+    """Judge every token of a text from rows of the last segment: this node's own, or the reference."""
     request, found = work.seat.request, []
     judged = partial(margins, sampling=Sampling.of(request), seed=work.seat.noise_seed)
     for position, tokens, logits in _blocks(work, text):
-        found.append(await asyncio.to_thread(judged, await logits(engine, own), tokens, first_position=position))
+        found.append(await asyncio.to_thread(judged, await logits(engine, rows), tokens, first_position=position))
     return judge_tokens(np.concatenate(found), text, request, work.seat.execution_class.margin_cut / 1_000_000)
 
 
-async def _pool_text(
-    engine: Engine, work: Work, rows: tuple[NDArray[Any], NDArray[Any]], text: tuple[int, ...]
-) -> Pool:
-    """What the text lost by float32 logits, and what this node's own choices would have; rows: own, reference."""
-    sampling, seed, pool = Sampling.of(work.seat.request), work.seat.noise_seed, EMPTY
-    for position, tokens, logits in _blocks(work, text):
-        low, high = await logits(engine, rows[0]), await logits(engine, rows[1])
-        lost = partial(margins, high, sampling=sampling, seed=seed, first_position=position)
+async def _own_noise(engine: Engine, work: Work, own: NDArray[Any], reference: NDArray[Any]) -> float:
+    """What this node's own choices along the text lose by the reference, in logits."""
+    sampling, seed, lost = Sampling.of(work.seat.request), work.seat.noise_seed, 0.0
+    for position, _, logits in _blocks(work, work.tokens):
+        low, high = await logits(engine, own), await logits(engine, reference)
         mine = await asyncio.to_thread(choices, low, sampling, seed=seed, first_position=position)
-        claimed, own = await asyncio.to_thread(lost, tokens=tokens), await asyncio.to_thread(lost, tokens=mine)
-        pool += Pool(len(tokens), float(claimed.sum()), float(own.sum()))
-    return pool
+        lost += float(
+            (await asyncio.to_thread(margins, high, mine, sampling, seed=seed, first_position=position)).sum()
+        )
+    return lost
 
 
 async def _logits(start: int, count: int, engine: Engine, rows: NDArray[Any]) -> NDArray[Any]:

@@ -1,0 +1,46 @@
+"""The calibrations that ship: whole, of one model, and what they say of honest runs and cheats."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from troth.node.models import thresholds
+from troth.node.models.classes import default_class
+from troth.node.models.thresholds import SHIPPED, shipped_calibration
+from troth.protocol.types import Hash32
+
+REPORTS = [json.loads(entry.read_text()) for entry in files(thresholds.__package__ or "").joinpath(SHIPPED).iterdir()]
+NAMES = [f"{report['model'][:10]} {report['dtype']}" for report in REPORTS]
+
+
+def model_of(report: dict[str, Any]) -> Hash32:
+    return Hash32(bytes.fromhex(report["model"][2:]))
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=NAMES)
+def test_a_shipped_calibration_is_found_and_applied(report: dict[str, Any]) -> None:
+    found = shipped_calibration(model_of(report), report["dtype"])
+    assert found is not None
+    applied = found.apply(default_class(model_of(report), int(report["dtype"] == "bfloat16"), "name", 10**12))
+    assert "0x" + applied.calibration.hex() == report["data"]
+    assert (applied.state_cut, applied.margin_cut, applied.theta, applied.tiles) == tuple(
+        report["thresholds"][name] for name in ("state_cut", "margin_cut", "theta", "tiles")
+    )
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=NAMES)
+def test_it_refuses_no_honest_run_and_catches_every_cheat(report: dict[str, Any]) -> None:
+    honest = report["honest_tasks_refused"]
+    assert (honest["count"], honest["of"] >= 2000, honest["high"] <= 2e-3) == (0, True, True)
+    for condition in report["conditions"]:
+        caught = condition["caught"]
+        if condition["kind"] in {"cheat", "text"}:
+            assert caught["count"] == caught["of"], condition["name"]
+
+
+def test_another_model_has_none() -> None:
+    assert shipped_calibration(Hash32(bytes(32)), "bfloat16") is None
