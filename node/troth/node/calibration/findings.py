@@ -17,6 +17,7 @@ from troth.node.calibration.generating import Plan
 from troth.node.calibration.intervals import Share, share
 from troth.node.calibration.layouts import LayoutOutcome, compare_layouts, enough_tiles
 from troth.node.calibration.measurements import Measurements
+from troth.node.calibration.pools import PoolOutcome, pool_outcomes
 from troth.node.calibration.thresholds import (
     LENGTHS,
     Numbers,
@@ -58,6 +59,7 @@ class Findings:
     refused_known: Share
     outcomes: tuple[Outcome, ...]
     layouts: tuple[LayoutOutcome, ...]
+    pools: tuple[PoolOutcome, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ def find(kept: Measurements, conditions: Sequence[Condition], plan: Plan) -> Fin
             _outcome(one, measured[one.name], [(cuts, parts[one.name]) for cuts, parts in folds]) for one in conditions
         ),
         layouts=tuple(compare_layouts(measured, names, thresholds.tile, plan)),
+        pools=tuple(pool_outcomes(measured, names)),
     )
 
 

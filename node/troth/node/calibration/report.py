@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ def as_json(subject: Subject, findings: Findings, data: Hash32) -> dict[str, Any
         "honest_tasks_refused_in_sample": _share(findings.refused_known),
         "conditions": [_outcome(outcome) for outcome in findings.outcomes],
         "tiles": [_layout(outcome) for outcome in findings.layouts],
+        "pools": [asdict(outcome) for outcome in findings.pools],
     }
 
 
@@ -119,6 +120,11 @@ def _page(report: dict[str, Any], findings: Findings) -> str:
         f"<tr><td>{one.layout}<td>{one.tiles}<td>{_percent(one.honest_refused)}<td>{_percent(one.int8_found)}"
         for one in findings.layouts
     )
+    pools = "".join(
+        f"<tr><td>{one.condition}<td>{one.tokens}<td>{one.low:.2f}<td>{one.median:.2f}<td>{one.high:.2f}"
+        f"<td>{one.refused:.1%}"
+        for one in findings.pools
+    )
     tile, lengths = thresholds.tile, ", ".join(map(str, LENGTHS))
     sentence = (
         f"State cut {thresholds.state_cut / 1e6:g}, margin cut {thresholds.margin_cut / 1e6:g} logits a token; "
@@ -140,6 +146,8 @@ made from other prompts; with 95 % confidence at most {refused.high:.2%} of them
 <h2>What is caught</h2><p>Each half of the prompts is judged by the thresholds that the other half gives.</p>
 <table><tr><th>run<th>kind<th>by states<th>by tokens<th>by either</tr>{rows}</table>
 <h2>Tiles on chain</h2><table><tr><th>layout<th>tiles<th>honest refused<th>int8 found</tr>{layouts}</table>
+<h2>Margins pooled over tasks</h2>
+<table><tr><th>run<th>tokens<th>ratio: 0.1 %<th>median<th>99.9 %<th>refused</tr>{pools}</table>
 """
 
 
