@@ -19,12 +19,16 @@ CHEATED_QUESTION = "What is the capital of Italy? Answer in one sentence."
 
 @app.command()
 def demo(
+    *,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the network running until Ctrl-C.")] = False,
     question: Annotated[str, typer.Option("--question", help="What the client asks first.")] = QUESTION,
     expect: Annotated[str, typer.Option("--expect", help="A word the answer must hold.")] = "Paris",
     models: Annotated[
         Path, typer.Option("--models", envvar="TROTH_MODELS", help="Home folder that keeps the converted model.")
     ] = Path("~/.troth"),
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="Of the class that is served: float32 or bfloat16.")
+    ] = "float32",
     picture: Annotated[Path | None, typer.Option("--picture", help="Also write the run as an SVG picture.")] = None,
 ) -> None:
     """A chain, a scheduler, ten nodes, two questions, an audit; exits non-zero if any of it did not happen."""
@@ -36,6 +40,7 @@ def demo(
     from rich.console import Console
 
     from troth.demo.display import WIDTH, Display
+    from troth.demo.plan import Plan
     from troth.demo.play import Questions, play
 
     recorded = Console(
@@ -43,7 +48,8 @@ def demo(
     )
     display = Display(recorded)
     with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
-        play(Path(folder), models.expanduser(), display, Questions(question, expect, CHEATED_QUESTION), keep=keep)
+        questions = Questions(question, expect, CHEATED_QUESTION)
+        play(Path(folder), models.expanduser(), display, questions, plan=Plan(dtype=dtype), keep=keep)
     if picture is not None:
         recorded.save_svg(str(picture), title="make demo")
 

@@ -25,13 +25,12 @@ class Questions:
     cheated: str
 
 
-def play(folder: Path, models: Path, display: Display, questions: Questions, *, keep: bool) -> None:
+def play(folder: Path, models: Path, display: Display, questions: Questions, *, plan: Plan, keep: bool) -> None:
     """Run everything below `folder`; processes end and files go whatever happens.
 
     Raises:
         DemoError: something that must happen did not.
     """
-    plan = Plan()
     prepare_models(models, plan, display)
     with LocalNetwork(folder / "network", models, plan, report=display.step) as network:
         display.console.rule("[bold]A local network", align="left")
