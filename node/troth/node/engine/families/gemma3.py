@@ -1,6 +1,7 @@
 """The text models of the Gemma 3 family: most layers attend to a window only, and have a rotary embedding of their own.
 
 Which layers those are, and how wide the window is, comes from the configuration (`layer_types`, `sliding_window`).
+The window is a mask: the cache keeps what lies before it, since a session may go back.
 """
 
 from __future__ import annotations
