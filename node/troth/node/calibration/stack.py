@@ -47,7 +47,6 @@ class Stack:
     def use_attention(self, implementation: str) -> None:
         """Choose how attention is computed from now on."""
         self._slice.config._attn_implementation = implementation
-        self.attention = implementation
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         """Tokens (sequences, positions) as the rows that enter layer 0."""
@@ -58,18 +57,13 @@ class Stack:
     ) -> torch.Tensor:
         """States after a segment, post-norm at the last one; positions begin at `start`, `cache` holds those before."""
         kept = cache if cache is not None else self.cache()
-        count = states.shape[1]
-        positions = torch.arange(start, start + count).unsqueeze(0)
-        options: dict[str, Any] = {
-            "position_embeddings": self._slice.rotary(states, position_ids=positions),
-            "attention_mask": self._mask(start, count),
-        }
+        arguments = self._slice.arguments(states, start)
         for index in range(segment.first, segment.end):
             if index in self.skipped:
                 continue
             layer = self._slice.layers[index]
             layer.self_attn.layer_idx = index
-            states = layer(states, past_key_values=kept, use_cache=True, **options)
+            states = layer(states, past_key_values=kept, use_cache=True, **arguments.of(index))
         if segment.end == self.total and self._slice.norm is not None:
             states = self._slice.norm(states)
         return states
@@ -77,13 +71,3 @@ class Stack:
     def logits(self, states: torch.Tensor) -> torch.Tensor:
         """What the head makes of post-norm states, in float32."""
         return self._slice.logits(states)
-
-    def _mask(self, start: int, count: int) -> torch.Tensor | None:
-        # sdpa masks a prefill from 0 by itself; eager attention needs to be told, in numbers.
-        if self.attention == "sdpa" and (start == 0 or count == 1):
-            return None
-        columns, rows = torch.arange(start + count), torch.arange(start, start + count)
-        allowed = (columns[None, :] <= rows[:, None])[None, None]
-        if self.attention == "sdpa":
-            return allowed
-        return torch.zeros(allowed.shape, dtype=self.dtype).masked_fill(~allowed, torch.finfo(self.dtype).min)

@@ -1,4 +1,4 @@
-"""A slice of a Llama-family model, made of the decoder layers that transformers itself uses.
+"""A slice of a model, made of the decoder layers that transformers itself uses; `families` knows how.
 
 Only the slice's tensors are read: the embedding where the slice starts at layer 0, the final norm and the head where it
 ends at the last layer. Weights in the file's own dtype stay mapped from disk, so that processes on one machine share
@@ -7,13 +7,12 @@ them.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from transformers import AutoConfig
-from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm, LlamaRotaryEmbedding
 
 from troth.node.engine.attention_cache import AttentionCache
+from troth.node.engine.families import family_of
+from troth.node.engine.layer_arguments import LayerArguments
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
 from troth.node.models.weights import TIED_HEAD, read_tensors
@@ -44,10 +43,10 @@ class LayerSlice:
         self.total_layers = int(self.config.num_hidden_layers)
         if hosted.end > self.total_layers:
             raise ModelError("the slice ends after the model's last layer", hosted.end, f"Use {self.total_layers}.")
+        self.family = family_of(self.config, dtype, device)
         weights = self._read(folder, dtype, widen)
         self.dtype = torch.float32 if widen else dtype
         self.layers = [self._layer(index, weights) for index in range(hosted.first, hosted.end)]
-        self.rotary = LlamaRotaryEmbedding(self.config).to(device)
         self.embedding = weights.get(EMBEDDING)
         self.norm = self._norm(weights)
         self.head = weights.get(TIED_HEAD, self.embedding)
@@ -76,9 +75,9 @@ class LayerSlice:
             raise ModelError("tensors are missing from the model folder", sorted(missing), "Import the model again.")
         return weights
 
-    def _layer(self, index: int, weights: dict[str, torch.Tensor]) -> LlamaDecoderLayer:
+    def _layer(self, index: int, weights: dict[str, torch.Tensor]) -> torch.nn.Module:
         with torch.device("meta"):
-            layer = LlamaDecoderLayer(self.config, index - self.hosted.first)
+            layer = self.family.layer(index)
         prefix = f"model.layers.{index}."
         own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
         try:
@@ -87,11 +86,11 @@ class LayerSlice:
             raise ModelError(f"layer {index} is incomplete", str(error), "Import the model again.") from error
         return layer.eval().requires_grad_(False)
 
-    def _norm(self, weights: dict[str, torch.Tensor]) -> LlamaRMSNorm | None:
+    def _norm(self, weights: dict[str, torch.Tensor]) -> torch.nn.Module | None:
         if not self.is_last:
             return None
         with torch.device("meta"):
-            norm = LlamaRMSNorm(self.config.hidden_size, eps=self.config.rms_norm_eps)
+            norm = self.family.norm()
         norm.load_state_dict({"weight": weights[FINAL_NORM]}, assign=True)
         return norm.eval().requires_grad_(False)
 
@@ -102,37 +101,31 @@ class LayerSlice:
         return AttentionCache(segment.end - segment.first, heads, head_size, self.dtype, self.device)
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Rows that enter layer 0; `tokens` is an int64 vector on the slice's device."""
+        """Rows that enter layer 0; `tokens` are int64 on the slice's device."""
         if self.embedding is None:
             raise ModelError("this slice has no embedding", self.hosted, "Send tokens to a node that hosts layer 0.")
-        return torch.nn.functional.embedding(tokens, self.embedding)
+        return self.family.embed(tokens, self.embedding)
+
+    def arguments(self, states: torch.Tensor, start: int) -> LayerArguments:
+        """What the layers take besides (sequences, positions, hidden size) states, whose positions begin at `start`."""
+        return LayerArguments(self.family, states, start, self.config._attn_implementation)
 
     def forward(self, segment: Segment, hidden: torch.Tensor, cache: AttentionCache) -> torch.Tensor:
         """Run (positions, hidden size) rows that follow what the cache holds through a segment; fills the cache."""
         start, count = cache.length, int(hidden.shape[0])
-        positions = torch.arange(start, start + count, device=self.device).unsqueeze(0)
         states = hidden.unsqueeze(0)
-        rotary = self.rotary(states, position_ids=positions)
-        options: dict[str, Any] = {"position_embeddings": rotary, "attention_mask": self._mask(start, count)}
-        for offset in range(segment.first, segment.end):
-            layer = self.layers[offset - self.hosted.first]
-            layer.self_attn.layer_idx = offset - segment.first
-            states = layer(states, past_key_values=cache, use_cache=True, **options)
+        arguments = self.arguments(states, start)
+        for index in range(segment.first, segment.end):
+            layer = self.layers[index - self.hosted.first]
+            layer.self_attn.layer_idx = index - segment.first
+            states = layer(states, past_key_values=cache, use_cache=True, **arguments.of(index))
         cache.length = start + count
         if segment.end == self.total_layers and self.norm is not None:
             states = self.norm(states)
         return states[0]
 
-    def _mask(self, start: int, count: int) -> torch.Tensor | None:
-        # None lets sdpa apply its own causal mask to a prefill from 0 and nothing to a single position.
-        if start == 0 or count == 1:
-            return None
-        columns = torch.arange(start + count, device=self.device)
-        rows = torch.arange(start, start + count, device=self.device)
-        return (columns[None, :] <= rows[:, None])[None, None]
-
     def logits(self, rows: torch.Tensor) -> torch.Tensor:
-        """Head over post-norm rows in the model's dtype, then float32."""
+        """Head over post-norm rows in the slice's dtype, then float32."""
         if self.head is None or not self.is_last:
             raise ModelError("this slice has no head", self.hosted, "Ask a node that hosts the last layer.")
-        return torch.nn.functional.linear(rows, self.head).float()
+        return self.family.logits(rows, self.head)

