@@ -1,4 +1,4 @@
-"""What a running node is put together from, so that another engine or another rule of service can take a part's place."""
+"""What a running node is put together from: another engine, or another rule of service, can take a part's place."""
 
 from __future__ import annotations
 
