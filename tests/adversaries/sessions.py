@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from adversaries.workshop import Workshop
 from troth.node.engine.interface import Computed, SessionKey
+from troth.node.engine.torch_engine import TorchEngine
 from troth.protocol.types import Segment
 
 END_TOKEN = 2
@@ -41,9 +42,14 @@ class OtherWeights(Session):
 
     variant = ""
 
+    def __init__(self, shop: Workshop, key: SessionKey) -> None:
+        super().__init__(shop, key)
+        self._engine: TorchEngine | None = None
+
     async def forward(self, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
-        engine = await self.shop.variant(self.variant)
-        return await engine.forward(self.key, segment, start, inputs)
+        # Kept for the whole session: the workshop may make another copy meanwhile, and drop this one.
+        self._engine = self._engine or await self.shop.variant(self.variant)
+        return await self._engine.forward(self.key, segment, start, inputs)
 
 
 class Noisy(Session):

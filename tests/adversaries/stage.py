@@ -7,11 +7,10 @@ the key can.
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -34,7 +33,6 @@ MODELS = TESTS.parent / ".troth"
 HONEST, ROGUES = 3, 4
 VERIFIERS = 3
 REVEAL_BLOCKS = 16
-DEPOSITS = 2
 ORDERS = 2_000
 OPENING_SECONDS = 4
 QUESTION = "Count from one to twenty in words."
@@ -80,8 +78,6 @@ class AdversaryStage:
 
     network: MixedNetwork
     client: acts.Stage
-    tries: int = 0
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @cached_property
     def vrf_secret(self) -> bytes:
@@ -143,8 +139,3 @@ def adversary_stage(folder: Path) -> Iterator[AdversaryStage]:
         client = acts.Stage(network, display, MODELS)
         acts.deposit(client)
         yield AdversaryStage(network, client)
-
-
-def named(operators: Sequence[str], stage: AdversaryStage) -> str:
-    """Readable names in a line."""
-    return ", ".join(stage.name(operator) for operator in operators)

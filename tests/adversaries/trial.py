@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from adversaries.registry import Adversary
@@ -76,6 +78,17 @@ class Finding:
         if operator == self.parties[0]:
             return "inferencer"
         return "cheating verifier" if operator in self.rogues else "honest verifier"
+
+
+async def play_all(stage: AdversaryStage, adversaries: Sequence[Adversary], together: int = 1) -> list[Finding]:
+    """Play several adversaries, so many at a time; findings in their order."""
+    places = asyncio.Semaphore(together)
+
+    async def one(adversary: Adversary) -> Finding:
+        async with places:
+            return await play(stage, adversary)
+
+    return await asyncio.gather(*[one(adversary) for adversary in adversaries])
 
 
 async def play(stage: AdversaryStage, adversary: Adversary) -> Finding:
