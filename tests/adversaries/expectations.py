@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from adversaries.registry import NOT_CAUGHT, STATES, TOKENS
+from adversaries.registry import CONTRACT_MAJORITY, CONTRACT_TILES, NOT_CAUGHT, SCHEDULER, STATES, TOKENS
 from adversaries.trial import Finding
+
+CAUGHT_IN_TIME = {CONTRACT_MAJORITY, CONTRACT_TILES, SCHEDULER, STATES, TOKENS}
+"""What leaves no pay for any cheat of a trial; a copied opening has an accomplice who opened its own and is paid."""
 
 
 def broken(found: Finding) -> list[str]:
@@ -31,5 +34,7 @@ def _contradictions(found: Finding) -> Iterator[str]:
         and any(one.caught_by for one in found.judged)
     ):
         yield "a verifier caught it"
+    if adversary.caught_by in CAUGHT_IN_TIME and any(found.credited[rogue] for rogue in found.rogues):
+        yield "the cheat was paid"
     if not found.judged and len(adversary.verifiers) < 3:
         yield "no honest verifier judged"

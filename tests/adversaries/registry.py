@@ -64,7 +64,7 @@ def _verifier(name: str, does: str, caught_by: str, *cheats: str, **rest: object
     return Adversary(name, "verifier", does, caught_by, verifiers=cheats, **rest)  # type: ignore[arg-type]
 
 
-UNCAUGHT = {"outcome": "accepted", "slashed": ()}
+UNPUNISHED = {"outcome": "accepted", "slashed": ()}
 DISAGREED = {"outcome": "accepted", "slashed": ((CHEATING, SlashReason.DISAGREED),)}
 UNREVEALED = {"outcome": "accepted", "slashed": ((CHEATING, SlashReason.UNREVEALED),)}
 
@@ -83,7 +83,7 @@ INFERENCERS = (
     _inferencer("injected prompt", "eight tokens put before the prompt", STATES, "injected prompt"),
     _inferencer("noise of 1 %", "correct states, each element off by 1 %", STATES, "noise 1 %"),
     _inferencer(
-        "noise of 0.01 %", "correct states, each element off by 0.01 %", NOT_CAUGHT, "noise 0.01 %", **UNCAUGHT
+        "noise of 0.01 %", "correct states, each element off by 0.01 %", NOT_CAUGHT, "noise 0.01 %", **UNPUNISHED
     ),
     _inferencer("forged text", "half the layers write the text, one honest prefill", TOKENS, "forged", tokens=16),
     _inferencer("fake end", "an end token as the fourth token", TOKENS, "fake end"),
@@ -110,9 +110,9 @@ VERIFIERS = (
     _verifier(
         "lazy, copied root",
         "commits to nothing it computed, then to the rows that it was shown",
-        NOT_CAUGHT,
+        SCHEDULER,
         "random rows, then the copied ones",
-        **UNCAUGHT,
+        **UNPUNISHED,
     ),
     _verifier(
         "copied opening",
