@@ -13,7 +13,14 @@ from adversaries.expectations import broken
 from adversaries.registry import PLAYED
 from adversaries.stage import adversary_stage
 from adversaries.table import HEADER, markdown, row
-from adversaries.trial import Finding, play
+from adversaries.trial import Finding, play_all
+
+
+def report(found: Finding) -> None:
+    """Print a row as soon as it is known, and what contradicts the registry."""
+    print(row(found), file=sys.stderr, flush=True)
+    for what in broken(found):
+        print(f"  NOT AS STATED: {what}", file=sys.stderr, flush=True)
 
 
 def main() -> int:
@@ -27,17 +34,11 @@ def main() -> int:
         one for one in PLAYED if (not chosen.names or one.name in chosen.names) and (one.reduced or not chosen.reduced)
     ]
     begun = time.monotonic()
-    findings: list[Finding] = []
-    failures = 0
     with tempfile.TemporaryDirectory() as folder, adversary_stage(Path(folder)) as stage:
         print(f"network up after {time.monotonic() - begun:.0f} s", file=sys.stderr)
         print(HEADER, file=sys.stderr)
-        for adversary in wanted:
-            findings.append(found := asyncio.run(play(stage, adversary)))
-            print(row(found), file=sys.stderr, flush=True)
-            for what in broken(found):
-                failures += 1
-                print(f"  NOT AS STATED: {what}", file=sys.stderr, flush=True)
+        findings = asyncio.run(play_all(stage, wanted, report=report))
+    failures = sum(bool(broken(found)) for found in findings)
     if chosen.output:
         chosen.output.write_text(markdown(findings))
     else:

@@ -22,7 +22,7 @@ def _contradictions(found: Finding) -> Iterator[str]:
         yield f"the outcome is {found.outcome}, not {adversary.outcome}"
     if sorted(found.slashed_seats.items()) != sorted(adversary.slashed):
         yield f"slashed are {found.slashed_seats}, not {dict(adversary.slashed)}"
-    if adversary.outcome == "rejected" and (found.cost, found.released) != (0, found.fee):
+    if adversary.outcome != "accepted" and (found.cost, found.released) != (0, found.fee):
         yield f"the client paid {found.cost} wei and got {found.released} of {found.fee} back"
     if adversary.caught_by in {STATES, TOKENS}:
         checks = {one.caught_by for one in found.judged}
@@ -34,7 +34,9 @@ def _contradictions(found: Finding) -> Iterator[str]:
         and any(one.caught_by for one in found.judged)
     ):
         yield "a verifier caught it"
-    if adversary.caught_by in CAUGHT_IN_TIME and any(found.credited[rogue] for rogue in found.rogues):
+    if adversary.caught_by in CAUGHT_IN_TIME and any(found.credited.get(rogue) for rogue in found.rogues):
         yield "the cheat was paid"
-    if not found.judged and len(adversary.verifiers) < 3:
+    if adversary.refusal not in found.error:
+        yield f"the client was told {found.error!r}, not of {adversary.refusal!r}"
+    if not found.judged and not adversary.scheduler and len(adversary.verifiers) < 3:
         yield "no honest verifier judged"

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+SCHEDULER = "scheduler"
+"""The scheduler's name in the notes; nodes stand there by their operators."""
+
 
 @dataclass(frozen=True, slots=True)
 class Notes:

@@ -27,6 +27,8 @@ class Adversary:
     Args:
         inferencer: the cheat that the inferencer plays, "" for an honest one.
         verifiers: the cheats of so many of the three verifiers; the others are honest.
+        scheduler: the cheat that the scheduler plays, "" for an honest one.
+        refusal: what the client is told in place of a verdict, in part.
         slashed: seat to reason; nobody else is slashed.
         tokens, temperature: what the client orders.
         sure: how surely it is caught, in words.
@@ -39,10 +41,12 @@ class Adversary:
     caught_by: str
     inferencer: str = ""
     verifiers: tuple[str, ...] = ()
+    scheduler: str = ""
     outcome: str = "rejected"
     slashed: tuple[tuple[str, SlashReason], ...] = ((INFERENCER, SlashReason.REJECTED),)
     tokens: int = 8
     temperature: float = 0.0
+    refusal: str = ""
     reduced: bool = True
 
 
@@ -164,4 +168,53 @@ VERIFIERS = (
     ),
 )
 
-PLAYED = (*INFERENCERS, *VERIFIERS)
+ABORTED = {"outcome": "aborted", "slashed": ()}
+NEVER_SETTLES = "never settles"
+
+
+def _scheduler(name: str, does: str, caught_by: str, cheat: str, **rest: object) -> Adversary:
+    return Adversary(name, "scheduler", does, caught_by, scheduler=cheat, **rest)  # type: ignore[arg-type]
+
+
+# Sampled, so that its rows are others than those of the greedy task they are replayed in.
+BEFORE_REPLAY = _scheduler(
+    "nothing", "an honest task, whose rows are replayed later", NOT_CAUGHT, "nothing", temperature=1.5
+)
+
+SCHEDULERS = (
+    _scheduler("wrong VRF key", "proves its draw with another key", CLIENT, "wrong VRF key", refusal="VRF", **ABORTED),
+    _scheduler(
+        "wrong assignment",
+        "names other parties than its proofs draw",
+        CLIENT,
+        "wrong assignment",
+        refusal="not drawn",
+        **ABORTED,
+    ),
+    _scheduler("altered rows", "shows verifiers a flipped bit", NODE, "altered rows", refusal="verifiers", **ABORTED),
+    _scheduler("dropped rows", "leaves a row out for verifiers", NODE, "dropped rows", refusal="verifiers", **ABORTED),
+    _scheduler(
+        "reordered rows", "swaps two rows for verifiers", NODE, "reordered rows", refusal="verifiers", **ABORTED
+    ),
+    _scheduler(
+        "replayed rows", "shows verifiers another task's rows", NODE, "replayed rows", refusal="verifiers", **ABORTED
+    ),
+    _scheduler(
+        "withheld target",
+        "never shows verifiers what to judge",
+        "contract: no quorum",
+        "withheld target",
+        refusal="verifiers",
+        **ABORTED,
+    ),
+    _scheduler(
+        "never settles",
+        "goes silent after the commitments",
+        "contract: sample window",
+        NEVER_SETTLES,
+        outcome="expired",
+        slashed=(("scheduler", SlashReason.SCHEDULER_LATE),),
+    ),
+)
+
+PLAYED = (*INFERENCERS, *VERIFIERS, *SCHEDULERS)

@@ -20,9 +20,10 @@ from troth.client.ordering import Choices, SignedOrder, sign_order
 from troth.client.session import Session
 from troth.demo import acts, cli
 from troth.demo.display import Display
-from troth.demo.network import PASSWORD, LocalNetwork
+from troth.demo.network import PASSWORD, LocalNetwork, Party, is_ready
 from troth.demo.plan import Plan
 from troth.demo.play import prepare_models
+from troth.demo.processes import Child, wait_until
 from troth.protocol import vrf
 from troth.protocol.assignment import assignment_alpha, draw
 from troth.protocol.identifiers import group_id
@@ -32,14 +33,17 @@ TESTS = Path(__file__).resolve().parent.parent
 MODELS = TESTS.parent / ".troth"
 HONEST, ROGUES = 3, 4
 VERIFIERS = 3
-REVEAL_BLOCKS = 16
+SAMPLE_BLOCKS, REVEAL_BLOCKS = 40, 16
 ORDERS = 2_000
 OPENING_SECONDS = 4
 QUESTION = "Count from one to twenty in words."
 
 
+@dataclass(slots=True)
 class MixedNetwork(LocalNetwork):
-    """A local network in which the last nodes are dishonest processes."""
+    """A local network in which the last nodes are dishonest processes, and the scheduler as long as it is to be."""
+
+    honest_scheduler: bool = True
 
     @property
     def notes(self) -> Notes:
@@ -54,13 +58,10 @@ class MixedNetwork(LocalNetwork):
     def start_node(self, name: str, *, model: Path | None = None, wait: bool = True) -> None:
         """Start one node: the shipped command, or the dishonest process."""
         if name not in self.rogues:
-            super().start_node(name, model=model, wait=wait)
+            LocalNetwork.start_node(self, name, model=model, wait=wait)
             return
         node = self.nodes[name]
-        command = [sys.executable, "-m", "adversaries.node", "--home", str(node.home), "--notes"]
-        environment = cli.environment(self.password_file)
-        environment["PYTHONPATH"] = f"{TESTS}:{environment.get('PYTHONPATH', '')}".rstrip(":")
-        node.child = self.processes.start(name, [*command, str(self.notes.folder)], environment)
+        node.child = self._start_dishonest(node, "adversaries.node")
         if wait:
             self.wait_ready(name)
 
@@ -69,7 +70,25 @@ class MixedNetwork(LocalNetwork):
         settings = self.scheduler.home / "scheduler.toml"
         if "[waits]" not in settings.read_text():
             settings.write_text(f"{settings.read_text()}\n[waits]\nopening = {OPENING_SECONDS}\n")
-        super().start_scheduler(wait=wait)
+        if self.honest_scheduler:
+            LocalNetwork.start_scheduler(self, wait=wait)
+        else:
+            self.scheduler.child = self._start_dishonest(self.scheduler, "adversaries.scheduler")
+
+    def replace_scheduler(self) -> None:
+        """From now on the scheduler is the dishonest process, with the same keys, stake and journal."""
+        assert self.scheduler.child is not None
+        self.scheduler.child.stop()
+        self.honest_scheduler = False
+        self.start_scheduler()
+        endpoint = self.scheduler.endpoint
+        wait_until(lambda: is_ready(endpoint), "the dishonest scheduler", 60, [self.scheduler.child])
+
+    def _start_dishonest(self, party: Party, module: str) -> Child:
+        environment = cli.environment(self.password_file)
+        environment["PYTHONPATH"] = f"{TESTS}:{environment.get('PYTHONPATH', '')}".rstrip(":")
+        command = [sys.executable, "-m", module, "--home", str(party.home), "--notes", str(self.notes.folder)]
+        return self.processes.start(party.name, command, environment)
 
 
 @dataclass
@@ -94,9 +113,18 @@ class AdversaryStage:
         return self.client.names().get(operator, operator).removeprefix("node ")
 
     async def drawn_order(
-        self, ready: Session, choices: Choices, *, rogue_inferencer: bool, rogue_verifiers: int, ends: bool = True
+        self,
+        ready: Session,
+        choices: Choices,
+        *,
+        rogue_inferencer: bool | None,
+        rogue_verifiers: int,
+        ends: bool = True,
     ) -> tuple[SignedOrder, tuple[Address, ...]]:
-        """An order whose draw seats so many dishonest nodes, and its parties: the inferencer first."""
+        """An order whose draw seats so many dishonest nodes, and its parties: the inferencer first.
+
+        With `rogue_inferencer` None any draw will do.
+        """
         await ready.follower.catch_up()
         prompt = ready.language.prompt_tokens([{"role": "user", "content": QUESTION}])
         end_tokens = ready.language.end_tokens if ends else ()
@@ -107,7 +135,7 @@ class AdversaryStage:
             )
             parties = self._draw(ready, signed)
             seated = [party in self.rogues for party in parties]
-            if seated[0] == rogue_inferencer and sum(seated[1:]) == rogue_verifiers:
+            if rogue_inferencer is None or (seated[0] == rogue_inferencer and sum(seated[1:]) == rogue_verifiers):
                 return signed, parties
         raise AssertionError(f"no draw in {ORDERS} seats {rogue_verifiers} dishonest verifiers")
 
@@ -130,7 +158,7 @@ def adversary_stage(folder: Path) -> Iterator[AdversaryStage]:
         candidates=1,
         verifiers=VERIFIERS,
         block_seconds=0.5,
-        windows=(120, 60, REVEAL_BLOCKS, 800),
+        windows=(120, SAMPLE_BLOCKS, REVEAL_BLOCKS, 800),
     )
     display = Display()
     prepare_models(MODELS, plan, display)

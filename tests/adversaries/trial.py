@@ -7,19 +7,32 @@ import json
 import re
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from adversaries.registry import Adversary
+from adversaries.notes import SCHEDULER
+from adversaries.registry import BEFORE_REPLAY, NEVER_SETTLES, Adversary
 from adversaries.stage import AdversaryStage
 from troth.client.asking import Posted, Text, Verdict, ask
 from troth.client.errors import ClientError
 from troth.client.ordering import Choices, SignedOrder
 from troth.client.session import Session, session
-from troth.protocol.events import Credited, EscrowReleased, Slashed, TaskCommitted, TaskSettled
+from troth.demo import cli
+from troth.protocol.events import (
+    Credited,
+    EscrowReleased,
+    Slashed,
+    TaskAborted,
+    TaskCommitted,
+    TaskExpired,
+    TaskOpened,
+    TaskSettled,
+)
 from troth.protocol.settlement import SlashReason
 from troth.protocol.types import Address
 
+END_SECONDS = 90.0
 COMPARED = re.compile(
     r"compared: verdict (\w+), root \w+, states (\S+) of (\S+) .*tokens (\S+) of ([\d.e+-]+), end (\w+)"
 )
@@ -61,6 +74,8 @@ class Finding:
     unit: int = 1
     parties: tuple[Address, ...] = ()
     rogues: frozenset[str] = frozenset()
+    scheduler: str = ""
+    error: str = ""
     judged: list[Judged] = field(default_factory=list)
 
     @property
@@ -68,27 +83,34 @@ class Finding:
         """Seat ("inferencer", "verifier 1", …) to the reason for which its holder was slashed."""
         return {self.seat(operator): reason for operator, (reason, _) in self.slashed.items()}
 
-    @property
-    def honest_slashed(self) -> list[str]:
-        """Seats of honest parties that were slashed."""
-        return [self.seat(operator) for operator in self.slashed if operator not in self.rogues]
-
     def seat(self, operator: str) -> str:
         """What an operator was in this task; dishonest verifiers come before honest ones in the names."""
-        if operator == self.parties[0]:
-            return "inferencer"
+        if operator in (self.parties[0], self.scheduler):
+            return "inferencer" if operator == self.parties[0] else "scheduler"
         return "cheating verifier" if operator in self.rogues else "honest verifier"
 
 
-async def play_all(stage: AdversaryStage, adversaries: Sequence[Adversary], together: int = 1) -> list[Finding]:
-    """Play several adversaries, so many at a time; findings in their order."""
+async def play_all(
+    stage: AdversaryStage,
+    adversaries: Sequence[Adversary],
+    together: int = 1,
+    report: Callable[[Finding], None] = lambda found: None,
+) -> list[Finding]:
+    """Play several adversaries, so many at a time, schedulers last; each finding is reported as it comes."""
     places = asyncio.Semaphore(together)
 
     async def one(adversary: Adversary) -> Finding:
         async with places:
-            return await play(stage, adversary)
+            found = await play(stage, adversary)
+        report(found)
+        return found
 
-    return await asyncio.gather(*[one(adversary) for adversary in adversaries])
+    found = await asyncio.gather(*[one(adversary) for adversary in adversaries if not adversary.scheduler])
+    if any(adversary.scheduler for adversary in adversaries):
+        stage.network.replace_scheduler()
+        await play(stage, BEFORE_REPLAY)
+        found += await asyncio.gather(*[one(adversary) for adversary in adversaries if adversary.scheduler])
+    return found
 
 
 async def play(stage: AdversaryStage, adversary: Adversary) -> Finding:
@@ -98,46 +120,74 @@ async def play(stage: AdversaryStage, adversary: Adversary) -> Finding:
         signed, parties = await stage.drawn_order(
             ready,
             choices,
-            rogue_inferencer=bool(adversary.inferencer),
+            rogue_inferencer=None if adversary.scheduler else bool(adversary.inferencer),
             rogue_verifiers=len(adversary.verifiers),
             ends=adversary.temperature == 0,
         )
-        rogue_verifiers = [party for party in parties[1:] if party in stage.rogues]
-        cheats = dict(zip(rogue_verifiers, adversary.verifiers, strict=True))
-        if adversary.inferencer:
-            cheats[parties[0]] = adversary.inferencer
+        cheats = _parts_of(adversary, parties, stage)
         stage.network.notes.write(signed.task_id, cheats)
         found = Finding(adversary, fee=signed.fee, parties=parties, rogues=frozenset(cheats))
-        found.unit = stage.network.plan.unit
-        await _ask(ready, signed, found)
+        found.unit, found.scheduler = stage.network.plan.unit, stage.network.scheduler.operator
+        await _ask(ready, signed, found, impatient=adversary.scheduler == NEVER_SETTLES)
+        if not found.outcome:
+            await _wait_for_the_end(stage, ready, signed, found)
         _read_events(ready, signed, found)
         found.judged = _judgements(stage, signed, [party for party in parties[1:] if party not in cheats])
         return found
 
 
-async def _ask(ready: Session, signed: SignedOrder, found: Finding) -> None:
-    committed = 0.0
+def _parts_of(adversary: Adversary, parties: Sequence[Address], stage: AdversaryStage) -> dict[str, str]:
+    """Who plays which cheat."""
+    if adversary.scheduler:
+        return {SCHEDULER: adversary.scheduler}
+    dishonest = [party for party in parties[1:] if party in stage.rogues]
+    cheats = dict(zip(dishonest, adversary.verifiers, strict=True))
+    return {**cheats, parties[0]: adversary.inferencer} if adversary.inferencer else cheats
+
+
+async def _ask(ready: Session, signed: SignedOrder, found: Finding, *, impatient: bool) -> None:
+    begun = time.monotonic()
     try:
-        async for update in ask(ready, signed):
-            match update:
-                case Text(text):
-                    found.text += text
-                case Posted(step="committed"):
-                    committed = time.monotonic()
-                case Verdict(outcome, cost):
-                    found.outcome, found.cost = outcome, cost
-                    found.seconds = time.monotonic() - committed
+        async with aclosing(ask(ready, signed)) as updates:
+            async for update in updates:
+                match update:
+                    case Text(text):
+                        found.text += text
+                    case Posted(step="committed"):
+                        begun = time.monotonic()
+                        if impatient:
+                            break
+                    case Verdict(outcome, cost):
+                        found.outcome, found.cost = outcome, cost
     except ClientError as error:
-        found.outcome = f"failed: {error.what}"
+        found.error = f"{type(error).__name__}: {error.what}"
+    found.seconds = time.monotonic() - begun
+
+
+async def _wait_for_the_end(stage: AdversaryStage, ready: Session, signed: SignedOrder, found: Finding) -> None:
+    """The stream ended without a verdict: see what becomes of the fee on chain, and close what the scheduler left."""
+    begun = time.monotonic()
+    task, network = signed.task_id, stage.network
+    if found.adversary.scheduler == NEVER_SETTLES:
+        await ready.follower.wait_until(lambda seen: task in seen.tasks, END_SECONDS)
+        due = ready.follower.state.tasks[task].task.progress.phase_block + network.plan.windows[1] + 1
+        await ready.follower.reach(due, END_SECONDS)
+        arguments = ("client", "close", "0x" + task.hex(), "--home", stage.client.home.root, "--broadcast")
+        await asyncio.to_thread(cli.run, network.password_file, *arguments)
+    state = await ready.follower.wait_until(lambda seen: task in seen.tasks and not seen.tasks[task].live, END_SECONDS)
+    outcome = state.tasks[task].outcome
+    assert outcome is not None
+    found.outcome = outcome.name.lower()
+    found.seconds += time.monotonic() - begun
 
 
 def _read_events(ready: Session, signed: SignedOrder, found: Finding) -> None:
     begun = 0
     for event in ready.follower.state.tasks[signed.task_id].events:
         match event:
-            case TaskCommitted():
+            case TaskOpened() | TaskCommitted():
                 begun = event.meta.block
-            case TaskSettled():
+            case TaskSettled() | TaskAborted() | TaskExpired():
                 found.blocks = event.meta.block - begun
             case Slashed():
                 found.slashed[event.operator] = (SlashReason(event.reason), event.amount // found.unit)
