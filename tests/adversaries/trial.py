@@ -101,7 +101,10 @@ async def play_all(
 
     async def one(adversary: Adversary) -> Finding:
         async with places:
-            found = await play(stage, adversary)
+            try:
+                found = await play(stage, adversary)
+            except Exception as error:  # noqa: BLE001 - one trial that breaks must not hide the others
+                found = Finding(adversary, outcome=f"broke: {error!r}")
         report(found)
         return found
 

@@ -26,6 +26,7 @@ def test_the_tests_that_are_named_exist(adversary: Referenced) -> None:
         assert re.search(rf"\b{kind} {name}\(", (ROOT / path).read_text()), f"{path} has no {name}"
 
 
+@pytest.mark.slow
 def test_every_cheat_that_is_played_is_known_to_its_process() -> None:
     deceits = pytest.importorskip("adversaries.deceits").DECEITS
     played = {cheat for one in PLAYED for cheat in (one.inferencer, *one.verifiers) if cheat}
