@@ -178,7 +178,12 @@ def _scheduler(name: str, does: str, caught_by: str, cheat: str, **rest: object)
 
 # Sampled, so that its rows are others than those of the greedy task they are replayed in.
 BEFORE_REPLAY = _scheduler(
-    "nothing", "an honest task, whose rows are replayed later", NOT_CAUGHT, "nothing", temperature=1.5
+    "nothing",
+    "serves honestly; these rows are replayed in a later task",
+    "nothing to catch",
+    "nothing",
+    temperature=1.5,
+    **UNPUNISHED,
 )
 
 SCHEDULERS = (

@@ -96,7 +96,7 @@ async def play_all(
     together: int = 1,
     report: Callable[[Finding], None] = lambda found: None,
 ) -> list[Finding]:
-    """Play several adversaries, so many at a time, schedulers last; each finding is reported as it comes."""
+    """Play several adversaries, so many at a time, schedulers last, after the honest task whose rows one replays."""
     places = asyncio.Semaphore(together)
 
     async def one(adversary: Adversary) -> Finding:
@@ -111,7 +111,7 @@ async def play_all(
     found = await asyncio.gather(*[one(adversary) for adversary in adversaries if not adversary.scheduler])
     if any(adversary.scheduler for adversary in adversaries):
         stage.network.replace_scheduler()
-        await play(stage, BEFORE_REPLAY)
+        found.append(await one(BEFORE_REPLAY))
         found += await asyncio.gather(*[one(adversary) for adversary in adversaries if adversary.scheduler])
     return found
 
