@@ -5,7 +5,7 @@ BIN := .venv/bin
 # npm brings a Node recent enough for Hardhat, and anvil; both live in node_modules.
 export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup demo test lint types layers contracts contracts-analysis bindings python-tests network-tests wheel bench clean
+.PHONY: help setup demo test lint types layers contracts contracts-analysis bindings python-tests network-tests adversaries wheel bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -70,6 +70,9 @@ python-tests: setup
 
 network-tests: setup ## every fault on a whole network of real processes (`make test` runs the most telling ones)
 	$(BIN)/pytest tests/integration/test_network_faults.py -m ""
+
+adversaries: setup ## every adversary as a real process, and the table of docs/adversaries.md (OUTPUT=file writes it there)
+	PYTHONPATH=tests $(BIN)/python -m adversaries $(if $(OUTPUT),--output $(OUTPUT))
 
 wheel: setup
 	$(BIN)/python scripts/check_wheel

@@ -106,6 +106,21 @@ async def test_tiles_in_an_exact_class_do_not_block_the_settlement(deployed: Any
         assert scheduler.desk.ledger.state.account(padding.address).stake < scene.execution_class.minimum_stake
 
 
+async def test_a_verifier_that_copies_what_it_was_shown_is_left_out(deployed: Any, tmp_path: Path) -> None:
+    """It computed something else, then commits to the inferencer's own root: its promise from before does not fit."""
+    async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys) as scheduler:
+        lifecycle = await scheduler.submit(await scene.order())
+        lazy = verifier_only(lifecycle, scene)
+        lazy.faults.wrong_states = lazy.faults.copies_root = True
+        lines = await asyncio.wait_for(lines_of(lifecycle), 30)
+        assert lines[-1].get("outcome") == "accepted", lines[-1]
+        task = scheduler.desk.ledger.task(lifecycle.task.task_id)
+        assert task is not None
+        place = 1 + lifecycle.task.assignment.verifiers(1).index(lazy.address)
+        assert task.task.posts_of(1)[place] == bytes(32)
+        assert all(task.task.posts_of(1)[1 + other] != bytes(32) for other in range(3) if 1 + other != place)
+
+
 async def reveal_as(scene: Stage, scheduler: Scheduler, header: Open, party: int, opening: Opening) -> None:
     await asyncio.to_thread(scene.anvil.mine, 1)
     await scheduler.desk.ledger.catch_up()

@@ -82,6 +82,7 @@ class Faults:
     signs_twice_at: int | None = None
     drips: float = 0.0
     pads_openings: bool = False
+    copies_root: bool = False
     before_opening: Callable[[Open, Opening], Awaitable[None]] | None = None
     clock_ahead: float = 0.0
 
@@ -221,7 +222,8 @@ class ToyNode:
             hashed = output_hash(work.salt, tokens) if header.segment == LAYERS - 1 else ZERO_HASH
             root = TraceRoot(task, *position, header.positions, work.root, hashed)
             return Committed(work.root, hashed, self.operator.sign(root)), b""
-        hidden = trace_commitment(task, header.segment, self.address, root=work.root, salt=Hash32(b"s" * 32))
+        work.verdict_salt = Hash32(keccak256(self.operator.secret + header.task_id))
+        hidden = trace_commitment(task, header.segment, self.address, root=work.root, salt=work.verdict_salt)
         return TraceCommitted(hidden, self.operator.sign(TraceCommitment(task, *position, hidden))), b""
 
     def _compare(self, header: Compare) -> tuple[NodeReply, bytes]:
@@ -231,17 +233,21 @@ class ToyNode:
         if work.claimed < header.positions:
             return Received(work.claimed), b""
         work.verdict = header.root == work.root
-        work.verdict_salt = Hash32(keccak256(self.operator.secret + header.task_id))
-        task = Hash32(header.task_id)
-        commitment = verdict_commitment(
-            task, header.segment, self.address, root=work.root, verdict=work.verdict, salt=work.verdict_salt
-        )
         assert header.root is not None
+        if self.faults.copies_root:
+            work.root, work.verdict = Hash32(header.root), True
+        task = Hash32(header.task_id)
+        commitment, other = (
+            verdict_commitment(
+                task, header.segment, self.address, root=work.root, verdict=verdict, salt=work.verdict_salt
+            )
+            for verdict in (work.verdict, not work.verdict)
+        )
         assert header.output_hash is not None
         place = (task, header.segment, header.attempt)
         claim = TraceRoot(*place, header.positions, Hash32(header.root), Hash32(header.output_hash))
         signed = self.operator.sign(VerdictCommitment(*place, commitment, struct_hash(claim)))
-        return Compared(commitment, signed), b""
+        return Compared(commitment, other, signed), b""
 
     async def _open(self, header: Open) -> tuple[NodeReply, bytes]:
         work = self._works[header.task_id, header.segment, header.attempt]

@@ -11,6 +11,7 @@ from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import (
     class_id,
+    either_verdict,
     fee,
     group_id,
     model_id,
@@ -102,10 +103,9 @@ def test_commitments_hide_behind_the_salt() -> None:
     assert verdict_commitment(ONE, 7, ALICE, root=TWO, verdict=True, salt=THREE) == keccak256(
         encode(types, [ONE, 7, ALICE, TWO, True, THREE])
     )
-    types = ["bytes32", "uint8", "address", "bytes32", "bytes32"]
-    assert trace_commitment(ONE, 7, ALICE, root=TWO, salt=THREE) == keccak256(
-        encode(types, [ONE, 7, ALICE, TWO, THREE])
-    )
+    both = [verdict_commitment(ONE, 7, ALICE, root=TWO, verdict=verdict, salt=THREE) for verdict in (True, False)]
+    assert trace_commitment(ONE, 7, ALICE, root=TWO, salt=THREE) == keccak256(b"".join(sorted(both)))
+    assert either_verdict(both[0], both[1]) == either_verdict(both[1], both[0])
     with pytest.raises(InvalidField):
         trace_commitment(ONE, 256, ALICE, root=TWO, salt=THREE)
     with pytest.raises(InvalidField):

@@ -18,14 +18,12 @@ from troth.node.configuration import Configuration
 from troth.node.engine.interface import Engine, SessionKey
 from troth.node.errors import Busy, ModelError
 from troth.node.followed_view import FollowedView
-from troth.node.loading import load_engine
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import Metrics
+from troth.node.parts import Parts
 from troth.node.service.bench import Bench, Limits
 from troth.node.service.node_service import Answer, NodeService
 from troth.node.signing_record import SigningRecord
-from troth.node.traces import TraceStore
-from troth.node.watchdog import Watchdog
 from troth.overlay.channel_server import ChannelServer
 from troth.overlay.health import health_routes
 from troth.overlay.identity import load_identity
@@ -45,7 +43,10 @@ WARM_UP = SessionKey(bytes(32), 0, 0)
 class RunningNode:
     """One node of one configuration. `run` returns when it was told to stop."""
 
-    def __init__(self, configuration: Configuration, key: Key, *, verify_weights: bool) -> None:
+    def __init__(
+        self, configuration: Configuration, key: Key, *, verify_weights: bool, parts: Parts | None = None
+    ) -> None:
+        self._parts = parts or Parts()
         self._configuration = configuration
         self._key = key
         self._verify_weights = verify_weights
@@ -133,13 +134,13 @@ class RunningNode:
         await follower.catch_up()
         self._bench = bench = await self._load(chain, view)
         await _warm_up(bench.engine)
-        self._service = NodeService(bench, self._metrics)
+        self._service = self._parts.service(bench, self._metrics)
         gc.enable()
         gc.freeze()
         log.info("ready: layers %s", bench.engine.slice)
         for reason in self._reasons(follower, view):
             log.warning("no work will come: %s", reason)
-        await Watchdog(bench, chain, self._key, self._metrics).run()
+        await self._parts.watchdog(bench, chain, self._key, self._metrics).run()
 
     async def _close_bench(self) -> None:
         if self._bench is not None:
@@ -153,7 +154,7 @@ class RunningNode:
             shown = "0x" + configuration.execution_class.hex()
             raise ModelError("the execution class is not registered", shown, "Register it: `troth model add`.")
         engine = await asyncio.to_thread(
-            load_engine, configuration, execution_class, descriptor, verify=self._verify_weights
+            self._parts.engine, configuration, execution_class, descriptor, verify=self._verify_weights
         )
         return Bench(
             engine=engine,
@@ -161,7 +162,7 @@ class RunningNode:
             operator=Operator(self._key.secret, chain.domain),
             execution_class=configuration.execution_class,
             record=SigningRecord(configuration.folder / "signed.sqlite"),
-            traces=TraceStore(configuration.folder / "traces", limit=configuration.trace_bytes),
+            traces=self._parts.traces(configuration.folder / "traces", limit=configuration.trace_bytes),
             margins=MarginPool(configuration.folder / "margins.sqlite"),
             limits=Limits(configuration.sessions, configuration.positions),
         )

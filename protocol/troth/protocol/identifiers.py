@@ -82,9 +82,18 @@ def verdict_commitment(
 
 
 def trace_commitment(task: Hash32, segment: int, verifier: Address, *, root: Hash32, salt: Hash32) -> Hash32:
-    """What a verifier signs before it is sent the inferencer's rows."""
-    words = (_word(task), _index(segment), _account(verifier), _word(root), _word(salt))
-    return Hash32(keccak256(b"".join(words)))
+    """What a verifier signs before it is sent the inferencer's rows: both verdicts that it can still post."""
+    yes = verdict_commitment(task, segment, verifier, root=root, verdict=True, salt=salt)
+    no = verdict_commitment(task, segment, verifier, root=root, verdict=False, salt=salt)
+    return either_verdict(yes, no)
+
+
+def either_verdict(posted: Hash32, other: Hash32) -> Hash32:
+    """The trace commitment behind a verdict commitment and the one that was not posted.
+
+    Their order tells nothing, so whoever knows both cannot tell the yes from the no.
+    """
+    return Hash32(keccak256(b"".join(sorted((_word(posted), _word(other))))))
 
 
 def _word(value: bytes) -> bytes:

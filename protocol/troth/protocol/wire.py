@@ -195,9 +195,14 @@ class Received(_Message, frozen=True):
 
 
 class Compared(_Message, frozen=True):
-    """A verifier's signed VerdictCommitment; the verdict itself stays hidden until it opens."""
+    """A verifier's signed VerdictCommitment; the verdict itself stays hidden until it opens.
+
+    ``other`` is the commitment to the opposite verdict: the two together show that the root is the one that was
+    committed to before the rows were sent.
+    """
 
     commitment: Bytes32
+    other: Bytes32
     signature: SignatureBytes
 
 

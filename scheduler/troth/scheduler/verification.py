@@ -16,6 +16,7 @@ from troth.overlay.operator import Operator
 from troth.protocol import typed_data
 from troth.protocol.announcement import announcement_to_wire
 from troth.protocol.errors import ProtocolError
+from troth.protocol.identifiers import either_verdict
 from troth.protocol.request import output_hash
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import ZERO_HASH, Address, Hash32, TraceCommitment, TraceRoot, VerdictCommitment
@@ -144,27 +145,32 @@ class SegmentVerification:
             rows = (await channel.request(header, payload, self._timeout)).header
             if not isinstance(rows, Rows) or (rows.start, rows.count) != (start, count):
                 raise TaskFailed("The verifier answered another question", type(rows).__name__)
-        await self._ask_for_trace_commitment(verifier)
+        promised = await self._ask_for_trace_commitment(verifier)
         for start, count in self._chunks():
             rows_sent = self._traces.rows(self._segment, self._generated.attempt, start, count)
             comparison = self._compare_request(start, count, root)
             answer = (await channel.request(comparison, rows_sent, self._timeout)).header
             if isinstance(answer, Compared):
-                return self._checked_commitment(verifier, answer, root)
+                return self._checked_commitment(verifier, answer, root, promised)
             if not isinstance(answer, Received):
                 raise TaskFailed("The verifier answered another question", type(answer).__name__)
         raise TaskFailed("The verifier was sent all rows and gave no verdict")
 
-    async def _ask_for_trace_commitment(self, verifier: Address) -> None:
+    async def _ask_for_trace_commitment(self, verifier: Address) -> Hash32:
         channel = self._peers.channel(verifier)
         answer = (await channel.request(self._commit_request(), self._commit_payload(), self._timeout)).header
         if not isinstance(answer, TraceCommitted):
             raise TaskFailed("The verifier did not commit to its own trace", type(answer).__name__)
-        message = TraceCommitment(self._task.task_id, self._segment, self._generated.attempt, Hash32(answer.commitment))
+        promised = Hash32(answer.commitment)
+        message = TraceCommitment(self._task.task_id, self._segment, self._generated.attempt, promised)
         typed_data.require_signer(message, self._scheduler.domain, answer.signature, verifier)
+        return promised
 
-    def _checked_commitment(self, verifier: Address, answer: Compared, root: _Root) -> _Commitment:
+    def _checked_commitment(self, verifier: Address, answer: Compared, root: _Root, promised: Hash32) -> _Commitment:
         commitment = Hash32(answer.commitment)
+        if either_verdict(commitment, Hash32(answer.other)) != promised:
+            # It has seen the rows since: what it commits to now may be a copy of them.
+            raise TaskFailed("The verifier judges by another trace than the one it committed to")
         message = VerdictCommitment(self._task.task_id, self._segment, self._generated.attempt, commitment, root.judged)
         typed_data.require_signer(message, self._scheduler.domain, answer.signature, verifier)
         return _Commitment(commitment, answer.signature)

@@ -1,12 +1,13 @@
 """What a dishonest node changes in its model: weights, activations, attention cache.
 
-Each function changes a `Stack` in place. Vectors (norms) stay as they are, as real quantised engines leave them.
+Each function changes a `Stack` in place; those that change only layers take a node's `LayerSlice` as well. Vectors
+(norms) stay as they are, as real quantised engines leave them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import torch
 from transformers import DynamicCache
@@ -18,19 +19,27 @@ FP8 = torch.float8_e4m3fn
 FP8_LARGEST = 448.0
 
 
-def quantise_weights(stack: Stack, bits: int) -> None:
+class Layered(Protocol):
+    """What has decoder layers: a `Stack`, or the `LayerSlice` of a node's engine."""
+
+    @property
+    def layers(self) -> Sequence[Any]:
+        """The decoder layers, transformers' own modules."""
+
+
+def quantise_weights(stack: Layered, bits: int) -> None:
     """Weight-only integers, symmetric, a scale per output channel."""
     for matrix in _matrices(stack):
         matrix.copy_(round_trip(matrix, bits))
 
 
-def fp8_weights(stack: Stack) -> None:
+def fp8_weights(stack: Layered) -> None:
     """Weight-only float8 (e4m3), a scale per output channel."""
     for matrix in _matrices(stack):
-        matrix.copy_(_through_fp8(matrix, dim=1))
+        matrix.copy_(through_fp8(matrix, dim=1))
 
 
-def disturb_weights(stack: Stack, share: float) -> None:
+def disturb_weights(stack: Layered, share: float) -> None:
     """Each weight times 1 + share x a standard normal: what a light fine-tune does."""
     generator = torch.Generator().manual_seed(20260101)
     for matrix in _matrices(stack):
@@ -38,7 +47,7 @@ def disturb_weights(stack: Stack, share: float) -> None:
         matrix.copy_((matrix.float() * (1 + share * noise)).to(matrix.dtype))
 
 
-def int8_activations(stack: Stack) -> None:
+def int8_activations(stack: Layered) -> None:
     """W8A8: int8 weights, and inputs of each matrix as int8 with a scale per position."""
     quantise_weights(stack, 8)
     for module in _linears(stack):
@@ -57,24 +66,25 @@ def skip_layers(stack: Stack, skipped: frozenset[int]) -> None:
 
 class _Fp8Cache(DynamicCache):  # type: ignore[misc]
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *rest: Any, **named: Any) -> Any:
-        return super().update(_through_fp8(key_states, -1), _through_fp8(value_states, -1), *rest, **named)
+        return super().update(through_fp8(key_states, -1), through_fp8(value_states, -1), *rest, **named)
 
 
-def _linears(stack: Stack) -> Iterator[torch.nn.Linear]:
+def _linears(stack: Layered) -> Iterator[torch.nn.Linear]:
     for layer in stack.layers:
         for module in layer.modules():
             if isinstance(module, torch.nn.Linear):
                 yield module
 
 
-def _matrices(stack: Stack) -> Iterator[torch.Tensor]:
+def _matrices(stack: Layered) -> Iterator[torch.Tensor]:
     """Every weight matrix, as a tensor of its own that can be written: the loaded ones are mapped from the file."""
     for module in _linears(stack):
         module.weight = torch.nn.Parameter(module.weight.detach().clone(), requires_grad=False)
         yield module.weight
 
 
-def _through_fp8(tensor: torch.Tensor, dim: int) -> torch.Tensor:
+def through_fp8(tensor: torch.Tensor, dim: int) -> torch.Tensor:
+    """A tensor through float8 (e4m3) and back, a scale per slice along `dim`."""
     scale = tensor.float().abs().amax(dim=dim, keepdim=True).clamp_min(1e-12) / FP8_LARGEST
     return ((tensor.float() / scale).to(FP8).float() * scale).to(tensor.dtype)
 

@@ -25,6 +25,8 @@ FINAL_NORM = "model.norm.weight"
 class LayerSlice:
     """Layers [first, end) with what lies before the first and after the last layer of the model."""
 
+    cache_type: type[AttentionCache] = AttentionCache
+
     def __init__(
         self, folder: ModelFolder, hosted: Segment, dtype: torch.dtype, device: torch.device, *, widen: bool = False
     ) -> None:
@@ -98,7 +100,7 @@ class LayerSlice:
         """An empty cache for the layers of a segment."""
         heads = self.config.num_key_value_heads
         head_size = getattr(self.config, "head_dim", None) or self.config.hidden_size // self.config.num_attention_heads
-        return AttentionCache(segment.end - segment.first, heads, head_size, self.dtype, self.device)
+        return self.cache_type(segment.end - segment.first, heads, head_size, self.dtype, self.device)
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         """Rows that enter layer 0; `tokens` are int64 on the slice's device."""

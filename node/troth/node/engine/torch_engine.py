@@ -36,17 +36,20 @@ class TorchEngine:
         device: str = "cpu",
         cache_bytes: int = 1 << 30,
         threads: int | None = None,
+        layers: type[LayerSlice] = LayerSlice,
     ) -> None:
         """Load the slice now (seconds; call it outside of the event loop).
 
         Args:
             threads: torch threads for the whole process, None for torch's own choice.
+            layers: what holds the weights and runs them.
         """
         if threads is not None:
             torch.set_num_threads(threads)
         self._folder = folder
         self._device = torch.device(device)
-        self._layers = LayerSlice(folder, hosted, TORCH_DTYPES[dtype], self._device)
+        self._slices = layers
+        self._layers = layers(folder, hosted, TORCH_DTYPES[dtype], self._device)
         self._reference: LayerSlice | None = self._layers if dtype == 0 else None
         self._dtype = dtype
         self._sessions = CacheBudget(cache_bytes)
@@ -127,7 +130,7 @@ class TorchEngine:
 
     def _reference_states(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
         if self._reference is None:
-            self._reference = LayerSlice(
+            self._reference = self._slices(
                 self._folder, self._layers.hosted, TORCH_DTYPES[self._dtype], self._device, widen=True
             )
         hidden = self._enter(self._reference, segment, inputs)

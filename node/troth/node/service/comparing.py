@@ -122,4 +122,5 @@ async def _signed(bench: Bench, trace: StoredTrace) -> Compared:
     commitment = Hash32(trace.commitment)
     statement = VerdictCommitment(Hash32(trace.task_id), trace.segment, trace.attempt, commitment, Hash32(trace.judged))
     subject = Subject(trace.task_id, trace.segment, trace.attempt, VERDICT)
-    return Compared(commitment, await bench.sign(subject, statement))
+    other = _commitment(bench.operator.address, trace, not trace.verdict)
+    return Compared(commitment, other, await bench.sign(subject, statement))

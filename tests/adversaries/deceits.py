@@ -1,0 +1,59 @@
+"""Every cheat that a node process can play, by the name that notes use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from adversaries import sessions
+from adversaries.sessions import Session, at_temperature, with_noise, with_weights
+
+
+@dataclass(frozen=True, slots=True)
+class Deceit:
+    """How a node cheats in a task.
+
+    Args:
+        session: how it computes.
+        verdict: what it says of the inferencer whatever it found, None for what it found.
+        copies: as a verifier, its own trace becomes the one that it was shown to judge.
+        opening: "own"; "silent": it opens nothing; "leaked": it opens, and shows the others; "copied": it opens what
+            another leaked.
+    """
+
+    session: type[Session] = Session
+    verdict: bool | None = None
+    copies: bool = False
+    opening: str = "own"
+
+
+HONEST = Deceit()
+
+DECEITS: dict[str, Deceit] = {
+    "int8": Deceit(with_weights("int8")),
+    "int4": Deceit(with_weights("int4")),
+    "fp8": Deceit(with_weights("fp8")),
+    "W8A8": Deceit(with_weights("W8A8")),
+    "fp8 cache": Deceit(with_weights("fp8 cache")),
+    "0.3 %": Deceit(with_weights("0.3 %")),
+    "0.1 %": Deceit(with_weights("0.1 %")),
+    "a layer skipped": Deceit(with_weights("a layer skipped")),
+    "early exit": Deceit(with_weights("early exit")),
+    "noise 1 %": Deceit(with_noise(1e-2)),
+    "noise 0.01 %": Deceit(with_noise(1e-4)),
+    "stale cache": Deceit(sessions.StaleCache),
+    "altered prompt": Deceit(sessions.AlteredPrompt),
+    "injected prompt": Deceit(sessions.InjectedPrompt),
+    "greedy": Deceit(sessions.Greedy),
+    "temperature x 1.43": Deceit(at_temperature(1 / 0.7)),
+    "temperature x 2": Deceit(at_temperature(2.0)),
+    "wrong seed": Deceit(sessions.WrongSeed),
+    "fake end": Deceit(sessions.FakeEnd),
+    "forged": Deceit(sessions.Forged),
+    "random rows, yes": Deceit(sessions.Garbage, verdict=True),
+    "random rows, then the copied ones": Deceit(sessions.Garbage, verdict=True, copies=True),
+    "copies an opening": Deceit(sessions.Garbage, verdict=True, opening="copied"),
+    "shows its opening": Deceit(opening="leaked"),
+    "never reveals": Deceit(opening="silent"),
+    "always yes": Deceit(verdict=True),
+    "always no": Deceit(verdict=False),
+}
