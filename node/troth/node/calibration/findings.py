@@ -19,6 +19,7 @@ from troth.node.calibration.layouts import LayoutOutcome, compare_layouts, enoug
 from troth.node.calibration.measurements import Measurements
 from troth.node.calibration.pools import PoolOutcome, pool_outcomes
 from troth.node.calibration.thresholds import (
+    LEAST_MARGIN,
     LENGTHS,
     Numbers,
     between,
@@ -116,7 +117,7 @@ def thresholds_of(conditions: Sequence[Condition], measured: Parts, plan: Plan) 
     lies = [_text_cuts(one, measured[one.name]) for one in conditions if one.kind == TEXT]
     return Thresholds(
         state_cut=_millionths(between(states, np.array(cheats))),
-        margin_cut=_millionths(between(texts, np.concatenate(lies))),
+        margin_cut=_millionths(between(np.maximum(texts, LEAST_MARGIN), np.concatenate(lies))),
         tile=_tile_rule(conditions, measured, plan),
     )
 

@@ -29,6 +29,11 @@ class TileRule:
     honest: float
     cheating: float
 
+    @property
+    def gap(self) -> float:
+        """How far honest tiles are above cheats'; below 0 where one tile alone cannot tell them."""
+        return self.honest - self.cheating
+
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
