@@ -176,13 +176,14 @@ def _scheduler(name: str, does: str, caught_by: str, cheat: str, **rest: object)
     return Adversary(name, "scheduler", does, caught_by, scheduler=cheat, **rest)  # type: ignore[arg-type]
 
 
-# Sampled, so that its rows are others than those of the greedy task they are replayed in.
+# Both are sampled, and hot: the same text twice would have the same rows, and replaying them would be no lie.
 BEFORE_REPLAY = _scheduler(
     "nothing",
     "serves honestly; these rows are replayed in a later task",
     "nothing to catch",
     "nothing",
-    temperature=1.5,
+    tokens=16,
+    temperature=2,
     **UNPUNISHED,
 )
 
