@@ -203,7 +203,14 @@ SCHEDULERS = (
         "reordered rows", "swaps two rows for verifiers", NODE, "reordered rows", refusal="verifiers", **ABORTED
     ),
     _scheduler(
-        "replayed rows", "shows verifiers another task's rows", NODE, "replayed rows", refusal="verifiers", **ABORTED
+        "replayed rows",
+        "shows verifiers another task's rows",
+        NODE,
+        "replayed rows",
+        refusal="verifiers",
+        tokens=16,
+        temperature=2,
+        **ABORTED,
     ),
     _scheduler(
         "withheld target",
