@@ -176,13 +176,14 @@ def _scheduler(name: str, does: str, caught_by: str, cheat: str, **rest: object)
     return Adversary(name, "scheduler", does, caught_by, scheduler=cheat, **rest)  # type: ignore[arg-type]
 
 
-# Sampled, so that its rows are others than those of the greedy task they are replayed in.
+# Both are sampled, and hot: the same text twice would have the same rows, and replaying them would be no lie.
 BEFORE_REPLAY = _scheduler(
     "nothing",
     "serves honestly; these rows are replayed in a later task",
     "nothing to catch",
     "nothing",
-    temperature=1.5,
+    tokens=16,
+    temperature=2,
     **UNPUNISHED,
 )
 
@@ -202,7 +203,14 @@ SCHEDULERS = (
         "reordered rows", "swaps two rows for verifiers", NODE, "reordered rows", refusal="verifiers", **ABORTED
     ),
     _scheduler(
-        "replayed rows", "shows verifiers another task's rows", NODE, "replayed rows", refusal="verifiers", **ABORTED
+        "replayed rows",
+        "shows verifiers another task's rows",
+        NODE,
+        "replayed rows",
+        refusal="verifiers",
+        tokens=16,
+        temperature=2,
+        **ABORTED,
     ),
     _scheduler(
         "withheld target",
