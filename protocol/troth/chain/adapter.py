@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from types import TracebackType
 from typing import TypeVar
 
 from troth.chain import decoding
-from troth.chain.errors import ChainRejected, RpcRefused, WrongChain
+from troth.chain.errors import ChainRejected, RpcRefused, TransactionDropped, WrongChain
 from troth.chain.keystore import Key
 from troth.chain.records import Block, Fees, Receipt, Simulation
 from troth.chain.rpc import ATTEMPTS, Rpc
@@ -17,10 +18,15 @@ from troth.protocol.events import Event, Log, parse_log
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 
+log = logging.getLogger(__name__)
+
 Result = TypeVar("Result")
 
 REQUEST_TIMEOUT = 10.0
 """Seconds for one answer of the node."""
+
+SEND_ATTEMPTS = 3
+"""How often a call is sent whose transaction was replaced by another program's."""
 
 RECEIPT_TIMEOUT = 120.0
 """Seconds for a transaction to be mined: some ten slots of Ethereum."""
@@ -178,6 +184,14 @@ class Chain:
         confirmations: int = 1,
         timeout: float = RECEIPT_TIMEOUT,
     ) -> Receipt:
-        """Send and wait for the receipt."""
-        transaction = await self.send(call, key, gas=gas)
-        return await self.wait_for_receipt(transaction, confirmations=confirmations, timeout=timeout)
+        """Send and wait for the receipt; anew if another program with this key has taken the transaction's nonce."""
+        attempt = 1
+        while True:
+            transaction = await self.send(call, key, gas=gas)
+            try:
+                return await self.wait_for_receipt(transaction, confirmations=confirmations, timeout=timeout)
+            except TransactionDropped as error:
+                if attempt == SEND_ATTEMPTS:
+                    raise
+                log.warning("sending again: %s", error)
+            attempt += 1

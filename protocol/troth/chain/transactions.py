@@ -165,7 +165,10 @@ class Transactions:
         try:
             await self._send_signed(raw)
         except _NonceTaken as error:
-            raise TransactionDropped(transaction) from error
+            # A node may show a transaction nowhere for the moment in which it is moved from its pool into a block.
+            await asyncio.sleep(RESEND_INTERVAL)
+            if not await self._is_known(transaction):
+                raise TransactionDropped(transaction) from error
 
     async def _is_deep_enough(self, receipt: Any, confirmations: int) -> bool:
         if confirmations <= 1:
