@@ -138,9 +138,7 @@ class _Costs:
         """Medians a trace."""
         medians = {name: 1e3 * float(np.median(seconds)) for name, seconds in self._seconds.items()}
         return [
-            Figure(
-                "TOPLOC: proof of a trace", self._bytes, "bytes", note="shows states to who has the model; no stake"
-            ),
+            Figure("TOPLOC: proof of a trace", self._bytes, "bytes", note="258 for the prompt and for every 32 rows"),
             Figure("TOPLOC: build, check", medians["toploc build"] + medians["toploc check"], "ms", note="in numpy"),
             Figure(
                 "Troth: commitment to every tile", medians["commit"], "ms", note="32 bytes, then 512 an opened tile"
