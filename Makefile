@@ -5,7 +5,7 @@ BIN := .venv/bin
 # npm brings a Node recent enough for Hardhat, and anvil; both live in node_modules.
 export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup demo test lint types layers contracts contracts-analysis bindings python-tests network-tests adversaries wheel bench clean
+.PHONY: help setup demo test lint types layers contracts contracts-analysis bindings python-tests network-tests adversary-tests adversaries wheel bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -67,6 +67,9 @@ bindings: setup
 # Two at a time: a test of a whole network starts a dozen processes of its own, so more would fight for the cores.
 python-tests: setup
 	$(BIN)/pytest --numprocesses 2 --dist loadfile
+
+adversary-tests: setup ## every adversary as a test, several at a time; wants the machine for itself
+	$(BIN)/pytest tests/integration/test_adversaries.py -m alone
 
 network-tests: setup ## every fault on a whole network of real processes (`make test` runs the most telling ones)
 	$(BIN)/pytest tests/integration/test_network_faults.py -m ""
