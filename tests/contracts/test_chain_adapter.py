@@ -165,8 +165,9 @@ async def test_a_transaction_that_the_node_forgets_is_handed_in_again(
         forgotten = await chain.send(calls.deposit(sender.address, 1), sender)
         node.rpc("anvil_dropTransaction", "0x" + forgotten.hex())
         waiting = asyncio.create_task(chain.wait_for_receipt(forgotten, timeout=30))
-        while node.rpc("eth_getTransactionByHash", "0x" + forgotten.hex()) is None:  # noqa: ASYNC110 - a pool tells nobody
-            await asyncio.sleep(0.1)
+        async with asyncio.timeout(20):
+            while node.rpc("eth_getTransactionByHash", "0x" + forgotten.hex()) is None:  # noqa: ASYNC110 - a pool tells nobody
+                await asyncio.sleep(0.1)
         node.mine()
         assert (await waiting).transaction == forgotten
         dropped = await chain.send(calls.deposit(sender.address, 2), sender)

@@ -28,8 +28,9 @@ class Endings:
             endings.note(Hash32(task_id), Story.of(journal.history(task_id)))
         return endings
 
-    def note(self, task_id: Hash32, story: Story) -> None:
-        """Watch the end that a story has come to, if it has."""
+    def note(self, task_id: Hash32, story: Story, newest: int = 0) -> None:
+        """Watch the end that a story has come to, if it has, and forget those that are final by block `newest`."""
+        self._forget_final(newest)
         if story.end_block is not None:
             self._blocks[task_id] = story.end_block
 
@@ -37,8 +38,8 @@ class Endings:
         """Watch a task no longer."""
         self._blocks.pop(task_id, None)
 
-    def forget_final(self, newest: int) -> None:
-        """Watch what is `WINDOW` blocks deep no longer: no reorganisation reaches it."""
+    def _forget_final(self, newest: int) -> None:
+        # No reorganisation reaches what is `WINDOW` blocks deep.
         self._blocks = {task_id: block for task_id, block in self._blocks.items() if block > newest - WINDOW}
 
     def undone(self, state: State) -> list[Hash32]:

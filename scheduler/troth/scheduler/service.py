@@ -90,7 +90,6 @@ class Scheduler:
                 log.warning("waiting for the chain: %s", error)
                 await asyncio.sleep(RETRY_AFTER)
                 continue
-            self._endings.forget_final(ledger.block)
             for task_id in self._endings.undone(ledger.state):
                 self._endings.forget(task_id)
                 with task_bound(task_id):
@@ -182,7 +181,7 @@ class Scheduler:
                 log.exception("the task was left unfinished after step %s", lifecycle.story.step)
             finally:
                 del self._running[lifecycle.task.task_id]
-                self._endings.note(lifecycle.task.task_id, lifecycle.story)
+                self._endings.note(lifecycle.task.task_id, lifecycle.story, self.desk.ledger.block)
                 self.metrics.running.set(len(self._running))
                 self.metrics.observe(lifecycle.story.step, lifecycle.spent)
 
