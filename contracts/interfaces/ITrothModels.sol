@@ -21,10 +21,12 @@ interface ITrothModels {
     /// @notice A tolerant class opens at least one tile and no more than a trace of one row has, or than fill
     ///         a settlement with those of all its parties; an exact one opens none.
     error InvalidTiles(uint8 tiles, uint256 maximum);
-    /// @notice A class has 1 to 8 candidates and an odd number of verifiers, 1 to 7.
-    error InvalidCommittee(uint8 candidates, uint8 verifiers);
+    /// @notice A class has 1 to 8 candidates, an odd number of verifiers, 1 to 7, and a larger odd number of reviewers, up
+    ///         to 31 and fewer than the reveal window has blocks.
+    error InvalidCommittee(uint8 candidates, uint8 verifiers, uint8 reviewers);
     error ZeroUnit();
-    /// @notice The stake must cover two rejections: unit * (2 + 6 * verifiers) * 2.
+    /// @notice The stake must cover two rejections and a lost dispute:
+    ///         unit * (2 * (2 + 6 * verifiers) + 8 + 6 * reviewers).
     error MinimumStakeTooLow(uint96 minimumStake, uint256 required);
 
     /// @notice Registers a model under the hash of its descriptor.

@@ -5,6 +5,8 @@ import {Account, Parameters, Rules} from "./TrothTypes.sol";
 
 /// @title What anyone may ask
 interface ITrothReads {
+    /// @notice The code for disputes was deployed with other parameters, or is none.
+    error WrongReviewPath(address reviewPath);
     /// @notice Parameters that no contract could work with.
     error InvalidParameters(Parameters parameters);
 
@@ -16,6 +18,9 @@ interface ITrothReads {
 
     /// @notice Where the code of the rarer calls lives; it works on this contract's storage and never changes.
     function coldPath() external view returns (address);
+
+    /// @notice Where the code for disputes lives; it works on this contract's storage and never changes.
+    function reviewPath() external view returns (address);
 
     /// @notice Layers of a model; 0 if it is unknown.
     function layersOf(bytes32 model) external view returns (uint16);

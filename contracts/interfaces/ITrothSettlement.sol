@@ -9,16 +9,19 @@ interface ITrothSettlement {
     /// @param segmentOutcomes per segment: Accepted, Rejected or Indeterminate
     /// @param verdicts per segment: bit v is set if verifier v revealed the verdict true
     /// @param clusters per segment: bit v is set if verifier v is in the proper cluster
+    /// @param valid per segment: bit v is set if verifier v revealed a verdict that its own trace does not contradict; zero
+    ///        if the inferencer revealed nothing
     event TaskSettled(
-        bytes32 indexed taskId, Outcome outcome, uint8[] segmentOutcomes, uint8[] verdicts, uint8[] clusters
+        bytes32 indexed taskId,
+        Outcome outcome,
+        uint8[] segmentOutcomes,
+        uint8[] verdicts,
+        uint8[] clusters,
+        uint8[] valid
     );
 
     /// @notice Exact classes are not sampled.
     error ExactClass(bytes32 executionClass);
-    error WrongOpeningCount(uint256 given, uint256 expected);
-    error RevealMismatch(uint256 segment, uint256 party, bytes32 given, bytes32 revealed);
-    /// @notice Before the reveal deadline every opening of a committed party is needed.
-    error OpeningMissing(uint256 segment, uint256 party, uint256 lastBlock);
 
     /// @notice Scheduler: derives the sample of a tolerant task, at least one block after the commitments.
     function sample(bytes32 taskId, Task calldata task, VrfProof calldata proof) external;

@@ -7,10 +7,11 @@ enum Phase {
     Opened,
     Assigned,
     Committed,
-    Sampled
+    Sampled,
+    Disputed
 }
 
-/// @notice How a task ended. A finished task keeps this number, and only this number, in its slot.
+/// @notice How a task ended. The last byte of a finished task's slot is this number; it is zero while the task lives.
 enum Outcome {
     None,
     Accepted,
@@ -27,7 +28,9 @@ enum SlashReason {
     Disagreed,
     Unrevealed,
     SchedulerLate,
-    Equivocated
+    Equivocated,
+    Overturned,
+    DisputeLost
 }
 
 /// @notice What an operator address is registered as.
@@ -41,14 +44,16 @@ enum Role {
 /// @param commitWindow blocks from opening to the commitments
 /// @param sampleWindow blocks from the commitments to the sample; at most 200, so that the block hash is still known
 /// @param revealWindow blocks from the sample (exact class: from the commitments) to the last opening
-/// @param unbondingPeriod blocks from deregistration to withdrawal; longer than the three windows and the 200 blocks that
-///        an order's reference may lie back
+/// @param disputeWindow blocks from a settlement to the last block in which it can be disputed
+/// @param unbondingPeriod blocks from deregistration to withdrawal; longer than a task, the dispute window, a
+///        re-verification and the 200 blocks that an order's reference may lie back
 /// @param minimumSchedulerStake wei that a scheduler needs to open a task
 /// @param reserve account whose credit receives slashes that are owed to nobody else
 struct Parameters {
     uint32 commitWindow;
     uint32 sampleWindow;
     uint32 revealWindow;
+    uint32 disputeWindow;
     uint32 unbondingPeriod;
     uint96 minimumSchedulerStake;
     address reserve;
@@ -76,6 +81,7 @@ struct ModelDescriptor {
 /// @param tiles how many tiles are opened per party
 /// @param candidates how many nodes may infer a segment
 /// @param verifiers how many nodes check a segment; odd
+/// @param reviewers how many other nodes check it again after a dispute; odd, more than `verifiers` (VeriLLM, Lemma E.2)
 /// @param unit wei per unit of reward
 /// @param minimumStake wei a node must have to join a group of the class
 /// @param stateCut cut on the state score of a verifier, millionths (used off chain)
@@ -92,6 +98,7 @@ struct ExecutionClass {
     uint8 tiles;
     uint8 candidates;
     uint8 verifiers;
+    uint8 reviewers;
     uint96 unit;
     uint96 minimumStake;
     uint32 stateCut;
@@ -112,6 +119,7 @@ struct Rules {
     uint8 tiles;
     uint8 candidates;
     uint8 verifiers;
+    uint8 reviewers;
 }
 
 /// @notice Contiguous layers [first, end).
@@ -172,7 +180,10 @@ struct Order {
 }
 
 /// @notice The part of a task that never changes.
-/// @param ends byte s is the end of segment s (segment 0 starts at layer 0); zero after the last segment
+/// @dev A review, which is a segment's second verification, is kept like a task: its client is who disputed (zero if
+///      nobody did), its fee is the bond, its reference block that of the dispute.
+/// @param ends byte s is the end of segment s (segment 0 starts at layer 0); zero after the last segment. A review's is
+///        a zero byte, the first layer, and the end of its one segment
 struct Terms {
     address client;
     address scheduler;
@@ -210,10 +221,28 @@ struct Progress {
     bytes32[] revealed;
 }
 
-/// @notice A live task; its slot holds keccak256(abi.encode(keccak256(abi.encode(terms)), progress)).
+/// @notice A live task; its slot holds keccak256(abi.encode(keccak256(abi.encode(terms)), progress)), the last two bytes
+///         cleared.
 struct Task {
     Terms terms;
     Progress progress;
+}
+
+/// @notice What a settled task keeps for a dispute; its slot holds keccak256(abi.encode(last state,
+///         keccak256(abi.encode(settled)))), but for the last two bytes: the number of segments that are not accepted,
+///         and the outcome.
+/// @param outcomes per segment: Accepted, Rejected or Indeterminate
+/// @param verdicts per segment: bit v is set if verifier v opened the verdict true
+/// @param clusters per segment: bit v is set if verifier v is in the proper cluster
+/// @param valid per segment: bit v is set if verifier v opened a verdict that its own trace does not contradict; zero if
+///        the inferencer opened nothing
+/// @param settledBlock block of the settlement
+struct Settled {
+    uint8[] outcomes;
+    uint8[] verdicts;
+    uint8[] clusters;
+    uint8[] valid;
+    uint40 settledBlock;
 }
 
 /// @notice An RFC 9381 proof (suite 0x01) with what the contract needs to check it cheaply.

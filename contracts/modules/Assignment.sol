@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
+import {ITrothAssignment} from "../interfaces/ITrothAssignment.sol";
 import {VrfProof} from "../interfaces/TrothTypes.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
 import {Permutation} from "../libraries/Permutation.sol";
@@ -10,7 +10,7 @@ import {TaskStore} from "./TaskStore.sol";
 
 /// @title Who infers and who verifies (VeriLLM section 5.3)
 /// @dev Arithmetic is unchecked: a task has at most 32 segments of 16 parties, and positions in calldata are small.
-abstract contract Assignment is ITrothTasks, Groups, TaskStore {
+abstract contract Assignment is ITrothAssignment, Groups, TaskStore {
     using Permutation for Permutation.Walk;
 
     bytes32 private constant ASSIGNMENT_TAG = keccak256("troth/assignment/1");

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
 import {CommitSubmission, Order, Phase, Progress, Task, VrfProof} from "../interfaces/TrothTypes.sol";
-import {Posts} from "./Posts.sol";
+import {SignedPosts} from "./SignedPosts.sol";
 import {Tasks} from "./Tasks.sol";
 
 /// @title All roots and commitments in one call, each with its maker's signature
 /// @dev Arithmetic is unchecked: a task has at most 32 segments of 16 parties, and positions in calldata are small.
-abstract contract Commitments is Tasks, Posts {
-    uint256 private constant SIGNATURE_BYTES = 65;
-
+abstract contract Commitments is Tasks, SignedPosts {
     /// @inheritdoc ITrothTasks
     function openAndCommit(
         Order calldata order,
@@ -37,6 +34,7 @@ abstract contract Commitments is Tasks, Posts {
             Case memory opened = _load(taskId, task);
             Phase phase = opened.progress.phase;
             if (phase > Phase.Assigned) revert WrongPhase(taskId, phase);
+            _requireNoReview(taskId, opened.terms);
             _requireNotAfter(opened.progress.phaseBlock + COMMIT_WINDOW);
             if (phase == Phase.Opened) _assign(opened, proofs);
             else if (proofs.length != 0) revert WrongProofCount(proofs.length, 0);
@@ -62,49 +60,10 @@ abstract contract Commitments is Tasks, Posts {
                 uint256 first = _firstParty(progress, s);
                 _seat(progress, first, first + candidate);
                 _requireSealable(progress, s);
-                used = _checkSegment(taskId, progress, s, submission.signatures, used);
+                used = _checkSignatures(taskId, progress, s, 0, submission.signatures, used);
             }
             if (used != submission.signatures.length) revert WrongSignatureCount(submission.signatures.length, used);
             _enterCommitted(taskId, progress);
-        }
-    }
-
-    /// @dev Checks one segment's signatures, from byte `used` on.
-    /// @return the first byte after them
-    function _checkSegment(
-        bytes32 taskId,
-        Progress memory progress,
-        uint256 segment,
-        bytes calldata signatures,
-        uint256 used
-    ) private view returns (uint256) {
-        unchecked {
-            uint256 width = progress.posts.length / progress.segments;
-            bytes32 judged = _judgedHash(taskId, progress, segment, progress.posts[segment * width]);
-            for (uint256 party = 0; party < width; ++party) {
-                bytes32 post = progress.posts[segment * width + party];
-                if (post == 0) continue;
-                bytes32 structHash =
-                    party == 0 ? judged : _verdictHash(taskId, segment, progress.attempt, post, judged);
-                uint256 end = used + SIGNATURE_BYTES;
-                if (end > signatures.length) revert WrongSignatureCount(signatures.length, end);
-                address signer = ECDSA.recoverCalldata(_hashTypedDataV4(structHash), signatures[used:end]);
-                address expected = _partyOf(progress, segment, party);
-                if (signer != expected) revert WrongSigner(segment, expected, signer);
-                used = end;
-            }
-            return used;
-        }
-    }
-
-    function _judgedHash(bytes32 taskId, Progress memory progress, uint256 segment, bytes32 root)
-        private
-        pure
-        returns (bytes32)
-    {
-        unchecked {
-            bytes32 outputHash = segment + 1 == progress.segments ? progress.outputHash : bytes32(0);
-            return _traceRootHash(taskId, segment, progress.attempt, progress.positions, root, outputHash);
         }
     }
 }

@@ -14,12 +14,15 @@ abstract contract Comparison is Sampling {
     /// @param opened same bits: what was posted was opened too
     /// @param verdicts bit v: verifier v opened the verdict true
     /// @param cluster bit v: verifier v is in the proper cluster
+    /// @param valid bit v: verifier v opened a verdict that its own trace does not contradict; zero if the inferencer
+    ///        opened nothing
     struct Finding {
         Outcome outcome;
         uint256 committed;
         uint256 opened;
         uint256 verdicts;
         uint256 cluster;
+        uint256 valid;
     }
 
     /// @dev One segment's openings after their checks, inferencer first; what is absent is empty.
@@ -37,7 +40,10 @@ abstract contract Comparison is Sampling {
         Shown memory shown = _check(task, segment, openings, finding);
         bool inferencerOpened = finding.opened & 1 != 0;
         uint256 consistent = finding.opened >> 1;
-        if (inferencerOpened) consistent = _consistent(task.rules, shown, consistent, finding.verdicts);
+        if (inferencerOpened) {
+            consistent = _consistent(task.rules, shown, consistent, finding.verdicts);
+            finding.valid = consistent;
+        }
         finding.cluster = _properCluster(task.rules, shown, consistent, finding.verdicts);
         if (!inferencerOpened) finding.outcome = Outcome.Rejected;
         else if (finding.cluster == 0) finding.outcome = Outcome.Indeterminate;

@@ -16,6 +16,7 @@ abstract contract Deployment is EIP712 {
     uint256 internal immutable COMMIT_WINDOW;
     uint256 internal immutable SAMPLE_WINDOW;
     uint256 internal immutable REVEAL_WINDOW;
+    uint256 internal immutable DISPUTE_WINDOW;
     uint256 internal immutable UNBONDING_PERIOD;
     uint96 internal immutable MINIMUM_SCHEDULER_STAKE;
     address internal immutable RESERVE;
@@ -24,14 +25,18 @@ abstract contract Deployment is EIP712 {
 
     constructor(Parameters memory parameters) EIP712("Troth", "1") {
         uint256 windows = uint256(parameters.commitWindow) + parameters.sampleWindow + parameters.revealWindow;
-        bool windowsOpen = parameters.commitWindow > 0 && parameters.sampleWindow > 0 && parameters.revealWindow > 0;
+        bool windowsOpen = parameters.commitWindow > 0 && parameters.sampleWindow > 0 && parameters.revealWindow > 0
+            && parameters.disputeWindow > 0;
+        // A review begins with an assignment, for which it has a commit window of its own.
+        uint256 longest = 2 * windows + parameters.commitWindow + parameters.disputeWindow + REFERENCE_AGE;
         if (
             !windowsOpen || parameters.sampleWindow > MAXIMUM_SAMPLE_WINDOW || parameters.reserve == address(0)
-                || parameters.unbondingPeriod <= windows + REFERENCE_AGE
+                || parameters.unbondingPeriod <= longest
         ) revert ITrothReads.InvalidParameters(parameters);
         COMMIT_WINDOW = parameters.commitWindow;
         SAMPLE_WINDOW = parameters.sampleWindow;
         REVEAL_WINDOW = parameters.revealWindow;
+        DISPUTE_WINDOW = parameters.disputeWindow;
         UNBONDING_PERIOD = parameters.unbondingPeriod;
         MINIMUM_SCHEDULER_STAKE = parameters.minimumSchedulerStake;
         RESERVE = parameters.reserve;

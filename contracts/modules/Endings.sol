@@ -3,13 +3,10 @@ pragma solidity ^0.8.30;
 
 import {ITrothEndings} from "../interfaces/ITrothEndings.sol";
 import {Outcome, Phase, Progress, SlashReason, Task} from "../interfaces/TrothTypes.sol";
-import {Posts} from "./Posts.sol";
+import {Compensation} from "./Compensation.sol";
 
 /// @title What is done about those who do not go on
-abstract contract Endings is ITrothEndings, Posts {
-    /// @dev Units per segment that a scheduler loses when it leaves a task unfinished.
-    uint256 private constant SCHEDULER_PENALTY = PENALTY * 4;
-
+abstract contract Endings is ITrothEndings, Compensation {
     /// @inheritdoc ITrothEndings
     function seal(bytes32 taskId, Task calldata task) external {
         Case memory opened = _load(taskId, task);
@@ -29,6 +26,7 @@ abstract contract Endings is ITrothEndings, Posts {
     function abort(bytes32 taskId, Task calldata task) external {
         Case memory given = _load(taskId, task);
         if (msg.sender != given.terms.scheduler) revert NotScheduler(given.terms.scheduler, msg.sender);
+        _requireNoReview(taskId, given.terms);
         if (given.progress.phase > Phase.Assigned) revert WrongPhase(taskId, given.progress.phase);
         _requireNotAfter(given.progress.phaseBlock + COMMIT_WINDOW);
         if (_sealable(given.progress)) revert AlreadySealable(taskId);
@@ -40,6 +38,7 @@ abstract contract Endings is ITrothEndings, Posts {
     /// @inheritdoc ITrothEndings
     function close(bytes32 taskId, Task calldata task) external {
         Case memory late = _load(taskId, task);
+        _requireNoReview(taskId, late.terms);
         Progress memory progress = late.progress;
         bool sampleDue = progress.phase == Phase.Committed && !late.rules.exact;
         if (progress.phase > Phase.Assigned && !sampleDue) revert WrongPhase(taskId, progress.phase);
@@ -52,21 +51,5 @@ abstract contract Endings is ITrothEndings, Posts {
         uint256 paid = sampleDue ? _compensate(taskId, progress, taken) : 0;
         _credit(taskId, RESERVE, taken - paid);
         _release(taskId, late.terms.client, late.terms.fee);
-    }
-
-    /// @dev Shares a late scheduler's slash among those whose work it wasted.
-    /// @return paid never more than `taken`; what does not divide stays with the caller
-    function _compensate(bytes32 taskId, Progress memory progress, uint256 taken) private returns (uint256 paid) {
-        uint256 workers = 0;
-        for (uint256 i = 0; i < progress.posts.length; ++i) {
-            if (progress.posts[i] != 0) ++workers;
-        }
-        uint256 share = taken / workers;
-        uint256 width = progress.posts.length / progress.segments;
-        for (uint256 i = 0; i < progress.posts.length; ++i) {
-            if (progress.posts[i] == 0) continue;
-            _credit(taskId, _partyOf(progress, i / width, i % width), share);
-            paid += share;
-        }
     }
 }

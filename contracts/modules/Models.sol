@@ -13,7 +13,9 @@ abstract contract Models is ITrothModels, Money {
     uint256 private constant MAXIMUM_CANDIDATES = 8;
     /// @dev Pairwise comparison grows with the square, and a settlement must fit into a block for any class.
     uint256 private constant MAXIMUM_VERIFIERS = 7;
-    /// @dev Rejections that a stake covers.
+    /// @dev The same for a re-verification, whose committee is larger.
+    uint256 private constant MAXIMUM_REVIEWERS = 31;
+    /// @dev Rejections that a stake covers, besides one lost dispute.
     uint256 private constant REJECTIONS_COVERED = 2;
 
     /// @inheritdoc ITrothModels
@@ -58,7 +60,8 @@ abstract contract Models is ITrothModels, Money {
             theta: class.theta,
             tiles: class.tiles,
             candidates: class.candidates,
-            verifiers: class.verifiers
+            verifiers: class.verifiers,
+            reviewers: class.reviewers
         });
         emit ClassRegistered(executionClass, class.model, class);
     }
@@ -71,17 +74,20 @@ abstract contract Models is ITrothModels, Money {
         }
         if (class.theta == 0 || class.theta > BASIS_POINTS) revert InvalidTheta(class.theta);
         uint256 maximum = class.exact ? 0 : TileTree.tileCount(1, hiddenSize, class.dtype);
-        maximum = Math.min(maximum, MAXIMUM_TILES / (1 + uint256(class.verifiers)));
+        maximum = Math.min(maximum, MAXIMUM_TILES / (1 + Math.max(class.verifiers, class.reviewers)));
         if (class.tiles > maximum || (class.tiles == 0) != class.exact) revert InvalidTiles(class.tiles, maximum);
     }
 
-    function _checkEconomy(ExecutionClass calldata class) private pure {
+    function _checkEconomy(ExecutionClass calldata class) private view {
         if (
             class.candidates == 0 || class.candidates > MAXIMUM_CANDIDATES || class.verifiers % 2 == 0
-                || class.verifiers > MAXIMUM_VERIFIERS
-        ) revert InvalidCommittee(class.candidates, class.verifiers);
+                || class.verifiers > MAXIMUM_VERIFIERS || class.reviewers % 2 == 0
+                || class.reviewers <= class.verifiers || class.reviewers > MAXIMUM_REVIEWERS
+                || class.reviewers >= REVEAL_WINDOW
+        ) revert InvalidCommittee(class.candidates, class.verifiers, class.reviewers);
         if (class.unit == 0) revert ZeroUnit();
-        uint256 required = class.unit * (PENALTY + REWARD * class.verifiers) * REJECTIONS_COVERED;
+        uint256 units = (PENALTY + REWARD * class.verifiers) * REJECTIONS_COVERED + BOND + REWARD * class.reviewers;
+        uint256 required = class.unit * units;
         if (class.minimumStake < required) revert MinimumStakeTooLow(class.minimumStake, required);
     }
 }

@@ -14,6 +14,8 @@ abstract contract Money is ITrothMoney, State, ReentrancyGuardTransient {
     uint256 internal constant REWARD = 6;
     /// @dev Units taken from who was wrong or silent (VeriLLM, Appendix E).
     uint256 internal constant PENALTY = 2;
+    /// @dev Units that a disputer puts up, and the most that it is fined (VeriLLM, Appendix E).
+    uint256 internal constant BOND = 8;
     /// @dev Tiles that all parties of a task open together: so many bytes that a transaction still carries them.
     uint256 internal constant MAXIMUM_TILES = 192;
     uint256 private constant MAXIMUM_TEXT = 255;

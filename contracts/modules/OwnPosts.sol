@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
+import {ITrothOwnPosts} from "../interfaces/ITrothOwnPosts.sol";
 import {Phase, Progress} from "../interfaces/TrothTypes.sol";
-import {Commitments} from "./Commitments.sol";
+import {Posts} from "./Posts.sol";
 import {TaskCodec} from "./TaskCodec.sol";
 
 /// @title Each party posts for itself, should the scheduler not do it
-abstract contract OwnPosts is Commitments {
-    /// @inheritdoc ITrothTasks
+abstract contract OwnPosts is ITrothOwnPosts, Posts {
+    /// @inheritdoc ITrothOwnPosts
     function commitInference(
         bytes32 taskId,
         bytes32 terms,
@@ -41,7 +41,7 @@ abstract contract OwnPosts is Commitments {
         _afterPost(taskId, terms, progress);
     }
 
-    /// @inheritdoc ITrothTasks
+    /// @inheritdoc ITrothOwnPosts
     function commitVerification(
         bytes32 taskId,
         bytes32 terms,

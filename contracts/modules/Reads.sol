@@ -15,6 +15,7 @@ abstract contract Reads is ITrothReads, Groups, Money {
             commitWindow: uint32(COMMIT_WINDOW),
             sampleWindow: uint32(SAMPLE_WINDOW),
             revealWindow: uint32(REVEAL_WINDOW),
+            disputeWindow: uint32(DISPUTE_WINDOW),
             unbondingPeriod: uint32(UNBONDING_PERIOD),
             minimumSchedulerStake: MINIMUM_SCHEDULER_STAKE,
             reserve: RESERVE

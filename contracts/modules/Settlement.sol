@@ -7,22 +7,35 @@ import {
     Outcome,
     Phase,
     Progress,
+    Settled,
     SlashReason,
     Task,
     VrfProof
 } from "../interfaces/TrothTypes.sol";
 import {Clusters} from "../libraries/Clusters.sol";
 import {Comparison} from "./Comparison.sol";
+import {TaskCodec} from "./TaskCodec.sol";
 
 /// @title Who is paid and who is slashed (VeriLLM Appendix E)
 /// @dev Arithmetic is unchecked: a task has at most 32 segments of 16 parties, and amounts fit 96 bits.
-abstract contract Settlement is Comparison {
+abstract contract Settlement is ITrothSettlement, Comparison {
+    /// @inheritdoc ITrothSettlement
+    function sample(bytes32 taskId, Task calldata task, VrfProof calldata proof) external {
+        Case memory opened = _load(taskId, task);
+        if (msg.sender != opened.terms.scheduler) revert NotScheduler(opened.terms.scheduler, msg.sender);
+        if (opened.rules.exact) revert ExactClass(opened.terms.executionClass);
+        _requirePhase(taskId, opened.progress, Phase.Committed);
+        _sample(opened, proof);
+        _store(taskId, opened.termsHash, opened.progress);
+    }
+
     /// @inheritdoc ITrothSettlement
     function settle(bytes32 taskId, Task calldata task, VrfProof calldata proof, Opening[] calldata openings)
         external
     {
         unchecked {
             Case memory due = _load(taskId, task);
+            _requireNoReview(taskId, due.terms);
             Progress memory progress = due.progress;
             if (progress.phase == Phase.Committed && !due.rules.exact) _sample(due, proof);
             _requireRevealing(due);
@@ -34,8 +47,7 @@ abstract contract Settlement is Comparison {
                 findings[s] = _judge(due, s, openings);
             }
             Outcome outcome = _outcome(findings);
-            _finish(taskId, outcome);
-            _announce(taskId, outcome, findings);
+            _keep(due, outcome, findings);
             _move(due, outcome, findings);
         }
     }
@@ -51,17 +63,31 @@ abstract contract Settlement is Comparison {
         }
     }
 
-    function _announce(bytes32 taskId, Outcome outcome, Finding[] memory findings) private {
+    /// @dev Stores what a dispute needs to know.
+    function _keep(Case memory due, Outcome outcome, Finding[] memory findings) private {
         unchecked {
-            uint8[] memory outcomes = new uint8[](findings.length);
-            uint8[] memory verdicts = new uint8[](findings.length);
-            uint8[] memory clusters = new uint8[](findings.length);
-            for (uint256 s = 0; s < findings.length; ++s) {
-                outcomes[s] = uint8(findings[s].outcome);
-                verdicts[s] = uint8(findings[s].verdicts);
-                clusters[s] = uint8(findings[s].cluster);
+            uint256 count = findings.length;
+            Settled memory settled = Settled({
+                outcomes: new uint8[](count),
+                verdicts: new uint8[](count),
+                clusters: new uint8[](count),
+                valid: new uint8[](count),
+                settledBlock: uint40(block.number)
+            });
+            uint256 notAccepted = 0;
+            for (uint256 s = 0; s < count; ++s) {
+                Finding memory finding = findings[s];
+                settled.outcomes[s] = uint8(finding.outcome);
+                settled.verdicts[s] = uint8(finding.verdicts);
+                settled.clusters[s] = uint8(finding.cluster);
+                settled.valid[s] = uint8(finding.valid);
+                if (finding.outcome != Outcome.Accepted) ++notAccepted;
             }
-            emit TaskSettled(taskId, outcome, outcomes, verdicts, clusters);
+            bytes32 kept = TaskCodec.hash(TaskCodec.hash(due.termsHash, due.progress), settled);
+            _tasks[due.taskId] = kept | bytes32(notAccepted << 8 | uint256(outcome));
+            emit TaskSettled(
+                due.taskId, outcome, settled.outcomes, settled.verdicts, settled.clusters, settled.valid
+            );
         }
     }
 

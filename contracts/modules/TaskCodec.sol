@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Progress, Terms} from "../interfaces/TrothTypes.sol";
+import {Progress, Settled, Terms} from "../interfaces/TrothTypes.sol";
 
 /// @title A task between calldata, memory and its hash
 /// @notice Says the same as abi.decode and abi.encode, at a tenth of their gas. What `read` returns is unchecked; its
@@ -60,7 +60,7 @@ library TaskCodec {
         }
     }
 
-    /// @notice keccak256(abi.encode(termsHash, progress)).
+    /// @notice keccak256(abi.encode(termsHash, progress)), its last two bytes cleared: they tell how a task ended.
     function hash(bytes32 termsHash, Progress memory progress) internal pure returns (bytes32 state) {
         assembly ("memory-safe") {
             let encoded := mload(0x40)
@@ -76,7 +76,12 @@ library TaskCodec {
                 mcopy(add(head, tail), array, size)
                 tail := add(tail, size)
             }
-            state := keccak256(encoded, add(0x40, tail))
+            state := and(keccak256(encoded, add(0x40, tail)), not(0xffff))
         }
+    }
+
+    /// @notice What the slot of a settled task holds, but for its last two bytes.
+    function hash(bytes32 state, Settled memory settled) internal pure returns (bytes32) {
+        return keccak256(abi.encode(state, keccak256(abi.encode(settled)))) & ~bytes32(uint256(0xffff));
     }
 }

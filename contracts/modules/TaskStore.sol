@@ -24,6 +24,12 @@ abstract contract TaskStore is ITrothProgress, Money {
         loaded.termsHash = TaskCodec.hash(loaded.terms);
         _requireState(taskId, loaded.termsHash, loaded.progress);
         loaded.rules = _rulesOf(loaded.terms.executionClass);
+        // A review has more verifiers than the class says.
+        if (loaded.progress.parties.length != 0) loaded.rules.verifiers = uint8(_verifiers(loaded.progress));
+    }
+
+    function _requireNoReview(bytes32 taskId, Terms memory terms) internal pure {
+        if (terms.ends[0] == 0) revert IsReview(taskId);
     }
 
     function _requireState(bytes32 taskId, bytes32 terms, Progress memory progress) internal view {

@@ -19,7 +19,7 @@ import {TaskCodec} from "./TaskCodec.sol";
 import {TypedData} from "./TypedData.sol";
 
 /// @title How a task begins
-abstract contract Tasks is Assignment, TypedData {
+abstract contract Tasks is ITrothTasks, Assignment, TypedData {
     /// @inheritdoc ITrothTasks
     function open(Order calldata order, bytes calldata signature) external returns (bytes32 taskId) {
         Case memory opened = _open(order, signature);
@@ -44,8 +44,7 @@ abstract contract Tasks is Assignment, TypedData {
 
     /// @inheritdoc ITrothTasks
     function outcomeOf(bytes32 taskId) external view returns (Outcome) {
-        uint256 state = uint256(_tasks[taskId]);
-        return state > uint256(type(Outcome).max) ? Outcome.None : Outcome(state);
+        return Outcome(uint8(uint256(_tasks[taskId])));
     }
 
     /// @inheritdoc ITrothTasks

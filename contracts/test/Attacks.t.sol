@@ -5,7 +5,7 @@ import {ITrothMoney} from "../interfaces/ITrothMoney.sol";
 import {ITrothOpenings} from "../interfaces/ITrothOpenings.sol";
 import {ITrothProgress} from "../interfaces/ITrothProgress.sol";
 import {ITrothRegistry} from "../interfaces/ITrothRegistry.sol";
-import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
+import {ITrothSignedPosts} from "../interfaces/ITrothSignedPosts.sol";
 import {CommitSubmission, Opening, Order, Outcome, Task, VrfProof} from "../interfaces/TrothTypes.sol";
 import {TaskTest} from "./support/TaskTest.sol";
 import {Traces} from "./support/Traces.sol";
@@ -88,7 +88,7 @@ contract AttacksTest is TaskTest {
         other.task.progress.parties = play.task.progress.parties;
         Task memory before = copy(play.task);
         CommitSubmission memory replayed = submission(other, 0);
-        vm.expectPartialRevert(ITrothTasks.WrongSigner.selector);
+        vm.expectPartialRevert(ITrothSignedPosts.WrongSigner.selector);
         troth.commit(play.id, before, new VrfProof[](0), replayed);
     }
 
@@ -268,7 +268,7 @@ contract AttacksTest is TaskTest {
     function refusesVerdicts(Play memory play, CommitSubmission memory made) private {
         VrfProof[] memory none;
         vm.prank(scheduler);
-        vm.expectPartialRevert(ITrothTasks.WrongSigner.selector);
+        vm.expectPartialRevert(ITrothSignedPosts.WrongSigner.selector);
         troth.commit(play.id, play.task, none, made);
     }
 }

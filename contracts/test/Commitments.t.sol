@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {ITrothAssignment} from "../interfaces/ITrothAssignment.sol";
 import {ITrothProgress} from "../interfaces/ITrothProgress.sol";
+import {ITrothSignedPosts} from "../interfaces/ITrothSignedPosts.sol";
 import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
 import {CommitSubmission, Phase, Task, VrfProof} from "../interfaces/TrothTypes.sol";
 import {TaskTest} from "./support/TaskTest.sol";
@@ -96,7 +98,7 @@ contract CommitmentsTest is TaskTest {
             before,
             made,
             abi.encodeWithSelector(
-                ITrothTasks.WrongSigner.selector, 0, before.progress.parties[1], before.progress.parties[0]
+                ITrothSignedPosts.WrongSigner.selector, 0, before.progress.parties[1], before.progress.parties[0]
             )
         );
         made.inferencers = 0;
@@ -109,7 +111,7 @@ contract CommitmentsTest is TaskTest {
             before,
             made,
             abi.encodeWithSelector(
-                ITrothTasks.WrongSigner.selector, 0, before.progress.parties[3], before.progress.parties[4]
+                ITrothSignedPosts.WrongSigner.selector, 0, before.progress.parties[3], before.progress.parties[4]
             )
         );
     }
@@ -132,7 +134,7 @@ contract CommitmentsTest is TaskTest {
     }
 
     function refusedSigner(Play memory play, Task memory task, CommitSubmission memory made) private {
-        vm.expectPartialRevert(ITrothTasks.WrongSigner.selector);
+        vm.expectPartialRevert(ITrothSignedPosts.WrongSigner.selector);
         troth.commit(play.id, task, new VrfProof[](0), made);
     }
 
@@ -142,12 +144,12 @@ contract CommitmentsTest is TaskTest {
         CommitSubmission memory made = submission(play, 0);
         bytes memory all = made.signatures;
         made.signatures = bytes.concat(all, hex"00");
-        refused(play, before, made, abi.encodeWithSelector(ITrothTasks.WrongSignatureCount.selector, 261, 260));
+        refused(play, before, made, abi.encodeWithSelector(ITrothSignedPosts.WrongSignatureCount.selector, 261, 260));
         assembly ("memory-safe") {
             mstore(all, 259)
         }
         made.signatures = all;
-        refused(play, before, made, abi.encodeWithSelector(ITrothTasks.WrongSignatureCount.selector, 259, 260));
+        refused(play, before, made, abi.encodeWithSelector(ITrothSignedPosts.WrongSignatureCount.selector, 259, 260));
     }
 
     function test_RefusesMalformedSubmissions() public {
@@ -158,20 +160,20 @@ contract CommitmentsTest is TaskTest {
         refused(play, before, made, abi.encodeWithSelector(ITrothTasks.CandidateOutOfRange.selector, 0, 2, 2));
         made.inferencers = 0;
         made.positions = 0;
-        refused(play, before, made, abi.encodeWithSelector(ITrothTasks.ZeroPositions.selector, play.id));
+        refused(play, before, made, abi.encodeWithSelector(ITrothProgress.ZeroPositions.selector, play.id));
         made.positions = POSITIONS;
         made.outputHash = 0;
-        refused(play, before, made, abi.encodeWithSelector(ITrothTasks.InvalidOutputHash.selector, 0, bytes32(0)));
+        refused(play, before, made, abi.encodeWithSelector(ITrothProgress.InvalidOutputHash.selector, 0, bytes32(0)));
         made.outputHash = OUTPUT;
         made.posts = new bytes32[](3);
-        refused(play, before, made, abi.encodeWithSelector(ITrothTasks.WrongPostCount.selector, 3, 4));
+        refused(play, before, made, abi.encodeWithSelector(ITrothSignedPosts.WrongPostCount.selector, 3, 4));
     }
 
     function test_RefusesProofsForAnAssignedTask() public {
         Play memory play = assigned(WHOLE);
         Task memory before = copy(play.task);
         CommitSubmission memory made = submission(play, 0);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.WrongProofCount.selector, 1, 0));
+        vm.expectRevert(abi.encodeWithSelector(ITrothAssignment.WrongProofCount.selector, 1, 0));
         troth.commit(play.id, before, new VrfProof[](1), made);
     }
 

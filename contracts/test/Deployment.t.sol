@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ColdPath} from "../ColdPath.sol";
+import {ReviewPath} from "../ReviewPath.sol";
 import {Troth} from "../Troth.sol";
 import {ITrothMoney} from "../interfaces/ITrothMoney.sol";
 import {ITrothReads} from "../interfaces/ITrothReads.sol";
@@ -16,6 +17,7 @@ contract DeploymentTest is TrothTest {
     function test_FitsTheCodeSizeLimit() public view {
         assertLe(address(troth).code.length, 24_576);
         assertLe(troth.coldPath().code.length, 24_576);
+        assertLe(troth.reviewPath().code.length, 24_576);
     }
 
     function test_DomainIsBoundToChainAndContract() public {
@@ -35,23 +37,38 @@ contract DeploymentTest is TrothTest {
         wrong = parameters();
         wrong.revealWindow = 0;
         refused(wrong);
+        wrong = parameters();
+        wrong.disputeWindow = 0;
+        refused(wrong);
     }
 
     function test_RefusesASampleWindowBeyondTheBlockHashes() public {
         Parameters memory wrong = parameters();
         wrong.unbondingPeriod = 10_000;
         wrong.sampleWindow = 200;
-        new Troth(wrong);
+        deploy(wrong);
         wrong.sampleWindow = 201;
         refused(wrong);
     }
 
     function test_RefusesAnUnbondingPeriodThatATaskOutlasts() public {
         Parameters memory wrong = parameters();
-        wrong.unbondingPeriod = COMMIT_WINDOW + SAMPLE_WINDOW + REVEAL_WINDOW + 200;
+        wrong.unbondingPeriod =
+            3 * COMMIT_WINDOW + 2 * SAMPLE_WINDOW + 2 * REVEAL_WINDOW + DISPUTE_WINDOW + 200;
         refused(wrong);
         ++wrong.unbondingPeriod;
-        new Troth(wrong);
+        deploy(wrong);
+    }
+
+    /// @dev Code with other windows would judge by them, and code at an empty address by nothing.
+    function test_RefusesOtherCodeForDisputes() public {
+        Parameters memory other = parameters();
+        ++other.disputeWindow;
+        address[2] memory wrong = [address(new ReviewPath(other)), makeAddr("nobody")];
+        for (uint256 i = 0; i < wrong.length; ++i) {
+            vm.expectRevert(abi.encodeWithSelector(ITrothReads.WrongReviewPath.selector, wrong[i]));
+            new Troth(parameters(), wrong[i]);
+        }
     }
 
     function test_RefusesNoReserve() public {
@@ -90,6 +107,6 @@ contract DeploymentTest is TrothTest {
 
     function refused(Parameters memory wrong) private {
         vm.expectRevert(abi.encodeWithSelector(ITrothReads.InvalidParameters.selector, wrong));
-        new Troth(wrong);
+        new Troth(wrong, troth.reviewPath());
     }
 }

@@ -129,7 +129,8 @@ contract ModelsTest is TrothTest {
         wide.hiddenSize = 4096;
         ExecutionClass memory wrong = executionClass(false);
         wrong.model = troth.registerModel(wide);
-        wrong.verifiers = 7;
+        wrong.verifiers = 5;
+        wrong.reviewers = 7;
         wrong.tiles = 25;
         refused(wrong, abi.encodeWithSelector(ITrothModels.InvalidTiles.selector, 25, 24));
         wrong.tiles = 24;
@@ -156,12 +157,19 @@ contract ModelsTest is TrothTest {
 
     function test_RefusesCommittees() public {
         ExecutionClass memory wrong = executionClass(false);
-        uint8[4] memory candidates = [0, 9, 1, 1];
-        uint8[4] memory verifiers = [3, 3, 2, 9];
-        for (uint256 i = 0; i < 4; ++i) {
+        uint8[8] memory candidates = [0, 9, 1, 1, 1, 1, 1, 1];
+        uint8[8] memory verifiers = [3, 3, 2, 9, 3, 3, 3, 5];
+        uint8[8] memory reviewers = [5, 5, 5, 11, 3, 6, 11, 0];
+        for (uint256 i = 0; i < candidates.length; ++i) {
             wrong.candidates = candidates[i];
             wrong.verifiers = verifiers[i];
-            refused(wrong, abi.encodeWithSelector(ITrothModels.InvalidCommittee.selector, candidates[i], verifiers[i]));
+            wrong.reviewers = reviewers[i];
+            refused(
+                wrong,
+                abi.encodeWithSelector(
+                    ITrothModels.InvalidCommittee.selector, candidates[i], verifiers[i], reviewers[i]
+                )
+            );
         }
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {ITrothOwnPosts} from "../interfaces/ITrothOwnPosts.sol";
 import {ITrothProgress} from "../interfaces/ITrothProgress.sol";
-import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
 import {CommitSubmission, Outcome, Phase, Progress, Task, VrfProof} from "../interfaces/TrothTypes.sol";
 import {TaskTest} from "./support/TaskTest.sol";
 
@@ -25,7 +25,7 @@ contract OwnPostsTest is TaskTest {
         bytes32 root = rootOf(play, segment, 0);
         bytes32 output = segment + 1 == progress.segments ? OUTPUT : bytes32(0);
         vm.expectEmit(address(troth));
-        emit ITrothTasks.InferenceCommitted(play.id, poster, uint8(segment), 1, POSITIONS, root, output);
+        emit ITrothOwnPosts.InferenceCommitted(play.id, poster, uint8(segment), 1, POSITIONS, root, output);
         vm.prank(poster);
         troth.commitInference(play.id, termsOf(play), progress, uint8(segment), 1, POSITIONS, root, output);
         progress.attempt = 1;
@@ -41,7 +41,7 @@ contract OwnPostsTest is TaskTest {
         Progress memory progress = play.task.progress;
         bytes32 commitment = commitmentOf(play, segment, 1 + verifier);
         vm.expectEmit(address(troth));
-        emit ITrothTasks.VerificationCommitted(play.id, partyOf(play, segment, 1 + verifier), uint8(segment), commitment);
+        emit ITrothOwnPosts.VerificationCommitted(play.id, partyOf(play, segment, 1 + verifier), uint8(segment), commitment);
         vm.prank(partyOf(play, segment, 1 + verifier));
         troth.commitVerification(play.id, termsOf(play), progress, uint8(segment), commitment);
         if (progress.posts.length == 0) progress.posts = new bytes32[](play.conducts.length);
@@ -129,13 +129,13 @@ contract OwnPostsTest is TaskTest {
         address verifier = partyOf(play, 0, 1);
         address candidate = partyOf(play, 0, 0);
         vm.prank(verifier);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.NotCandidate.selector, 0, verifier));
+        vm.expectRevert(abi.encodeWithSelector(ITrothOwnPosts.NotCandidate.selector, 0, verifier));
         troth.commitInference(play.id, terms, progress, 0, 1, POSITIONS, bytes32("root"), 0);
         vm.prank(candidate);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.NotVerifier.selector, 0, candidate));
+        vm.expectRevert(abi.encodeWithSelector(ITrothOwnPosts.NotVerifier.selector, 0, candidate));
         troth.commitVerification(play.id, terms, progress, 0, bytes32("commitment"));
         vm.prank(client);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.NotVerifier.selector, 1, client));
+        vm.expectRevert(abi.encodeWithSelector(ITrothOwnPosts.NotVerifier.selector, 1, client));
         troth.commitVerification(play.id, terms, progress, 1, bytes32("commitment"));
         vm.prank(verifier);
         vm.expectRevert(abi.encodeWithSelector(ITrothProgress.SegmentOutOfRange.selector, 2, 2));
@@ -162,15 +162,15 @@ contract OwnPostsTest is TaskTest {
         bytes32 terms = termsOf(play);
         address inferencer = partyOf(play, 0, 0);
         vm.prank(inferencer);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.AlreadyPosted.selector, 0, inferencer));
+        vm.expectRevert(abi.encodeWithSelector(ITrothOwnPosts.AlreadyPosted.selector, 0, inferencer));
         troth.commitInference(play.id, terms, progress, 0, 1, POSITIONS, bytes32("root"), OUTPUT);
         // The other candidate comes too late as well.
         vm.prank(progress.parties[1]);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.AlreadyPosted.selector, 0, inferencer));
+        vm.expectRevert(abi.encodeWithSelector(ITrothOwnPosts.AlreadyPosted.selector, 0, inferencer));
         troth.commitInference(play.id, terms, progress, 0, 1, POSITIONS, bytes32("root"), OUTPUT);
         address verifier = partyOf(play, 0, 1);
         vm.prank(verifier);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.AlreadyPosted.selector, 0, verifier));
+        vm.expectRevert(abi.encodeWithSelector(ITrothOwnPosts.AlreadyPosted.selector, 0, verifier));
         troth.commitVerification(play.id, terms, progress, 0, bytes32("commitment"));
     }
 
@@ -180,17 +180,17 @@ contract OwnPostsTest is TaskTest {
         bytes32 terms = termsOf(play);
         address candidate = partyOf(play, 0, 0);
         vm.prank(candidate);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.ZeroCommitment.selector, 0));
+        vm.expectRevert(abi.encodeWithSelector(ITrothOwnPosts.ZeroCommitment.selector, 0));
         troth.commitInference(play.id, terms, progress, 0, 1, POSITIONS, 0, 0);
         vm.prank(candidate);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.ZeroPositions.selector, play.id));
+        vm.expectRevert(abi.encodeWithSelector(ITrothProgress.ZeroPositions.selector, play.id));
         troth.commitInference(play.id, terms, progress, 0, 1, 0, bytes32("root"), 0);
         vm.prank(candidate);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.InvalidOutputHash.selector, 0, OUTPUT));
+        vm.expectRevert(abi.encodeWithSelector(ITrothProgress.InvalidOutputHash.selector, 0, OUTPUT));
         troth.commitInference(play.id, terms, progress, 0, 1, POSITIONS, bytes32("root"), OUTPUT);
         candidate = partyOf(play, 1, 0);
         vm.prank(candidate);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.InvalidOutputHash.selector, 1, bytes32(0)));
+        vm.expectRevert(abi.encodeWithSelector(ITrothProgress.InvalidOutputHash.selector, 1, bytes32(0)));
         troth.commitInference(play.id, terms, progress, 1, 1, POSITIONS, bytes32("root"), 0);
     }
 
@@ -201,10 +201,10 @@ contract OwnPostsTest is TaskTest {
         bytes32 terms = termsOf(play);
         address candidate = partyOf(play, 1, 0);
         vm.prank(candidate);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.AttemptMismatch.selector, 2, 1, POSITIONS, POSITIONS));
+        vm.expectRevert(abi.encodeWithSelector(ITrothOwnPosts.AttemptMismatch.selector, 2, 1, POSITIONS, POSITIONS));
         troth.commitInference(play.id, terms, progress, 1, 2, POSITIONS, bytes32("root"), OUTPUT);
         vm.prank(candidate);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.AttemptMismatch.selector, 1, 1, 9, POSITIONS));
+        vm.expectRevert(abi.encodeWithSelector(ITrothOwnPosts.AttemptMismatch.selector, 1, 1, 9, POSITIONS));
         troth.commitInference(play.id, terms, progress, 1, 1, 9, bytes32("root"), OUTPUT);
     }
 

@@ -4,7 +4,6 @@ pragma solidity ^0.8.30;
 import {ITrothOpenings} from "../interfaces/ITrothOpenings.sol";
 import {ITrothProgress} from "../interfaces/ITrothProgress.sol";
 import {ITrothReveals} from "../interfaces/ITrothReveals.sol";
-import {ITrothSettlement} from "../interfaces/ITrothSettlement.sol";
 import {Opening, Outcome, Phase, VrfProof} from "../interfaces/TrothTypes.sol";
 import {TileTree} from "../libraries/TileTree.sol";
 import {TaskTest} from "./support/TaskTest.sol";
@@ -77,14 +76,14 @@ contract RevealsTest is TaskTest {
         Opening[] memory openings = openingsOf(play, seed);
         vm.expectRevert(
             abi.encodeWithSelector(
-                ITrothSettlement.OpeningMissing.selector, 0, 2, uint256(play.task.progress.phaseBlock) + REVEAL_WINDOW
+                ITrothOpenings.OpeningMissing.selector, 0, 2, uint256(play.task.progress.phaseBlock) + REVEAL_WINDOW
             )
         );
         troth.settle(play.id, play.task, none, openings);
         play.conducts[2].opens = true;
         openings = openingsOf(play, seed);
         openings[2].tiles[7] ^= 0x01;
-        vm.expectPartialRevert(ITrothSettlement.RevealMismatch.selector);
+        vm.expectPartialRevert(ITrothOpenings.RevealMismatch.selector);
         troth.settle(play.id, play.task, none, openings);
     }
 

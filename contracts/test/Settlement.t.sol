@@ -74,7 +74,7 @@ contract SettlementTest is TaskTest {
             masks[s] = 7;
         }
         vm.expectEmit(address(troth));
-        emit ITrothSettlement.TaskSettled(play.id, Outcome.Accepted, outcomes, masks, masks);
+        emit ITrothSettlement.TaskSettled(play.id, Outcome.Accepted, outcomes, masks, masks, masks);
         vm.expectEmit(address(troth));
         emit ITrothMoney.Credited(play.id, partyOf(play, 0, 0), REWARD, REWARD);
         troth.settle(play.id, play.task, none, openings);
@@ -178,7 +178,7 @@ contract SettlementTest is TaskTest {
         Opening[] memory openings = openingsOf(play, play.task.progress.seed);
         VrfProof memory none;
         vm.roll(last);
-        vm.expectRevert(abi.encodeWithSelector(ITrothSettlement.OpeningMissing.selector, 0, 2, last));
+        vm.expectRevert(abi.encodeWithSelector(ITrothOpenings.OpeningMissing.selector, 0, 2, last));
         troth.settle(play.id, play.task, none, openings);
     }
 
@@ -191,7 +191,7 @@ contract SettlementTest is TaskTest {
         play.conducts[3].opens = false;
         Opening[] memory openings = openingsOf(play, seed);
         uint256 last = vm.getBlockNumber() + REVEAL_WINDOW;
-        vm.expectRevert(abi.encodeWithSelector(ITrothSettlement.OpeningMissing.selector, 0, 3, last));
+        vm.expectRevert(abi.encodeWithSelector(ITrothOpenings.OpeningMissing.selector, 0, 3, last));
         troth.settle(play.id, play.task, proof, openings);
     }
 
@@ -282,7 +282,7 @@ contract SettlementTest is TaskTest {
     function test_RefusesMalformedOpenings() public {
         Play memory play = committedPlay(exact, WHOLE);
         VrfProof memory none;
-        vm.expectRevert(abi.encodeWithSelector(ITrothSettlement.WrongOpeningCount.selector, 3, 4));
+        vm.expectRevert(abi.encodeWithSelector(ITrothOpenings.WrongOpeningCount.selector, 3, 4));
         troth.settle(play.id, play.task, none, new Opening[](3));
         play = committedPlay(tolerant, WHOLE);
         sample(play);

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {ITrothAssignment} from "../interfaces/ITrothAssignment.sol";
 import {ITrothMoney} from "../interfaces/ITrothMoney.sol";
 import {ITrothProgress} from "../interfaces/ITrothProgress.sol";
 import {ITrothTasks} from "../interfaces/ITrothTasks.sol";
@@ -233,7 +234,7 @@ contract TasksTest is TaskTest {
             pis[s] = proofs[s].proof;
         }
         vm.expectEmit(address(troth));
-        emit ITrothTasks.TaskAssigned(play.id, parties, betas, pis);
+        emit ITrothAssignment.TaskAssigned(play.id, parties, betas, pis);
         assign(play);
         assertEq(troth.taskState(play.id), stateHash(play.task));
         for (uint256 i = 0; i < 10; ++i) {
@@ -281,7 +282,7 @@ contract TasksTest is TaskTest {
         VrfProof[] memory proofs = new VrfProof[](1);
         (proofs[0],) = P256Prover.prove(VRF_SECRET, assignmentAlpha(play, 0, NODES));
         bytes32 group = troth.groupId(tolerant, 0, 4);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.GroupTooSmall.selector, group, 4, 5));
+        vm.expectRevert(abi.encodeWithSelector(ITrothAssignment.GroupTooSmall.selector, group, 4, 5));
         troth.assign(play.id, play.task, proofs);
     }
 
@@ -308,7 +309,7 @@ contract TasksTest is TaskTest {
     function test_RefusesAWrongNumberOfProofs() public {
         Play memory play = newPlay(tolerant, HALVES);
         open(play);
-        vm.expectRevert(abi.encodeWithSelector(ITrothTasks.WrongProofCount.selector, 1, 2));
+        vm.expectRevert(abi.encodeWithSelector(ITrothAssignment.WrongProofCount.selector, 1, 2));
         troth.assign(play.id, play.task, new VrfProof[](1));
     }
 

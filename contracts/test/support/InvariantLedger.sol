@@ -78,7 +78,7 @@ abstract contract InvariantLedger is TaskTest {
     }
 
     function stateOf(Task memory task) internal pure returns (bytes32) {
-        return keccak256(abi.encode(keccak256(abi.encode(task.terms)), task.progress));
+        return keccak256(abi.encode(keccak256(abi.encode(task.terms)), task.progress)) & ~bytes32(uint256(0xffff));
     }
 
     function _bookSlash(Vm.Log memory log) private {

@@ -18,7 +18,8 @@ abstract contract TrothTest is Test {
     uint32 internal constant COMMIT_WINDOW = 20;
     uint32 internal constant SAMPLE_WINDOW = 15;
     uint32 internal constant REVEAL_WINDOW = 10;
-    uint32 internal constant UNBONDING_PERIOD = 300;
+    uint32 internal constant DISPUTE_WINDOW = 12;
+    uint32 internal constant UNBONDING_PERIOD = 400;
     uint96 internal constant SCHEDULER_STAKE = 1 ether;
     uint96 internal constant NODE_STAKE = 1 ether;
     uint96 internal constant UNIT = 0.001 ether;
@@ -61,11 +62,15 @@ abstract contract TrothTest is Test {
 
     /// @dev From the artifact: `new Troth` would compile the contract again for each test that inherits this.
     function deploy(Parameters memory chosen) internal returns (ITroth deployed) {
-        bytes memory creation = bytes.concat(vm.getCode("Troth.sol:Troth"), abi.encode(chosen));
+        address disputes = created(bytes.concat(vm.getCode("ReviewPath.sol:ReviewPath"), abi.encode(chosen)));
+        return ITroth(created(bytes.concat(vm.getCode("Troth.sol:Troth"), abi.encode(chosen, disputes))));
+    }
+
+    function created(bytes memory creation) internal returns (address deployed) {
         assembly ("memory-safe") {
             deployed := create(0, add(creation, 0x20), mload(creation))
         }
-        require(address(deployed) != address(0), "deployment failed");
+        require(deployed != address(0), "deployment failed");
     }
 
     function layers() internal view virtual returns (uint8) {
@@ -77,6 +82,7 @@ abstract contract TrothTest is Test {
             commitWindow: COMMIT_WINDOW,
             sampleWindow: SAMPLE_WINDOW,
             revealWindow: REVEAL_WINDOW,
+            disputeWindow: DISPUTE_WINDOW,
             unbondingPeriod: UNBONDING_PERIOD,
             minimumSchedulerStake: SCHEDULER_STAKE,
             reserve: reserve
@@ -106,6 +112,7 @@ abstract contract TrothTest is Test {
             tiles: isExact ? 0 : 1,
             candidates: 2,
             verifiers: 3,
+            reviewers: 5,
             unit: UNIT,
             minimumStake: NODE_STAKE,
             stateCut: 1000,
