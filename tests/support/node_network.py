@@ -72,7 +72,7 @@ class FakeView:
     balance: int = 10**18
     domain: typed_data.Domain = DOMAIN
     parameters: Parameters = field(
-        default_factory=lambda: Parameters(20, 20, 20, 300, 1, typed_data.address_of(b"\x78" * 32))
+        default_factory=lambda: Parameters(20, 20, 20, 20, 400, 1, typed_data.address_of(b"\x78" * 32))
     )
 
     def account(self, operator: Address) -> Account | None:

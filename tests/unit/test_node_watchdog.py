@@ -54,7 +54,7 @@ class FakeView:
     over: int | None = None
     domain: typed_data.Domain = DOMAIN
     parameters: Parameters = field(
-        default_factory=lambda: Parameters(COMMIT_WINDOW, 20, REVEAL_WINDOW, 400, 1, SCHEDULER)
+        default_factory=lambda: Parameters(COMMIT_WINDOW, 20, REVEAL_WINDOW, 20, 600, 1, SCHEDULER)
     )
 
     def task(self, task_id: Hash32) -> Task | None:
