@@ -1,0 +1,155 @@
+"""The clove, as it travels (PlanetServe section 3.2, "Using S-IDA"); docs/sida.md has the format in full.
+
+     0  version     1      1
+     1  n           1      1 … 32
+     2  k           1      1 … n
+     3  index       1      0 … n−1
+     4  message id  16     random, the same in every clove of a message
+    20  segment     4      number from 0
+    24  last        1      1 in the last segment, else 0
+    25  length      4      bytes of the segment's content
+    29  commitments 16 n   one to each clove's share and tag
+        share       32     of the segment's key
+        tag         16     over the fragment, under the segment's key
+        fragment    ⌈(length + 16) / k⌉
+
+Numbers are big-endian. Length is fixed by n, k and length, so a clove has exactly one encoding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+
+from troth.overlay.sida.errors import ContentTooLarge, MalformedClove, WrongThreshold
+
+VERSION = 1
+MOST_PATHS = 32
+MESSAGE_ID_BYTES = 16
+COMMITMENT_BYTES = 16
+SHARE_BYTES = 32
+TAG_BYTES = 16
+MOST_SEGMENT_BYTES = 1 << 20
+"""Content of one segment; a receiver may allow less."""
+
+_HEADER = struct.Struct(">BBBB16sIBI")
+HEADER_BYTES = _HEADER.size
+_INDEX_AT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """n cloves, any k of which give the message; raises WrongThreshold."""
+
+    n: int
+    k: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.k <= self.n <= MOST_PATHS:
+            raise WrongThreshold("S-IDA needs 1 ≤ k ≤ n ≤ 32", f"n = {self.n}, k = {self.k}", "Use (4, 3) if in doubt.")
+
+    def fragment_bytes(self, length: int) -> int:
+        """Bytes of one fragment of a segment of `length` bytes: ciphertext and its tag in k pieces."""
+        return -(-(length + TAG_BYTES) // self.k)
+
+    def clove_bytes(self, length: int) -> int:
+        """Bytes of one whole clove of a segment of `length` bytes."""
+        fixed = HEADER_BYTES + self.n * COMMITMENT_BYTES + SHARE_BYTES + TAG_BYTES
+        return fixed + self.fragment_bytes(length)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What all cloves of one segment say alike: threshold, message, place in it, bytes of content."""
+
+    threshold: Threshold
+    message_id: bytes
+    number: int
+    last: bool
+    length: int
+
+    def header(self, index: int = 0) -> bytes:
+        """The 29 bytes before the commitments; with index 0 they are the associated data of the segment."""
+        shape = self.threshold
+        return _HEADER.pack(VERSION, shape.n, shape.k, index, self.message_id, self.number, int(self.last), self.length)
+
+
+@dataclass(frozen=True, slots=True)
+class Clove:
+    """One of n: an n-th part of the work of hiding a segment. Untrusted until its tag was checked."""
+
+    segment: Segment
+    index: int
+    commitments: bytes
+    share: bytes
+    tag: bytes
+    fragment: bytes
+
+    def to_bytes(self) -> bytes:
+        """The clove as it travels."""
+        return b"".join((self.segment.header(self.index), self.commitments, self.share, self.tag, self.fragment))
+
+    def keeps_its_commitment(self) -> bool:
+        """Whether share and tag are those that the list in the same clove commits to."""
+        own = self.commitments[self.index * COMMITMENT_BYTES :][:COMMITMENT_BYTES]
+        return own == commitment(self.segment.header(), self.index, self.share, self.tag)
+
+
+def commitment(associated: bytes, index: int, share: bytes, tag: bytes) -> bytes:
+    """16 bytes of SHA-256: enough, since only a second preimage helps to forge another's share."""
+    return hashlib.sha256(b"".join((associated, bytes((index,)), share, tag))).digest()[:COMMITMENT_BYTES]
+
+
+def parse(wire: bytes, most_bytes: int = MOST_SEGMENT_BYTES) -> Clove:
+    """The clove in `wire`, or MalformedClove; nothing is copied before every length is checked.
+
+    Args:
+        wire: one clove, no more and no less.
+        most_bytes: content of a segment that the caller allows.
+    """
+    if len(wire) < HEADER_BYTES:
+        raise MalformedClove(f"Fewer than the {HEADER_BYTES} bytes of a header", len(wire))
+    index = wire[_INDEX_AT]
+    segment = _segment_of(b"%b\0%b" % (wire[:_INDEX_AT], wire[_INDEX_AT + 1 : HEADER_BYTES]))
+    threshold = segment.threshold
+    if index >= threshold.n:
+        raise MalformedClove(f"An index beyond n = {threshold.n}", index)
+    if segment.length > most_bytes:
+        raise MalformedClove(f"More than {most_bytes} bytes announced", segment.length)
+    if len(wire) != threshold.clove_bytes(segment.length):
+        raise MalformedClove(
+            f"A clove that announces {threshold.clove_bytes(segment.length)} bytes has another length", len(wire)
+        )
+    share_at = HEADER_BYTES + threshold.n * COMMITMENT_BYTES
+    tag_at = share_at + SHARE_BYTES
+    return Clove(
+        segment,
+        index,
+        commitments=bytes(wire[HEADER_BYTES:share_at]),
+        share=bytes(wire[share_at:tag_at]),
+        tag=bytes(wire[tag_at : tag_at + TAG_BYTES]),
+        fragment=bytes(wire[tag_at + TAG_BYTES :]),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _segment_of(header: bytes) -> Segment:
+    """What a header with index 0 says; the cloves of one segment share the object."""
+    version, n, k, _, message_id, number, last, length = _HEADER.unpack(header)
+    if version != VERSION:
+        raise MalformedClove("A clove of another version", version, "Both ends must run the same version.")
+    if not 1 <= k <= n <= MOST_PATHS or last > 1:
+        raise MalformedClove("Threshold or mark out of bounds", header.hex())
+    if length > MOST_SEGMENT_BYTES:
+        raise MalformedClove(f"More than {MOST_SEGMENT_BYTES} bytes announced", length)
+    return Segment(Threshold(n, k), message_id, number, bool(last), length)
+
+
+def check_length(content: bytes) -> None:
+    """Raise ContentTooLarge for more bytes than one segment carries."""
+    if len(content) > MOST_SEGMENT_BYTES:
+        raise ContentTooLarge(
+            f"A segment carries {MOST_SEGMENT_BYTES} bytes", len(content), "Cut the message (`Sender.cut`)."
+        )
