@@ -37,6 +37,7 @@ MOST_SEGMENT_BYTES = 1 << 20
 _HEADER = struct.Struct(">BBBB16sIBI")
 HEADER_BYTES = _HEADER.size
 _INDEX_AT = 3
+_INDEX = [bytes((index,)) for index in range(MOST_PATHS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +71,23 @@ class Segment:
     last: bool
     length: int
 
-    def header(self, index: int = 0) -> bytes:
-        """The 29 bytes before the commitments; with index 0 they are the associated data of the segment."""
+    def header(self, index: int) -> bytes:
+        """The 29 bytes before the commitments."""
         shape = self.threshold
         return _HEADER.pack(VERSION, shape.n, shape.k, index, self.message_id, self.number, int(self.last), self.length)
+
+    @property
+    def associated(self) -> bytes:
+        """The header with index 0: the associated data of the segment's encryption."""
+        return self.header(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Clove:
-    """One of n: an n-th part of the work of hiding a segment. Untrusted until its tag was checked."""
+    """One of n. Untrusted until its tag was checked; `associated` is its header with index 0."""
 
     segment: Segment
+    associated: bytes
     index: int
     commitments: bytes
     share: bytes
@@ -94,12 +101,12 @@ class Clove:
     def keeps_its_commitment(self) -> bool:
         """Whether share and tag are those that the list in the same clove commits to."""
         own = self.commitments[self.index * COMMITMENT_BYTES :][:COMMITMENT_BYTES]
-        return own == commitment(self.segment.header(), self.index, self.share, self.tag)
+        return own == commitment(self.associated, self.index, self.share, self.tag)
 
 
 def commitment(associated: bytes, index: int, share: bytes, tag: bytes) -> bytes:
     """16 bytes of SHA-256: enough, since only a second preimage helps to forge another's share."""
-    return hashlib.sha256(b"".join((associated, bytes((index,)), share, tag))).digest()[:COMMITMENT_BYTES]
+    return hashlib.sha256(b"".join((associated, _INDEX[index], share, tag))).digest()[:COMMITMENT_BYTES]
 
 
 def parse(wire: bytes, most_bytes: int = MOST_SEGMENT_BYTES) -> Clove:
@@ -112,31 +119,31 @@ def parse(wire: bytes, most_bytes: int = MOST_SEGMENT_BYTES) -> Clove:
     if len(wire) < HEADER_BYTES:
         raise MalformedClove(f"Fewer than the {HEADER_BYTES} bytes of a header", len(wire))
     index = wire[_INDEX_AT]
-    segment = _segment_of(b"%b\0%b" % (wire[:_INDEX_AT], wire[_INDEX_AT + 1 : HEADER_BYTES]))
-    threshold = segment.threshold
-    if index >= threshold.n:
-        raise MalformedClove(f"An index beyond n = {threshold.n}", index)
+    associated = b"%b\0%b" % (wire[:_INDEX_AT], wire[_INDEX_AT + 1 : HEADER_BYTES])
+    segment, wire_bytes = _announced(associated)
+    if index >= segment.threshold.n:
+        raise MalformedClove(f"An index beyond n = {segment.threshold.n}", index)
     if segment.length > most_bytes:
         raise MalformedClove(f"More than {most_bytes} bytes announced", segment.length)
-    if len(wire) != threshold.clove_bytes(segment.length):
-        raise MalformedClove(
-            f"A clove that announces {threshold.clove_bytes(segment.length)} bytes has another length", len(wire)
-        )
-    share_at = HEADER_BYTES + threshold.n * COMMITMENT_BYTES
+    if len(wire) != wire_bytes:
+        raise MalformedClove(f"A clove that announces {wire_bytes} bytes has another length", len(wire))
+    share_at = HEADER_BYTES + segment.threshold.n * COMMITMENT_BYTES
     tag_at = share_at + SHARE_BYTES
+    fragment_at = tag_at + TAG_BYTES
     return Clove(
         segment,
+        associated,
         index,
-        commitments=bytes(wire[HEADER_BYTES:share_at]),
-        share=bytes(wire[share_at:tag_at]),
-        tag=bytes(wire[tag_at : tag_at + TAG_BYTES]),
-        fragment=bytes(wire[tag_at + TAG_BYTES :]),
+        commitments=wire[HEADER_BYTES:share_at],
+        share=wire[share_at:tag_at],
+        tag=wire[tag_at:fragment_at],
+        fragment=wire[fragment_at:],
     )
 
 
 @lru_cache(maxsize=1024)
-def _segment_of(header: bytes) -> Segment:
-    """What a header with index 0 says; the cloves of one segment share the object."""
+def _announced(header: bytes) -> tuple[Segment, int]:
+    """What a header with index 0 says, and the length of its cloves; the cloves of a segment share the object."""
     version, n, k, _, message_id, number, last, length = _HEADER.unpack(header)
     if version != VERSION:
         raise MalformedClove("A clove of another version", version, "Both ends must run the same version.")
@@ -144,7 +151,8 @@ def _segment_of(header: bytes) -> Segment:
         raise MalformedClove("Threshold or mark out of bounds", header.hex())
     if length > MOST_SEGMENT_BYTES:
         raise MalformedClove(f"More than {MOST_SEGMENT_BYTES} bytes announced", length)
-    return Segment(Threshold(n, k), message_id, number, bool(last), length)
+    segment = Segment(Threshold(n, k), message_id, number, bool(last), length)
+    return segment, segment.threshold.clove_bytes(length)
 
 
 def check_length(content: bytes) -> None:

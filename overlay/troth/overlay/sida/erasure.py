@@ -14,13 +14,13 @@ from typing import Protocol
 
 from troth.overlay.sida.field import INVERSE, Matrix, combination, inverse_of
 
-Fragment = bytes | memoryview
+Buffer = bytes | memoryview
 
 
 class ErasureCode(Protocol):
     """A code for one n and one k."""
 
-    def encode(self, data: bytes) -> Sequence[Fragment]:
+    def encode(self, data: bytes) -> Sequence[Buffer]:
         """n fragments of ⌈len(data) / k⌉ bytes; the data, not empty, is filled up with zeros."""
         ...
 
@@ -36,7 +36,7 @@ class TableCode:
         self._k = k
         self._rows = cauchy_matrix(n, k)
 
-    def encode(self, data: bytes) -> Sequence[Fragment]:
+    def encode(self, data: bytes) -> Sequence[Buffer]:
         """See ErasureCode."""
         pieces = cut(data, self._k)
         return pieces + [combination(row, pieces) for row in self._rows[self._k :]]

@@ -83,7 +83,7 @@ class Gathering:
         if not clove.keeps_its_commitment():
             self._blame(clove.index, source, "share or tag is not the committed one")
             return None
-        name = clove.segment.header() + clove.commitments
+        name = clove.associated + clove.commitments
         if self._winner is not None:
             self._judge_late(self._winner if name in self._groups else None, clove, source)
             return None
@@ -111,7 +111,7 @@ class Gathering:
             return None
         if group.key is None:
             shared_key = shamir.combine(group.shares, group.segment.threshold.k)
-            group.key = SegmentKey(shared_key, self._secret, group.segment.header())
+            group.key = SegmentKey(shared_key, self._secret)
         self._check_waiting(group, group.key)
         return self._open(group, group.key) if len(group.good) >= group.segment.threshold.k else None
 
@@ -131,7 +131,7 @@ class Gathering:
         padded = code_for(threshold.n, threshold.k).decode(group.good)
         self.held_bytes -= sum(map(len, group.good.values()))
         group.good.clear()
-        content = key.open(padded[: group.segment.length + TAG_BYTES])
+        content = key.open(memoryview(padded)[: group.segment.length + TAG_BYTES], group.segment.associated)
         if content is None:
             group.dead = True
             for index, source in group.members:
@@ -162,7 +162,7 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The content, or None where fewer than k cloves were good; the bad ones, with their place in the list as source."""
+    """The content, or None where fewer than k cloves were good; the bad ones, their place in the list as source."""
 
     content: bytes | None
     bad: list[BadClove]

@@ -95,6 +95,8 @@ class Inbox:
         self.expire(now)
         clove = parse(wire, self._limits.segment_bytes)
         name = (secret, clove.segment.message_id)
+        if name in self._judged:
+            return self._judged[name].add(clove, source)
         entry = self._open.get(name) or self._begin(name, clove, source, now)
         try:
             parts = entry.assembly.add(clove, source)
@@ -124,8 +126,6 @@ class Inbox:
 
     def _begin(self, name: _Name, clove: Clove, source: Hashable, now: float) -> _Entry:
         if name in self._over:
-            if name in self._judged:
-                self._judged[name].add(clove, source)
             raise LateClove("This message is over", clove.segment.message_id.hex())
         entry = self._open[name] = _Entry(Assembly(name[0]), source, now)
         self._accounts.setdefault(source, _Account()).names[name] = None

@@ -41,11 +41,11 @@ def prepare(
     check_length(content)
     check_secret(threshold, secret)
     segment = Segment(threshold, message_id, number, last, len(content))
-    associated = segment.header()
+    associated = segment.associated
     randomness = random_bytes(threshold.k * SHARE_BYTES)
     shared_key, coefficients = randomness[:SHARE_BYTES], randomness[SHARE_BYTES:]
-    key = SegmentKey(shared_key, secret, associated)
-    fragments = code_for(threshold.n, threshold.k).encode(key.seal(content))
+    key = SegmentKey(shared_key, secret)
+    fragments = code_for(threshold.n, threshold.k).encode(key.seal(content, associated))
     shares = shamir.split(shared_key, threshold.n, threshold.k, coefficients)
     tags = [key.tag(index, fragment) for index, fragment in enumerate(fragments)]
     committed = b"".join(

@@ -12,11 +12,12 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from troth.overlay.sida.clove import Threshold
-from troth.overlay.sida.erasure import Fragment
+from troth.overlay.sida.erasure import Buffer
 from troth.overlay.sida.errors import WrongThreshold
 
 KEY_BYTES = 32
 LEAST_SECRET_BYTES = 16
+_HASH = SHA256()
 _SALT = b"troth s-ida v1"
 _NONCES = [number.to_bytes(12, "big") for number in range(33)]
 _CONTENT_NONCE, *_FRAGMENT_NONCES = _NONCES
@@ -31,25 +32,24 @@ def check_secret(threshold: Threshold, secret: bytes) -> None:
 
 
 class SegmentKey:
-    """Seals and opens one segment. `associated` is the segment's header, the same at both ends."""
+    """Seals and opens one segment."""
 
-    def __init__(self, shared_key: bytes, secret: bytes, associated: bytes) -> None:
-        key = HKDF(SHA256(), KEY_BYTES, _SALT, b"").derive(shared_key + secret)
+    def __init__(self, shared_key: bytes, secret: bytes) -> None:
+        key = HKDF(_HASH, KEY_BYTES, _SALT, b"").derive(shared_key + secret)
         self._cipher = AESGCM(key)
-        self._associated = associated
 
-    def seal(self, content: bytes) -> bytes:
-        """Ciphertext and tag, 16 bytes longer than the content."""
-        return self._cipher.encrypt(_CONTENT_NONCE, content, self._associated)
+    def seal(self, content: bytes, associated: bytes) -> bytes:
+        """Ciphertext and tag, 16 bytes longer than the content; `associated` is the segment's header."""
+        return self._cipher.encrypt(_CONTENT_NONCE, content, associated)
 
-    def open(self, ciphertext: bytes) -> bytes | None:
+    def open(self, ciphertext: Buffer, associated: bytes) -> bytes | None:
         """The content, or None if this is not what was sealed."""
         try:
-            return self._cipher.decrypt(_CONTENT_NONCE, ciphertext, self._associated)
+            return self._cipher.decrypt(_CONTENT_NONCE, ciphertext, associated)
         except InvalidTag:
             return None
 
-    def tag(self, index: int, fragment: Fragment) -> bytes:
+    def tag(self, index: int, fragment: Buffer) -> bytes:
         """16 bytes over one fragment (GMAC)."""
         return self._cipher.encrypt(_FRAGMENT_NONCES[index], b"", fragment)
 
