@@ -148,6 +148,15 @@ def test_one_source_that_never_ends_its_messages_evicts_its_own() -> None:
     assert inbox.accept(honest[0][2], 2, 0)[0].content == b"honest" * 100
 
 
+def test_a_flood_of_small_messages_does_not_evict_a_large_one() -> None:
+    honest = segments([b"honest" * 10_000, b"end"])
+    inbox = Inbox(Limits(messages=10))
+    feed(inbox, honest[0][:2])
+    for _ in range(50):
+        inbox.accept(Sender(FOUR_THREE).send(b"")[0], "attacker", 0)
+    assert inbox.accept(honest[0][2], 2, 0)[0].content == b"honest" * 10_000
+
+
 def test_bytes_held_stay_below_the_limit_and_the_heaviest_source_pays() -> None:
     limit = 200_000
     honest = segments([b"honest" * 100, b"end"])
