@@ -1,4 +1,4 @@
-"""The overlay's costs, a module for each table: `scripts/bench overlay`. A new table is a module with `measure` and a line below."""
+"""The overlay's costs: `scripts/bench overlay`. A new table is a module with `measure`, and its name below."""
 
 from __future__ import annotations
 

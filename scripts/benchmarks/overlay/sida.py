@@ -1,4 +1,4 @@
-"""S-IDA at 30 kB and (4, 3): preparing, recovering, and bytes on the wire, beside PlanetServe section 5.2 (Figure 12)."""
+"""S-IDA at 30 kB and (4, 3): preparing, recovering, bytes on the wire, beside PlanetServe section 5.2, Figure 12."""
 
 from __future__ import annotations
 
