@@ -140,7 +140,8 @@ def test_a_good_copy_of_a_clove_repairs_a_bad_one() -> None:
 def test_a_header_rewritten_by_all_paths_together_is_refused_by_associated_data(change: dict[str, object]) -> None:
     """Even who rewrites every clove, and every list, moves no segment to another place."""
     parsed = [parse(wire) for wire in cloves(secret=SECRET)]
-    moved = [replace(clove, segment=replace(clove.segment, **change)) for clove in parsed]  # type: ignore[arg-type]
+    segment = replace(parsed[0].segment, **change)  # type: ignore[arg-type]
+    moved = [replace(clove, segment=segment, associated=segment.associated) for clove in parsed]
     listed = b"".join(commitment(c.segment.associated, c.index, c.share, c.tag) for c in moved)
     wires = [replace(clove, commitments=listed).to_bytes() for clove in moved]
     recovered = recover(wires, SECRET)
@@ -204,7 +205,7 @@ def test_a_wrong_number_of_cloves_announced_is_refused_before_anything_is_alloca
         for value in values:
             with pytest.raises(MalformedClove):
                 parse(wire[:at] + bytes((value,)) + wire[at + 1 :])
-    huge = Segment(Threshold(4, 3), IDENTIFIER, 0, True, 0xFFFFFFFF).header(0)
+    huge = Segment(Threshold(4, 3), IDENTIFIER, 0, True, 0xFFFFFFFF).associated
     with pytest.raises(MalformedClove):
         parse(huge + wire[HEADER_BYTES:])
     with pytest.raises(MalformedClove):

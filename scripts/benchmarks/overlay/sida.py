@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from benchmarks.figures import Figure, median_milliseconds
-from troth.overlay.sida import Threshold, prepare, recover
+from troth.overlay.sida import Recovered, Threshold, clove, prepare, recover
 from troth.overlay.sida.erasure import TableCode, code_for
 
 MESSAGE_BYTES = 30_000
@@ -20,15 +20,15 @@ PROTOTYPE_RATIO = 5.35
 
 
 def measure() -> list[Figure]:
-    """Medians on one thread of this machine; the paper's are means on its own."""
+    """Medians on one thread of this machine; the paper's are the means it prints (its medians: 280 and 309)."""
     message = os.urandom(MESSAGE_BYTES)
     cloves = prepare(message, FOUR_THREE, IDENTIFIER, secret=SECRET)
     flipped = [cloves[0][:-1] + bytes((cloves[0][-1] ^ 1,)), *cloves[1:]]
     return [
         _microseconds("S-IDA prepare, 30 kB, (4, 3)", _prepare(message), PAPER_PREPARE, 25),
-        _microseconds("S-IDA recover from the first three", lambda: recover(cloves[:3], SECRET), PAPER_RECOVER, 25),
+        _microseconds("S-IDA recover from the first three", lambda: _recover(cloves[:3]), PAPER_RECOVER, 25),
         _microseconds("S-IDA recover, over all three of four", _every_three(cloves), PAPER_RECOVER, 25),
-        _microseconds("S-IDA recover, one of four bad and named", lambda: recover(flipped, SECRET), PAPER_RECOVER),
+        _microseconds("S-IDA recover, one of four bad and named", lambda: _recover(flipped), PAPER_RECOVER),
         Figure(
             "wire bytes over message bytes, (4, 3)",
             sum(map(len, cloves)) / MESSAGE_BYTES,
@@ -48,7 +48,13 @@ def _prepare(message: bytes) -> Callable[[], object]:
 def _every_three(cloves: list[bytes]) -> Callable[[], object]:
     """Each call recovers from another three of the four: one in four needs no decoding."""
     subsets = itertools.cycle(itertools.combinations(cloves, 3))
-    return lambda: recover(next(subsets), SECRET)
+    return lambda: _recover(next(subsets))
+
+
+def _recover(cloves: Sequence[bytes]) -> Recovered:
+    """As if the message had never been seen: headers that were parsed before are forgotten first."""
+    clove._announced.cache_clear()
+    return recover(cloves, SECRET)
 
 
 def _codes(message: bytes) -> list[Figure]:
@@ -73,7 +79,7 @@ def _larger(message: bytes) -> list[Figure]:
     cloves = prepare(message, wide, IDENTIFIER, secret=SECRET)
     return [
         _microseconds("prepare, (32, 16)", lambda: prepare(message, wide, IDENTIFIER, secret=SECRET)),
-        _microseconds("recover from the last sixteen, (32, 16)", lambda: recover(cloves[16:], SECRET)),
+        _microseconds("recover from the last sixteen, (32, 16)", lambda: _recover(cloves[16:])),
     ]
 
 

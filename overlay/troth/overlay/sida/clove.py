@@ -71,15 +71,11 @@ class Segment:
     last: bool
     length: int
 
-    def header(self, index: int) -> bytes:
-        """The 29 bytes before the commitments."""
-        shape = self.threshold
-        return _HEADER.pack(VERSION, shape.n, shape.k, index, self.message_id, self.number, int(self.last), self.length)
-
     @property
     def associated(self) -> bytes:
-        """The header with index 0: the associated data of the segment's encryption."""
-        return self.header(0)
+        """The 29 bytes before the commitments, with index 0: the associated data of the segment's encryption."""
+        shape = self.threshold
+        return _HEADER.pack(VERSION, shape.n, shape.k, 0, self.message_id, self.number, int(self.last), self.length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +92,19 @@ class Clove:
 
     def to_bytes(self) -> bytes:
         """The clove as it travels."""
-        return b"".join((self.segment.header(self.index), self.commitments, self.share, self.tag, self.fragment))
+        return b"".join(
+            (with_index(self.associated, self.index), self.commitments, self.share, self.tag, self.fragment)
+        )
 
     def keeps_its_commitment(self) -> bool:
         """Whether share and tag are those that the list in the same clove commits to."""
         own = self.commitments[self.index * COMMITMENT_BYTES :][:COMMITMENT_BYTES]
         return own == commitment(self.associated, self.index, self.share, self.tag)
+
+
+def with_index(associated: bytes, index: int) -> bytes:
+    """The header of one clove, from the header with index 0."""
+    return b"%b%c%b" % (associated[:_INDEX_AT], index, associated[_INDEX_AT + 1 :])
 
 
 def commitment(associated: bytes, index: int, share: bytes, tag: bytes) -> bytes:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from troth.overlay.sida import shamir
-from troth.overlay.sida.clove import SHARE_BYTES, Segment, Threshold, check_length, commitment
+from troth.overlay.sida.clove import SHARE_BYTES, Segment, Threshold, check_length, commitment, with_index
 from troth.overlay.sida.erasure import code_for
 from troth.overlay.sida.sealing import SegmentKey, check_secret
 
@@ -52,6 +52,6 @@ def prepare(
         [commitment(associated, index, share, tag) for index, (share, tag) in enumerate(zip(shares, tags, strict=True))]
     )
     return [
-        b"".join((segment.header(index), committed, shares[index], tags[index], fragment))
+        b"".join((with_index(associated, index), committed, shares[index], tags[index], fragment))
         for index, fragment in enumerate(fragments)
     ]
