@@ -11,7 +11,7 @@ from troth.overlay.sida import BadClove, Gathering, Segment, Threshold, parse, p
 from troth.overlay.sida import gathering as gathering_module
 from troth.overlay.sida.clove import HEADER_BYTES, MOST_SEGMENT_BYTES, Clove, commitment
 from troth.overlay.sida.errors import ContentTooLarge, MalformedClove, TooManyCloves, WrongThreshold
-from troth.overlay.sida.gathering import MOST_CLOVES
+from troth.overlay.sida.gathering import MOST_SOURCES
 from troth.overlay.sida.sealing import SegmentKey
 
 MESSAGE = bytes(range(256)) * 5
@@ -31,7 +31,7 @@ def recommitted(clove: Clove) -> Clove:
     """A forger's clove: whatever it says, its own list agrees with it."""
     own = commitment(clove.segment.associated, clove.index, clove.share, clove.tag)
     listed = clove.commitments[: 16 * clove.index] + own + clove.commitments[16 * clove.index + 16 :]
-    return replace(clove, associated=clove.segment.associated, commitments=listed)
+    return clove._replace(associated=clove.segment.associated, commitments=listed)
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 1), (4, 3), (5, 5), (8, 4), (32, 16), (32, 31), (32, 1)])
@@ -97,7 +97,7 @@ def test_work_is_linear_in_the_cloves_whatever_they_say(monkeypatch: pytest.Monk
     monkeypatch.setattr(gathering_module, "SegmentKey", Counting)
     n, k = 32, 16
     good = cloves(n, k)
-    forged = [recommitted(replace(parse(wire), share=bytes(32))).to_bytes() for wire in good[k:]]
+    forged = [recommitted(parse(wire)._replace(share=bytes(32))).to_bytes() for wire in good[k:]]
     altered = [flipped(wire, len(wire) - 1) for wire in good[k:]]
     recovered = recover([*forged, *altered, *good[:k]])
     assert recovered.content == MESSAGE
@@ -141,9 +141,9 @@ def test_a_header_rewritten_by_all_paths_together_is_refused_by_associated_data(
     """Even who rewrites every clove, and every list, moves no segment to another place."""
     parsed = [parse(wire) for wire in cloves(secret=SECRET)]
     segment = replace(parsed[0].segment, **change)  # type: ignore[arg-type]
-    moved = [replace(clove, segment=segment, associated=segment.associated) for clove in parsed]
+    moved = [clove._replace(segment=segment, associated=segment.associated) for clove in parsed]
     listed = b"".join(commitment(c.segment.associated, c.index, c.share, c.tag) for c in moved)
-    wires = [replace(clove, commitments=listed).to_bytes() for clove in moved]
+    wires = [clove._replace(commitments=listed).to_bytes() for clove in moved]
     recovered = recover(wires, SECRET)
     assert recovered.content is None
     assert {bad.why for bad in recovered.bad} == {"its group does not decode"}
@@ -156,14 +156,14 @@ def test_all_shares_without_the_secret_open_nothing() -> None:
     assert recover(wires, SECRET).content == MESSAGE
 
 
-def test_one_source_has_two_cloves_of_a_segment_and_a_segment_sixty_four() -> None:
+def test_one_source_has_two_cloves_of_a_segment_and_a_segment_sixty_four_sources() -> None:
     wire = cloves()[0]
     gathering = Gathering()
     gathering.add(parse(wire), "path")
     gathering.add(parse(wire), "path")
     with pytest.raises(TooManyCloves):
         gathering.add(parse(wire), "path")
-    for other in range(MOST_CLOVES - 2):
+    for other in range(MOST_SOURCES - 1):
         gathering.add(parse(wire), other)
     with pytest.raises(TooManyCloves):
         gathering.add(parse(wire), "one more")

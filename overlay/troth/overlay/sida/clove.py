@@ -22,6 +22,7 @@ import hashlib
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from troth.overlay.sida.errors import ContentTooLarge, MalformedClove, WrongThreshold
 
@@ -78,12 +79,12 @@ class Segment:
         return _HEADER.pack(VERSION, shape.n, shape.k, 0, self.message_id, self.number, int(self.last), self.length)
 
 
-@dataclass(frozen=True, slots=True)
-class Clove:
-    """One of n. Untrusted until its tag was checked; `associated` is its header with index 0."""
+class Clove(NamedTuple):
+    """One of n, untrusted until its tag was checked. A tuple, since one is made of whatever arrives."""
 
     segment: Segment
     associated: bytes
+    """The header with index 0."""
     index: int
     commitments: bytes
     share: bytes
@@ -98,7 +99,8 @@ class Clove:
 
     def keeps_its_commitment(self) -> bool:
         """Whether share and tag are those that the list in the same clove commits to."""
-        own = self.commitments[self.index * COMMITMENT_BYTES :][:COMMITMENT_BYTES]
+        at = self.index * COMMITMENT_BYTES
+        own = self.commitments[at : at + COMMITMENT_BYTES]
         return own == commitment(self.associated, self.index, self.share, self.tag)
 
 
@@ -122,25 +124,26 @@ def parse(wire: bytes, most_bytes: int = MOST_SEGMENT_BYTES) -> Clove:
     if len(wire) < HEADER_BYTES:
         raise MalformedClove(f"Fewer than the {HEADER_BYTES} bytes of a header", len(wire))
     index = wire[_INDEX_AT]
-    associated = b"%b\0%b" % (wire[:_INDEX_AT], wire[_INDEX_AT + 1 : HEADER_BYTES])
+    associated = wire[:_INDEX_AT] + b"\0" + wire[_INDEX_AT + 1 : HEADER_BYTES]
     segment, wire_bytes = _announced(associated)
-    if index >= segment.threshold.n:
-        raise MalformedClove(f"An index beyond n = {segment.threshold.n}", index)
+    n = segment.threshold.n
+    if index >= n:
+        raise MalformedClove(f"An index beyond n = {n}", index)
     if segment.length > most_bytes:
         raise MalformedClove(f"More than {most_bytes} bytes announced", segment.length)
     if len(wire) != wire_bytes:
         raise MalformedClove(f"A clove that announces {wire_bytes} bytes has another length", len(wire))
-    share_at = HEADER_BYTES + segment.threshold.n * COMMITMENT_BYTES
+    share_at = HEADER_BYTES + n * COMMITMENT_BYTES
     tag_at = share_at + SHARE_BYTES
     fragment_at = tag_at + TAG_BYTES
     return Clove(
         segment,
         associated,
         index,
-        commitments=wire[HEADER_BYTES:share_at],
-        share=wire[share_at:tag_at],
-        tag=wire[tag_at:fragment_at],
-        fragment=wire[fragment_at:],
+        wire[HEADER_BYTES:share_at],
+        wire[share_at:tag_at],
+        wire[tag_at:fragment_at],
+        wire[fragment_at:],
     )
 
 

@@ -13,7 +13,7 @@ whatever was sent: with n cloves there are at most n / k decodings, and no subse
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from troth.overlay.sida import shamir
 from troth.overlay.sida.clove import MOST_PATHS, TAG_BYTES, Clove, Segment, parse
@@ -21,7 +21,7 @@ from troth.overlay.sida.erasure import code_for
 from troth.overlay.sida.errors import MalformedClove, TooManyCloves
 from troth.overlay.sida.sealing import SegmentKey
 
-MOST_CLOVES = 2 * MOST_PATHS
+MOST_SOURCES = 2 * MOST_PATHS
 MOST_PER_SOURCE = 2
 """A path carries one clove of a segment, and after a repair perhaps another's."""
 GATHERING_OVERHEAD, CLOVE_OVERHEAD = 2048, 1024
@@ -37,17 +37,19 @@ class BadClove:
     why: str
 
 
-@dataclass(slots=True)
 class _Group:
     """Cloves that say the same of their segment, commitments included."""
 
-    segment: Segment
-    shares: dict[int, bytes] = field(default_factory=dict)
-    waiting: list[tuple[Clove, Hashable]] = field(default_factory=list)
-    good: dict[int, bytes] = field(default_factory=dict)
-    members: list[tuple[int, Hashable]] = field(default_factory=list)
-    key: SegmentKey | None = None
-    dead: bool = False
+    __slots__ = ("cloves", "dead", "good", "key", "members", "segment", "shares")
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.shares: dict[int, bytes] = {}
+        self.cloves: list[tuple[Clove, Hashable]] = []
+        self.members: list[tuple[int, Hashable]] = []
+        self.good: dict[int, bytes] = {}
+        self.key: SegmentKey | None = None
+        self.dead = False
 
 
 class Gathering:
@@ -58,7 +60,6 @@ class Gathering:
         self._groups: dict[bytes, _Group] = {}
         self._winner: _Group | None = None
         self._from: dict[Hashable, int] = {}
-        self._count = 0
         self.held_bytes = GATHERING_OVERHEAD
         self.bad: list[BadClove] = []
         """Grows until the segment is forgotten: a late clove is judged too."""
@@ -79,81 +80,81 @@ class Gathering:
             TooManyCloves: if the source or the segment has had its share.
         """
         source = clove.index if source is None else source
-        self._admit(source)
+        sent = self._from.get(source, 0)
+        if sent >= MOST_PER_SOURCE or (not sent and len(self._from) >= MOST_SOURCES):
+            raise TooManyCloves("No more cloves of this segment are taken", source)
+        self._from[source] = sent + 1
         if not clove.keeps_its_commitment():
             self._blame(clove.index, source, "share or tag is not the committed one")
             return None
         name = clove.associated + clove.commitments
-        if self._winner is not None:
-            self._judge_late(self._winner if name in self._groups else None, clove, source)
-            return None
         group = self._groups.get(name)
+        if self._winner is not None:
+            self._judge_late(group, clove, source)
+            return None
         if group is None:
             group = self._groups[name] = _Group(clove.segment)
         return self._join(group, clove, source)
-
-    def _admit(self, source: Hashable) -> None:
-        sent = self._from.get(source, 0)
-        if sent >= MOST_PER_SOURCE or self._count >= MOST_CLOVES:
-            raise TooManyCloves("No more cloves of this segment are taken", source)
-        self._from[source] = sent + 1
-        self._count += 1
 
     def _join(self, group: _Group, clove: Clove, source: Hashable) -> tuple[Segment, bytes] | None:
         group.members.append((clove.index, source))
         if group.dead:
             self._blame(clove.index, source, "its group does not decode")
             return None
-        group.shares.setdefault(clove.index, clove.share)
-        group.waiting.append((clove, source))
+        group.shares[clove.index] = clove.share
+        group.cloves.append((clove, source))
         self.held_bytes += len(clove.fragment) + CLOVE_OVERHEAD
-        if len(group.shares) < group.segment.threshold.k:
+        k = group.segment.threshold.k
+        if len(group.shares) < k:
             return None
-        if group.key is None:
-            shared_key = shamir.combine(group.shares, group.segment.threshold.k)
-            group.key = SegmentKey(shared_key, self._secret)
-        self._check_waiting(group, group.key)
-        return self._open(group, group.key) if len(group.good) >= group.segment.threshold.k else None
+        key = group.key
+        if key is None:
+            key = group.key = SegmentKey(shamir.combine(group.shares, k), self._secret)
+        self._check_fragments(group, key)
+        return self._open(group, key) if len(group.good) >= k else None
 
-    def _check_waiting(self, group: _Group, key: SegmentKey) -> None:
-        for clove, source in group.waiting:
+    def _check_fragments(self, group: _Group, key: SegmentKey) -> None:
+        for clove, source in group.cloves:
             if not key.is_tag(clove.index, clove.fragment, clove.tag):
                 self._blame(clove.index, source, "the fragment was changed")
-                self.held_bytes -= len(clove.fragment)
-            elif clove.index in group.good:
-                self.held_bytes -= len(clove.fragment)
-            else:
+            elif clove.index not in group.good:
                 group.good[clove.index] = clove.fragment
-        group.waiting.clear()
+                continue
+            self.held_bytes -= len(clove.fragment)
+        group.cloves.clear()
 
     def _open(self, group: _Group, key: SegmentKey) -> tuple[Segment, bytes] | None:
-        threshold = group.segment.threshold
-        padded = code_for(threshold.n, threshold.k).decode(group.good)
-        self.held_bytes -= sum(map(len, group.good.values()))
-        group.good.clear()
-        content = key.open(memoryview(padded)[: group.segment.length + TAG_BYTES], group.segment.associated)
+        segment = group.segment
+        padded = code_for(segment.threshold.n, segment.threshold.k).decode(group.good)
+        content = key.open(memoryview(padded)[: segment.length + TAG_BYTES], segment.associated)
         if content is None:
+            self.held_bytes -= sum(map(len, group.good.values()))
             group.dead = True
-            for index, source in group.members:
-                self._blame(index, source, "its group does not decode")
-            return None
-        self._finish(group)
-        return group.segment, content
+            self._blame_all(group, "its group does not decode")
+        else:
+            self._finish(group)
+        group.good.clear()
+        return None if content is None else (segment, content)
 
     def _finish(self, winner: _Group) -> None:
+        """Keep what is needed to judge late cloves, and no fragment."""
         self._winner = winner
-        for group in self._groups.values():
-            if group is not winner and not group.dead:
-                for index, source in group.members:
-                    self._blame(index, source, "it belongs to another message under the same id")
-        self._groups = {name: group for name, group in self._groups.items() if group is winner}
         self.held_bytes = GATHERING_OVERHEAD
+        if len(self._groups) > 1:
+            for group in self._groups.values():
+                if group is not winner and not group.dead:
+                    self._blame_all(group, "it belongs to another message under the same id")
+            self._groups = {name: group for name, group in self._groups.items() if group is winner}
 
     def _judge_late(self, winner: _Group | None, clove: Clove, source: Hashable) -> None:
         if winner is None or winner.key is None:
             self._blame(clove.index, source, "it belongs to another message under the same id")
         elif not winner.key.is_tag(clove.index, clove.fragment, clove.tag):
             self._blame(clove.index, source, "the fragment was changed")
+
+    def _blame_all(self, group: _Group, why: str) -> None:
+        for index, source in group.members:
+            self._blame(index, source, why)
 
     def _blame(self, index: int, source: Hashable, why: str) -> None:
         if not any(bad.index == index and bad.source == source for bad in self.bad):
