@@ -30,8 +30,8 @@ def flipped(wire: bytes, at: int) -> bytes:
 def recommitted(clove: Clove) -> Clove:
     """A forger's clove: whatever it says, its own list agrees with it."""
     own = commitment(clove.segment.associated, clove.index, clove.share, clove.tag)
-    listed = clove.commitments[: 16 * clove.index] + own + clove.commitments[16 * clove.index + 16 :]
-    return clove._replace(associated=clove.segment.associated, commitments=listed)
+    at = HEADER_BYTES + 16 * clove.index
+    return replace(clove, announced=clove.announced[:at] + own + clove.announced[at + 16 :])
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 1), (4, 3), (5, 5), (8, 4), (32, 16), (32, 31), (32, 1)])
@@ -97,7 +97,7 @@ def test_work_is_linear_in_the_cloves_whatever_they_say(monkeypatch: pytest.Monk
     monkeypatch.setattr(gathering_module, "SegmentKey", Counting)
     n, k = 32, 16
     good = cloves(n, k)
-    forged = [recommitted(parse(wire)._replace(share=bytes(32))).to_bytes() for wire in good[k:]]
+    forged = [recommitted(replace(parse(wire), share=bytes(32))).to_bytes() for wire in good[k:]]
     altered = [flipped(wire, len(wire) - 1) for wire in good[k:]]
     recovered = recover([*forged, *altered, *good[:k]])
     assert recovered.content == MESSAGE
@@ -141,9 +141,8 @@ def test_a_header_rewritten_by_all_paths_together_is_refused_by_associated_data(
     """Even who rewrites every clove, and every list, moves no segment to another place."""
     parsed = [parse(wire) for wire in cloves(secret=SECRET)]
     segment = replace(parsed[0].segment, **change)  # type: ignore[arg-type]
-    moved = [clove._replace(segment=segment, associated=segment.associated) for clove in parsed]
-    listed = b"".join(commitment(c.segment.associated, c.index, c.share, c.tag) for c in moved)
-    wires = [clove._replace(commitments=listed).to_bytes() for clove in moved]
+    listed = b"".join(commitment(segment.associated, clove.index, clove.share, clove.tag) for clove in parsed)
+    wires = [replace(clove, announced=segment.associated + listed).to_bytes() for clove in parsed]
     recovered = recover(wires, SECRET)
     assert recovered.content is None
     assert {bad.why for bad in recovered.bad} == {"its group does not decode"}

@@ -22,7 +22,6 @@ import hashlib
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from troth.overlay.sida.errors import ContentTooLarge, MalformedClove, WrongThreshold
 
@@ -79,34 +78,34 @@ class Segment:
         return _HEADER.pack(VERSION, shape.n, shape.k, 0, self.message_id, self.number, int(self.last), self.length)
 
 
-class Clove(NamedTuple):
-    """One of n, untrusted until its tag was checked. A tuple, since one is made of whatever arrives."""
+@dataclass(frozen=True, slots=True)
+class Clove:
+    """One of n, untrusted until its tag was checked.
+
+    `announced` is what all cloves of a segment have alike: the header with index 0, and the commitments.
+    """
 
     segment: Segment
-    associated: bytes
-    """The header with index 0."""
     index: int
-    commitments: bytes
+    announced: bytes
     share: bytes
     tag: bytes
     fragment: bytes
 
     def to_bytes(self) -> bytes:
         """The clove as it travels."""
-        return b"".join(
-            (with_index(self.associated, self.index), self.commitments, self.share, self.tag, self.fragment)
-        )
+        return b"".join((with_index(self.announced, self.index), self.share, self.tag, self.fragment))
 
     def keeps_its_commitment(self) -> bool:
         """Whether share and tag are those that the list in the same clove commits to."""
-        at = self.index * COMMITMENT_BYTES
-        own = self.commitments[at : at + COMMITMENT_BYTES]
-        return own == commitment(self.associated, self.index, self.share, self.tag)
+        at = HEADER_BYTES + self.index * COMMITMENT_BYTES
+        own = self.announced[at : at + COMMITMENT_BYTES]
+        return own == commitment(self.announced[:HEADER_BYTES], self.index, self.share, self.tag)
 
 
-def with_index(associated: bytes, index: int) -> bytes:
-    """The header of one clove, from the header with index 0."""
-    return b"%b%c%b" % (associated[:_INDEX_AT], index, associated[_INDEX_AT + 1 :])
+def with_index(announced: bytes, index: int) -> bytes:
+    """A header, and whatever follows it, with this index in the place of 0."""
+    return b"%b%c%b" % (announced[:_INDEX_AT], index, announced[_INDEX_AT + 1 :])
 
 
 def commitment(associated: bytes, index: int, share: bytes, tag: bytes) -> bytes:
@@ -136,15 +135,8 @@ def parse(wire: bytes, most_bytes: int = MOST_SEGMENT_BYTES) -> Clove:
     share_at = HEADER_BYTES + n * COMMITMENT_BYTES
     tag_at = share_at + SHARE_BYTES
     fragment_at = tag_at + TAG_BYTES
-    return Clove(
-        segment,
-        associated,
-        index,
-        wire[HEADER_BYTES:share_at],
-        wire[share_at:tag_at],
-        wire[tag_at:fragment_at],
-        wire[fragment_at:],
-    )
+    announced = associated + wire[HEADER_BYTES:share_at]
+    return Clove(segment, index, announced, wire[share_at:tag_at], wire[tag_at:fragment_at], wire[fragment_at:])
 
 
 @lru_cache(maxsize=1024)

@@ -87,13 +87,12 @@ class Gathering:
         if not clove.keeps_its_commitment():
             self._blame(clove.index, source, "share or tag is not the committed one")
             return None
-        name = clove.associated + clove.commitments
-        group = self._groups.get(name)
+        group = self._groups.get(clove.announced)
         if self._winner is not None:
             self._judge_late(group, clove, source)
             return None
         if group is None:
-            group = self._groups[name] = _Group(clove.segment)
+            group = self._groups[clove.announced] = _Group(clove.segment)
         return self._join(group, clove, source)
 
     def _join(self, group: _Group, clove: Clove, source: Hashable) -> tuple[Segment, bytes] | None:

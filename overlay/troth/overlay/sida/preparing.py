@@ -48,10 +48,9 @@ def prepare(
     fragments = code_for(threshold.n, threshold.k).encode(key.seal(content, associated))
     shares = shamir.split(shared_key, threshold.n, threshold.k, coefficients)
     tags = [key.tag(index, fragment) for index, fragment in enumerate(fragments)]
-    committed = b"".join(
-        [commitment(associated, index, share, tag) for index, (share, tag) in enumerate(zip(shares, tags, strict=True))]
-    )
+    committed = [commitment(associated, index, shares[index], tags[index]) for index in range(threshold.n)]
+    announced = b"".join((associated, *committed))
     return [
-        b"".join((with_index(associated, index), committed, shares[index], tags[index], fragment))
+        b"".join((with_index(announced, index), shares[index], tags[index], fragment))
         for index, fragment in enumerate(fragments)
     ]
