@@ -155,9 +155,23 @@ def test_all_shares_without_the_secret_open_nothing() -> None:
     assert recover(wires, SECRET).content == MESSAGE
 
 
-def test_one_source_has_two_cloves_of_a_segment_and_a_segment_sixty_four_sources() -> None:
-    wire = cloves()[0]
+def test_no_single_path_can_be_the_sender_of_a_message_without_a_secret() -> None:
     gathering = Gathering()
+    with pytest.raises(MalformedClove):
+        gathering.add(parse(prepare(b"forged", Threshold(1, 1), IDENTIFIER, secret=SECRET)[0]), "forger")
+    forged = prepare(b"forged", Threshold(2, 2), IDENTIFIER)
+    gathering.add(parse(forged[0]), "forger")
+    with pytest.raises(TooManyCloves):
+        gathering.add(parse(forged[1]), "forger")
+    for path, wire in enumerate(cloves()[:3]):
+        done = gathering.add(parse(wire), path)
+    assert done is not None
+    assert done[1] == MESSAGE
+
+
+def test_one_source_has_two_cloves_of_a_segment_and_a_segment_sixty_four_sources() -> None:
+    wire = cloves(secret=SECRET)[0]
+    gathering = Gathering(SECRET)
     gathering.add(parse(wire), "path")
     gathering.add(parse(wire), "path")
     with pytest.raises(TooManyCloves):

@@ -148,6 +148,28 @@ def test_one_source_that_never_ends_its_messages_evicts_its_own() -> None:
     assert inbox.accept(honest[0][2], 2, 0)[0].content == b"honest" * 100
 
 
+def test_a_path_that_opens_a_message_first_cannot_evict_it_by_a_flood() -> None:
+    honest = segments([b"honest" * 100, b"end"])
+    inbox = Inbox(Limits(messages=10))
+    inbox.accept(honest[0][0], "attacker", 0)
+    inbox.accept(honest[0][1], 1, 0)
+    for _ in range(50):
+        inbox.accept(Sender(FOUR_THREE).send(bytes(1000))[0], "attacker", 0)
+    assert inbox.accept(honest[0][2], 2, 0)[0].content == b"honest" * 100
+
+
+def test_where_only_shared_messages_are_left_the_source_that_opened_most_pays() -> None:
+    honest = segments([b"honest" * 100, b"end"])
+    inbox = Inbox(Limits(messages=10))
+    feed(inbox, honest[0][:2])
+    for _ in range(50):
+        wires = Sender(FOUR_THREE).send(b"")
+        inbox.accept(wires[0], "attacker", 0)
+        inbox.accept(wires[1], "colluder", 0)
+    assert len(inbox) == 10
+    assert inbox.accept(honest[0][2], 2, 0)[0].content == b"honest" * 100
+
+
 def test_a_flood_of_small_messages_does_not_evict_a_large_one() -> None:
     honest = segments([b"honest" * 10_000, b"end"])
     inbox = Inbox(Limits(messages=10))
@@ -187,6 +209,17 @@ def test_a_refused_clove_opens_no_account_for_what_it_does_not_hold() -> None:
     assert inbox.held_bytes <= GATHERING_OVERHEAD
     with pytest.raises(MalformedClove):
         Inbox(Limits(segment_bytes=10)).accept(Sender(FOUR_THREE).send(bytes(11))[0], 0, 0)
+
+
+def test_paths_that_choose_a_low_threshold_of_their_own_are_refused_where_one_is_agreed() -> None:
+    sender = Sender(FOUR_THREE)
+    honest = sender.send(b"honest", last=True)
+    forged = Sender(Threshold(2, 2), random_bytes=lambda count: (sender.message_id * 32)[:count]).send(b"forged")
+    inbox = Inbox(Limits(threshold=FOUR_THREE))
+    for path, wire in enumerate(forged):
+        with pytest.raises(MalformedClove):
+            inbox.accept(wire, path, 0)
+    assert [part.content for part in feed(inbox, honest)] == [b"honest"]
 
 
 def test_messages_under_different_secrets_never_meet() -> None:

@@ -37,7 +37,7 @@ def measure() -> list[Figure]:
             note="cloves without cells; the code alone is 1.333",
         ),
         *_codes(message),
-        *_larger(message),
+        *_other_sizes(message),
     ]
 
 
@@ -74,12 +74,17 @@ def _codes(message: bytes) -> list[Figure]:
     return [*figures, _microseconds("erasure code alone: zfec (other bytes)", lambda: encoder.encode(pieces))]
 
 
-def _larger(message: bytes) -> list[Figure]:
+def _other_sizes(message: bytes) -> list[Figure]:
+    token = os.urandom(20)
+    small = prepare(token, FOUR_THREE, IDENTIFIER, secret=SECRET)
     wide = Threshold(32, 16)
     cloves = prepare(message, wide, IDENTIFIER, secret=SECRET)
     return [
-        _microseconds("prepare, (32, 16)", lambda: prepare(message, wide, IDENTIFIER, secret=SECRET)),
-        _microseconds("recover from the last sixteen, (32, 16)", lambda: _recover(cloves[16:])),
+        _microseconds("prepare, 20 bytes", lambda: prepare(token, FOUR_THREE, IDENTIFIER, secret=SECRET)),
+        _microseconds("recover, 20 bytes", lambda: _recover(small[:3])),
+        Figure("clove of 20 bytes", len(small[0]), "bytes", note="a token; cells pad it anyway"),
+        _microseconds("prepare, 30 kB, (32, 16)", lambda: prepare(message, wide, IDENTIFIER, secret=SECRET)),
+        _microseconds("recover from the last sixteen, 30 kB, (32, 16)", lambda: _recover(cloves[16:])),
     ]
 
 

@@ -8,6 +8,10 @@ The receiver has no key before it has k shares, and some of what arrives may be 
 
 Thus each clove costs one short hash and at most one tag over its own bytes, and a group of k costs one decoding,
 whatever was sent: with n cloves there are at most n / k decodings, and no subset is ever tried.
+
+What a group says is the sender's only if nobody else can make a group that opens. The session's secret sees to that.
+Without one, k sources together can put a message of their own in its place; that it takes k, the receiver sees to: a
+source has one clove, k = 1 is refused, and who knows the sender's threshold should say so (`Limits.threshold`).
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from troth.overlay.sida.sealing import SegmentKey
 
 MOST_SOURCES = 2 * MOST_PATHS
 MOST_PER_SOURCE = 2
-"""A path carries one clove of a segment, and after a repair perhaps another's."""
+"""A path carries one clove of a segment, and after a repair perhaps another's. Without a secret it has one."""
 GATHERING_OVERHEAD, CLOVE_OVERHEAD = 2048, 1024
 """Bytes charged for a segment, and for each clove beside its fragment: commitments, share, the objects around them."""
 
@@ -57,6 +61,7 @@ class Gathering:
 
     def __init__(self, secret: bytes = b"") -> None:
         self._secret = secret
+        self._most_per_source = MOST_PER_SOURCE if secret else 1
         self._groups: dict[bytes, _Group] = {}
         self._winner: _Group | None = None
         self._from: dict[Hashable, int] = {}
@@ -78,10 +83,13 @@ class Gathering:
 
         Raises:
             TooManyCloves: if the source or the segment has had its share.
+            MalformedClove: for k = 1 without a secret.
         """
+        if not self._secret and clove.segment.threshold.k == 1:
+            raise MalformedClove("With k = 1 and no secret any path could be the sender", "k = 1")
         source = clove.index if source is None else source
         sent = self._from.get(source, 0)
-        if sent >= MOST_PER_SOURCE or (not sent and len(self._from) >= MOST_SOURCES):
+        if sent >= self._most_per_source or (not sent and len(self._from) >= MOST_SOURCES):
             raise TooManyCloves("No more cloves of this segment are taken", source)
         self._from[source] = sent + 1
         if not clove.keeps_its_commitment():

@@ -2,18 +2,19 @@
 
 A source is a path as the receiver sees it: a circuit, or a proxy's stream. What a message holds is on the account of
 the source that opened it. Where bytes run out, the oldest message of the source that holds most goes; where places run
-out, the oldest of the source that has most open. So who opens messages and never ends them evicts his own.
+out, the oldest of the source that has most open. So who opens messages and never ends them evicts his own. Messages
+that have cloves of one source alone go first: a path cannot evict a message that others carry too by being the first.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from troth.overlay.sida.assembly import Assembly, Part
-from troth.overlay.sida.clove import MOST_SEGMENT_BYTES, Clove, parse
-from troth.overlay.sida.errors import LateClove
+from troth.overlay.sida.clove import MOST_SEGMENT_BYTES, Clove, Threshold, parse
+from troth.overlay.sida.errors import LateClove, MalformedClove
 from troth.overlay.sida.gathering import BadClove
 
 _Name = tuple[bytes, bytes]
@@ -31,6 +32,8 @@ class Limits:
         segment_bytes: content of one segment that is accepted.
         remembered: ids of ended messages, whose replay is refused.
         judged: ended messages whose late cloves are still checked, to name the bad.
+        threshold: the only one accepted; to be set where messages come without a secret, lest a few paths that are
+            not the sender choose a low k.
     """
 
     messages: int = 4096
@@ -39,6 +42,7 @@ class Limits:
     segment_bytes: int = MOST_SEGMENT_BYTES
     remembered: int = 65536
     judged: int = 256
+    threshold: Threshold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,14 @@ class _Entry:
     assembly: Assembly
     opener: Hashable
     since: float
+    shared: bool = False
     charged: int = 0
 
 
 @dataclass(slots=True)
 class _Account:
+    """What one source opened: apart, what it alone has sent cloves of, and what others carry too."""
+
     held_bytes: int = 0
     names: OrderedDict[_Name, None] = field(default_factory=OrderedDict)
 
@@ -71,7 +78,7 @@ class Inbox:
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
         self._open: OrderedDict[_Name, _Entry] = OrderedDict()
-        self._accounts: dict[Hashable, _Account] = {}
+        self._accounts: dict[tuple[bool, Hashable], _Account] = {}
         self._over: OrderedDict[_Name, None] = OrderedDict()
         self._judged: OrderedDict[_Name, Assembly] = OrderedDict()
         self.held_bytes = 0
@@ -94,10 +101,14 @@ class Inbox:
         """
         self.expire(now)
         clove = parse(wire, self._limits.segment_bytes)
+        if self._limits.threshold not in (None, clove.segment.threshold):
+            raise MalformedClove("Another threshold than the one agreed", clove.segment.threshold)
         name = (secret, clove.segment.message_id)
         if name in self._judged:
             return self._judged[name].add(clove, source)
         entry = self._open.get(name) or self._begin(name, clove, source, now)
+        if source != entry.opener and not entry.shared:
+            self._share(name, entry)
         try:
             parts = entry.assembly.add(clove, source)
         finally:
@@ -128,13 +139,30 @@ class Inbox:
         if name in self._over:
             raise LateClove("This message is over", clove.segment.message_id.hex())
         entry = self._open[name] = _Entry(Assembly(name[0]), source, now)
-        self._accounts.setdefault(source, _Account()).names[name] = None
+        self._book(name, entry)
         return entry
+
+    def _share(self, name: _Name, entry: _Entry) -> None:
+        self._cancel(name, entry)
+        entry.shared = True
+        self._book(name, entry)
+
+    def _book(self, name: _Name, entry: _Entry) -> None:
+        account = self._accounts.setdefault((entry.shared, entry.opener), _Account())
+        account.names[name] = None
+        account.held_bytes += entry.charged
+
+    def _cancel(self, name: _Name, entry: _Entry) -> None:
+        account = self._accounts[entry.shared, entry.opener]
+        del account.names[name]
+        account.held_bytes -= entry.charged
+        if not account.names:
+            del self._accounts[entry.shared, entry.opener]
 
     def _charge(self, entry: _Entry) -> None:
         more = entry.assembly.held_bytes - entry.charged
         entry.charged += more
-        self._accounts[entry.opener].held_bytes += more
+        self._accounts[entry.shared, entry.opener].held_bytes += more
         self.held_bytes += more
 
     def _end(self, name: _Name) -> None:
@@ -148,12 +176,8 @@ class Inbox:
 
     def _close(self, name: _Name) -> _Entry:
         entry = self._open.pop(name)
-        account = self._accounts[entry.opener]
-        del account.names[name]
-        account.held_bytes -= entry.charged
+        self._cancel(name, entry)
         self.held_bytes -= entry.charged
-        if not account.names:
-            del self._accounts[entry.opener]
         self._over[name] = None
         if len(self._over) > self._limits.remembered:
             self._over.popitem(last=False)
@@ -161,9 +185,11 @@ class Inbox:
 
     def _make_room(self) -> None:
         while self.held_bytes > self._limits.held_bytes:
-            self._evict(max(self._accounts.values(), key=lambda account: account.held_bytes))
+            self._evict(lambda account: account.held_bytes)
         while len(self._open) > self._limits.messages:
-            self._evict(max(self._accounts.values(), key=lambda account: len(account.names)))
+            self._evict(lambda account: len(account.names))
 
-    def _evict(self, account: _Account) -> None:
+    def _evict(self, size: Callable[[_Account], int]) -> None:
+        alone = [account for (shared, _), account in self._accounts.items() if not shared]
+        account = max(alone or self._accounts.values(), key=size)
         self._give_up(next(iter(account.names)), "memory is full")
