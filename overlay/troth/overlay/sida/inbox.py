@@ -2,15 +2,16 @@
 
 A source is a path as the receiver sees it: a circuit, or a proxy's stream. What a message holds is on the account of
 the source that opened it. Where bytes run out, the oldest message of the source that holds most goes; where places run
-out, the oldest of the source that has most open. So who opens messages and never ends them evicts his own. Messages
-that have cloves of one source alone go first: a path cannot evict a message that others carry too by being the first.
+out, the oldest of the source that has most open. So who opens messages and never ends them evicts his own. First of
+those go the ones that no other source has sent cloves of: a path cannot evict what others carry by being the fastest.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from troth.overlay.sida.assembly import Assembly, Part
 from troth.overlay.sida.clove import MOST_SEGMENT_BYTES, Clove, Threshold, parse
@@ -60,16 +61,23 @@ class _Entry:
     assembly: Assembly
     opener: Hashable
     since: float
-    shared: bool = False
     charged: int = 0
 
 
 @dataclass(slots=True)
 class _Account:
-    """What one source opened: apart, what it alone has sent cloves of, and what others carry too."""
+    """What one source opened: the messages that it alone has sent cloves of, and those that others carry too."""
 
     held_bytes: int = 0
-    names: OrderedDict[_Name, None] = field(default_factory=OrderedDict)
+    alone: OrderedDict[_Name, None] = field(default_factory=OrderedDict)
+    shared: OrderedDict[_Name, None] = field(default_factory=OrderedDict)
+
+    def __len__(self) -> int:
+        return len(self.alone) + len(self.shared)
+
+    def first_to_go(self, spared: _Name) -> _Name:
+        """The oldest message that others would not miss, or else the oldest, and `spared` only when it is the last."""
+        return next((name for name in chain(self.alone, self.shared) if name != spared), spared)
 
 
 class Inbox:
@@ -78,7 +86,7 @@ class Inbox:
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
         self._open: OrderedDict[_Name, _Entry] = OrderedDict()
-        self._accounts: dict[tuple[bool, Hashable], _Account] = {}
+        self._accounts: dict[Hashable, _Account] = {}
         self._over: OrderedDict[_Name, None] = OrderedDict()
         self._judged: OrderedDict[_Name, Assembly] = OrderedDict()
         self.held_bytes = 0
@@ -107,13 +115,13 @@ class Inbox:
         if name in self._judged:
             return self._judged[name].add(clove, source)
         entry = self._open.get(name) or self._begin(name, clove, source, now)
-        if source != entry.opener and not entry.shared:
-            self._share(name, entry)
+        if source != entry.opener:
+            self._share(name, self._accounts[entry.opener])
         try:
             parts = entry.assembly.add(clove, source)
         finally:
             self._charge(entry)
-            self._make_room()
+            self._make_room(name)
         if name in self._open and parts:
             entry.since = now
             self._open.move_to_end(name)
@@ -139,30 +147,19 @@ class Inbox:
         if name in self._over:
             raise LateClove("This message is over", clove.segment.message_id.hex())
         entry = self._open[name] = _Entry(Assembly(name[0]), source, now)
-        self._book(name, entry)
+        self._accounts.setdefault(source, _Account()).alone[name] = None
         return entry
 
-    def _share(self, name: _Name, entry: _Entry) -> None:
-        self._cancel(name, entry)
-        entry.shared = True
-        self._book(name, entry)
-
-    def _book(self, name: _Name, entry: _Entry) -> None:
-        account = self._accounts.setdefault((entry.shared, entry.opener), _Account())
-        account.names[name] = None
-        account.held_bytes += entry.charged
-
-    def _cancel(self, name: _Name, entry: _Entry) -> None:
-        account = self._accounts[entry.shared, entry.opener]
-        del account.names[name]
-        account.held_bytes -= entry.charged
-        if not account.names:
-            del self._accounts[entry.shared, entry.opener]
+    @staticmethod
+    def _share(name: _Name, account: _Account) -> None:
+        if name in account.alone:
+            del account.alone[name]
+            account.shared[name] = None
 
     def _charge(self, entry: _Entry) -> None:
         more = entry.assembly.held_bytes - entry.charged
         entry.charged += more
-        self._accounts[entry.shared, entry.opener].held_bytes += more
+        self._accounts[entry.opener].held_bytes += more
         self.held_bytes += more
 
     def _end(self, name: _Name) -> None:
@@ -176,20 +173,22 @@ class Inbox:
 
     def _close(self, name: _Name) -> _Entry:
         entry = self._open.pop(name)
-        self._cancel(name, entry)
+        account = self._accounts[entry.opener]
+        account.alone.pop(name, None)
+        account.shared.pop(name, None)
+        account.held_bytes -= entry.charged
         self.held_bytes -= entry.charged
+        if not account:
+            del self._accounts[entry.opener]
         self._over[name] = None
         if len(self._over) > self._limits.remembered:
             self._over.popitem(last=False)
         return entry
 
-    def _make_room(self) -> None:
+    def _make_room(self, newest: _Name) -> None:
         while self.held_bytes > self._limits.held_bytes:
-            self._evict(lambda account: account.held_bytes)
+            heaviest = max(self._accounts.values(), key=lambda account: account.held_bytes)
+            self._give_up(heaviest.first_to_go(newest), "memory is full")
         while len(self._open) > self._limits.messages:
-            self._evict(lambda account: len(account.names))
-
-    def _evict(self, size: Callable[[_Account], int]) -> None:
-        alone = [account for (shared, _), account in self._accounts.items() if not shared]
-        account = max(alone or self._accounts.values(), key=size)
-        self._give_up(next(iter(account.names)), "memory is full")
+            busiest = max(self._accounts.values(), key=len)
+            self._give_up(busiest.first_to_go(newest), "memory is full")
