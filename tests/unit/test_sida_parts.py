@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -93,6 +94,19 @@ def test_isal_and_tables_give_the_same_bytes(k: int) -> None:
             assert fragments == TableCode(n, k).encode(data)
             last = dict(list(enumerate(fragments))[-k:])
             assert code_for(n, k).decode(last) == TableCode(n, k).decode(last) == data.ljust(-(-length // k) * k, b"\0")
+
+
+def test_tables_serve_where_pyeclib_or_its_isal_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "troth.overlay.sida.isal", None)
+    assert isinstance(code_for.__wrapped__(4, 3), TableCode)
+    monkeypatch.undo()
+    isal = pytest.importorskip("troth.overlay.sida.isal")
+
+    def without_isal(**_: object) -> None:
+        raise isal.ECDriverError("no such backend")
+
+    monkeypatch.setattr(isal, "ECDriver", without_isal)
+    assert isinstance(code_for.__wrapped__(4, 3), TableCode)
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])

@@ -80,8 +80,8 @@ def code_for(n: int, k: int) -> ErasureCode:
     if n > k:
         try:
             from troth.overlay.sida.isal import IsalCode
+
+            return IsalCode(n, k)
         except ImportError:
             pass
-        else:
-            return IsalCode(n, k)
     return TableCode(n, k)

@@ -1,4 +1,4 @@
-"""The erasure code by Intel's ISA-L, through pyeclib; importing this fails where pyeclib is not installed.
+"""The erasure code by Intel's ISA-L, through pyeclib; ImportError where one of them is not installed.
 
 liberasurecode puts 80 bytes before each fragment and reads them back when it decodes. They are never sent and never
 taken from the network: it parses only headers that it wrote itself, those of zeros of the same length.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from pyeclib.ec_iface import ECDriver
+from pyeclib.ec_iface import ECDriver, ECDriverError
 
 
 class IsalCode:
@@ -17,7 +17,10 @@ class IsalCode:
 
     def __init__(self, n: int, k: int) -> None:
         self._k = k
-        self._driver = ECDriver(k=k, m=n - k, ec_type="isa_l_rs_cauchy")
+        try:
+            self._driver = ECDriver(k=k, m=n - k, ec_type="isa_l_rs_cauchy")
+        except ECDriverError as error:
+            raise ImportError("This pyeclib was built without ISA-L") from error
         self._headers = lru_cache(maxsize=256)(self._headers_of)
 
     def encode(self, data: bytes) -> Sequence[memoryview]:
