@@ -16,12 +16,17 @@ pytest.importorskip("torch")
 from support.real_nodes import RealNode, real_stage
 from support.scheduler_stage import Stage, eventually
 
+from troth.chain import keystore
+from troth.node import disputing
+from troth.node.configuration import Choices
 from troth.node.service import comparing
+from troth.node.setup import set_up
 from troth.protocol.calls import (
     dispute,
     views,
 )
-from troth.protocol.events import ReviewSettled, Slashed
+from troth.protocol.errors import NotDisputable
+from troth.protocol.events import BondReturned, ReviewSettled, Slashed
 from troth.protocol.review import review_id
 from troth.protocol.settlement import Outcome, SlashReason
 from troth.protocol.slots import review_slot, task_slot
@@ -208,3 +213,49 @@ async def test_a_restarted_scheduler_finishes_the_review(
         async with assembled(stage.scene.configuration(), stage.scene.keys) as again:
             await eventually(lambda: not again.desk.ledger.state.reviews[id_].live, 60)
             assert again.desk.ledger.state.reviews[id_].outcome is Outcome.ACCEPTED
+
+
+async def test_a_scheduler_that_leaves_a_dispute_lying_pays_for_it(
+    deployed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with play(deployed, tmp_path, monkeypatch) as stage:
+        monkeypatch.setattr(stage.scheduler.reviews, "_due", lambda state: [])
+        task, _ = await stage.run(lambda assignment: stage.deniers.update(assignment.verifiers(SEGMENT)))
+        id_ = review_id(task, SEGMENT)
+        await eventually(lambda: id_ in stage.state.reviews, 30)
+        before = stage.stake(stage.scene.scheduler.address)
+        await asyncio.to_thread(deployed.anvil.mine, deployed.parameters.commit_window + 1)
+        record = await stage.reviewed(task)
+        assert record.outcome is Outcome.EXPIRED
+        assert before - stage.stake(stage.scene.scheduler.address) == 8 * stage.unit
+        disputer = record.review.terms.client
+        assert stage.state.account(disputer).credit >= 8 * stage.unit
+        returned = [event for event in record.events if isinstance(event, BondReturned)]
+        assert [(event.disputer, event.amount) for event in returned] == [(disputer, 8 * stage.unit)]
+
+
+async def test_the_operators_command_disputes(deployed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with play(deployed, tmp_path, monkeypatch, watched=False) as stage:
+        task, _ = await stage.run(lambda assignment: stage.deniers.update(assignment.verifiers(SEGMENT)))
+        inferencer = stage.node(stage.state.tasks[task].task.parties_of(SEGMENT)[0])
+        home, password = tmp_path / "home", tmp_path / "password"
+        password.write_text("secret\n")
+        password.chmod(0o600)
+        keystore.create_account(tmp_path / "key.json", "secret", scrypt_n=2, key=inferencer.key)
+        choices = Choices(
+            rpc=stage.scene.url, contract=stage.scene.chain.contract, execution_class="0x" + stage.scene.class_id.hex(),
+            model="tiny", slice="0:2", segments=("0:1", "1:2"), host="127.0.0.1", port=1,
+            endpoint="https://127.0.0.1:1", device="cpu", threads=1, start_block=deployed.block,
+        )  # fmt: skip
+        set_up(home, choices, tmp_path / "key.json", password)
+        named = "0x" + task.hex()
+        dry = await asyncio.to_thread(disputing.dispute, home, named, None, password, broadcast=False)
+        assert not dry["sent"]
+        assert (dry["segment"], dry["outcome"], dry["bond_from"]) == (SEGMENT, "rejected", "stake")
+        assert (int(dry["bond"]), int(dry["lost_at_most"])) == (8 * stage.unit, (8 + 6 * REVIEWERS) * stage.unit)
+        assert not stage.state.reviews
+        sent = await asyncio.to_thread(disputing.dispute, home, named, None, password, broadcast=True)
+        assert sent["sent"]
+        assert (await stage.reviewed(task)).outcome is Outcome.ACCEPTED
+        with pytest.raises(NotDisputable, match="at most once"):
+            await asyncio.to_thread(disputing.dispute, home, named, None, password, broadcast=True)

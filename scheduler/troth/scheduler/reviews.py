@@ -13,10 +13,10 @@ from troth.chain.errors import ChainError
 from troth.overlay.errors import OverlayError
 from troth.overlay.logs import task_bound
 from troth.protocol.calls import dispute
+from troth.protocol.disputable import reviewers_left
 from troth.protocol.errors import ProtocolError
 from troth.protocol.events import TaskDisputed
-from troth.protocol.identifiers import group_id
-from troth.protocol.review import fresh, review_id
+from troth.protocol.review import review_id
 from troth.protocol.settlement import Outcome
 from troth.protocol.state import State, TaskRecord
 from troth.protocol.types import Hash32
@@ -143,11 +143,9 @@ class Reviews:
                 log.warning("segment %d stays undecided: %s", segment, error)
 
     def _has_reviewers(self, record: TaskRecord, segment: int) -> bool:
-        terms, ledger = record.task.terms, self._desk.ledger
-        group = ledger.state.groups[group_id(terms.execution_class, terms.segments[segment])]
-        members = fresh(group.members_at(ledger.block), record.task.parties_of(segment))
-        left = sum(member is not None for member in members)
-        needed = ledger.state.classes[terms.execution_class].reviewers
+        ledger = self._desk.ledger
+        left = reviewers_left(ledger.state, ledger.block, record, segment)
+        needed = ledger.state.classes[record.task.terms.execution_class].reviewers
         if left < needed:
             log.warning("segment %d stays undecided: %d reviewers of %d", segment, left, needed)
         return left >= needed
