@@ -19,6 +19,7 @@ from support.scheduler_stage import Stage, eventually
 from troth.chain import keystore
 from troth.node import disputing
 from troth.node.configuration import Choices
+from troth.node.dispute_policy import DisputePolicy
 from troth.node.service import comparing
 from troth.node.setup import set_up
 from troth.protocol.calls import (
@@ -92,7 +93,7 @@ class Play:
 
 @asynccontextmanager
 async def play(
-    deployed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, watched: bool = True
+    deployed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, watched: bool = True, policy: Any = None
 ) -> AsyncIterator[Play]:
     deniers: set[str] = set()
     honest = comparing.judge
@@ -104,7 +105,7 @@ async def play(
         return judgement
 
     monkeypatch.setattr(comparing, "judge", judge)
-    stage = real_stage(deployed, tmp_path, nodes=NODES, reviewers=REVIEWERS)
+    stage = real_stage(deployed, tmp_path, nodes=NODES, reviewers=REVIEWERS, disputes=policy)
     async with stage as scene, assembled(scene.configuration(), scene.keys) as scheduler:
         mining = asyncio.create_task(_mine(deployed))
         watching = [asyncio.create_task(node.watchdog(scene.chain).run()) for node in scene.nodes if watched]
@@ -259,3 +260,24 @@ async def test_the_operators_command_disputes(deployed: Any, tmp_path: Path, mon
         assert (await stage.reviewed(task)).outcome is Outcome.ACCEPTED
         with pytest.raises(NotDisputable, match="at most once"):
             await asyncio.to_thread(disputing.dispute, home, named, None, password, broadcast=True)
+
+
+async def test_an_outvoted_verifier_has_a_cheat_found_out(
+    deployed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """m - 1 of m verifiers collude with the inferencer: the last one disputes, if its operator lets it."""
+    policy = DisputePolicy(outvoted=True)
+    async with play(deployed, tmp_path, monkeypatch, policy=policy) as stage:
+
+        def corrupt(assignment: Any) -> None:
+            for party in assignment.parties[SEGMENT][:-1]:
+                stage.node(party).engine.wrong_segment = SEGMENT
+
+        task, drawn = await stage.run(corrupt)
+        assert stage.state.tasks[task].settled.outcomes == (Outcome.ACCEPTED, Outcome.ACCEPTED)
+        record = await stage.reviewed(task)
+        assert record.review.terms.client == drawn.verifiers(SEGMENT)[-1]
+        assert record.outcome is Outcome.REJECTED
+        slashed = {event.operator for event in record.events if isinstance(event, Slashed)}
+        assert slashed == {record.review.progress.parties[0], *drawn.verifiers(SEGMENT)[:-1]}
+        assert stage.state.escrow_of(stage.scene.client.address) == 100 * stage.scene.fee

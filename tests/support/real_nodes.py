@@ -18,6 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
 from troth.chain.keystore import Key
+from troth.node.dispute_policy import DisputePolicy
 from troth.node.engine.interface import Computed, SessionKey
 from troth.node.engine.torch_engine import TorchEngine
 from troth.node.errors import Busy
@@ -114,7 +115,7 @@ class RealNode:
 
 @asynccontextmanager
 async def real_stage(
-    deployed: Any, tmp_path: Path, *, nodes: int = 5, reviewers: int = 15, disputes: bool = True
+    deployed: Any, tmp_path: Path, *, nodes: int = 5, reviewers: int = 15, disputes: DisputePolicy | None = None
 ) -> AsyncIterator[Stage]:
     """Real nodes with a tiny random Llama, their class and a scheduler's registration on a fresh contract."""
     model_folder = tiny_model(tmp_path / "tiny")
@@ -129,7 +130,7 @@ async def real_stage(
             bench = Bench(
                 SwayedEngine(model_folder, Segment(0, LAYERS), 0), view, Operator(secret, chain.domain),
                 class_id(rules), SigningRecord(folder / "signed.sqlite"), TraceStore(folder / "traces"),
-                MarginPool(folder / "margins.sqlite"), disputes=disputes,
+                MarginPool(folder / "margins.sqlite"), disputes=disputes or DisputePolicy(),
             )  # fmt: skip
             deployed.anvil.fund(Key.from_secret(secret))
             return RealNode(bench, folder, scheduler)

@@ -7,7 +7,7 @@ version = 1
 [listen]  host, port, endpoint = "https://name:port" as registered
 [engine]  optional device, threads, cache_megabytes
 [limits]  optional sessions, positions, trace_gigabytes
-[disputes] optional automatic = true
+[disputes] optional automatic, outvoted
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Annotated
 import msgspec
 
 from troth.chain.keystore import keystore_path
+from troth.node.dispute_policy import DisputePolicy
 from troth.node.errors import ConfigError
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32, Segment, to_address
@@ -74,6 +75,7 @@ class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
 
 class _Disputes(_Section, frozen=True, forbid_unknown_fields=True):
     automatic: bool = True
+    outvoted: bool = False
 
 
 class _File(_Section, frozen=True, forbid_unknown_fields=True):
@@ -111,7 +113,7 @@ class Configuration:
     sessions: int
     positions: int
     trace_bytes: int
-    disputes: bool
+    disputes: DisputePolicy
 
     @property
     def tls_folder(self) -> Path:
@@ -169,7 +171,7 @@ def _checked(folder: Path, file: _File) -> Configuration:
         sessions=file.limits.sessions,
         positions=file.limits.positions,
         trace_bytes=int(file.limits.trace_gigabytes * (1 << 30)),
-        disputes=file.disputes.automatic,
+        disputes=DisputePolicy(file.disputes.automatic, file.disputes.outvoted),
     )
 
 

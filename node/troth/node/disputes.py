@@ -2,7 +2,8 @@
 
 By policy (`[disputes] automatic`) an inferencer disputes every rejection of its own segment: whoever computed honestly
 gets its slash back from those who were wrong. An undecided segment is its scheduler's to escalate; after half of the
-dispute window the inferencer does it, since only then is its work paid.
+dispute window the inferencer does it, since only then is its work paid. A verifier whose no was outvoted disputes the
+acceptance if its operator says so (`outvoted`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from troth.protocol import calls
 from troth.protocol.calls import Call
 from troth.protocol.contract_types import Settled
 from troth.protocol.identifiers import group_id
-from troth.protocol.review import DRAW_WINDOW, bond_of, fresh, is_disputable, review_id
+from troth.protocol.review import DRAW_WINDOW, bond_of, fresh, is_disputable, profits, review_id
 from troth.protocol.settlement import REWARD, Outcome
 from troth.protocol.state import TaskRecord
 from troth.protocol.task import Phase
@@ -67,13 +68,12 @@ def dispute_call(bench: Bench, trace: StoredTrace) -> Call | None:
     """The dispute that an ended task of this trace calls for; None if none does."""
     record = bench.view.record(Hash32(trace.task_id))
     settled = None if record is None else record.settled
-    if record is None or settled is None or not bench.disputes or not trace.inferred:
-        return None
     segment, head = trace.segment, bench.view.head
-    mine = record.task.parties_of(segment)[:1] == (bench.operator.address,)
-    outcome = settled.outcomes[segment]
-    if not mine or outcome == Outcome.ACCEPTED or not is_disputable(settled, segment):
+    if record is None or settled is None or not is_disputable(settled, segment):
         return None
+    if not _wanted(bench, trace, record, settled):
+        return None
+    outcome = settled.outcomes[segment]
     window = bench.view.parameters.dispute_window
     patience = window // 2 if outcome == Outcome.INDETERMINATE else 0
     open_ = settled.settled_block + patience <= head < settled.settled_block + window
@@ -82,6 +82,16 @@ def dispute_call(bench: Bench, trace: StoredTrace) -> Call | None:
     if not _affordable(bench, record, settled, segment):
         return None
     return calls.dispute(Hash32(trace.task_id), record.task, settled, segment)
+
+
+def _wanted(bench: Bench, trace: StoredTrace, record: TaskRecord, settled: Settled) -> bool:
+    """Whether the operator's policy has the outcome of this trace's segment disputed."""
+    me, segment, outcome = bench.operator.address, trace.segment, settled.outcomes[trace.segment]
+    if trace.inferred:
+        mine = record.task.parties_of(segment)[:1] == (me,)
+        return bench.disputes.rejected and mine and outcome != Outcome.ACCEPTED
+    outvoted = outcome == Outcome.ACCEPTED and profits(record.task, settled, segment, me)
+    return bench.disputes.outvoted and outvoted
 
 
 def reviewers_left(view: ChainView, record: TaskRecord, segment: int) -> int:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from troth.node.dispute_policy import DisputePolicy
 from troth.node.engine.interface import Engine
 from troth.node.margin_pool import MarginPool
 from troth.node.service.seat import Post
@@ -39,7 +40,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A node's tools. `disputes`: whether rejections are disputed by themselves. `clock` gives Unix seconds."""
+    """A node's tools. `clock` gives Unix seconds."""
 
     engine: Engine
     view: ChainView
@@ -49,7 +50,7 @@ class Bench:
     traces: TraceStore
     margins: MarginPool
     limits: Limits = field(default_factory=Limits)
-    disputes: bool = True
+    disputes: DisputePolicy = field(default_factory=DisputePolicy)
     clock: Callable[[], float] = time.time
     scribe: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="records"))
 
