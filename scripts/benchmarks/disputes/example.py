@@ -52,7 +52,7 @@ class Example:
 
     @property
     def verifier_lead(self) -> float:
-        """Units by which an honest verifier is ahead of one that is never in the cluster; it is paid by its own round."""
+        """Units by which an honest verifier, paid by its own round, is ahead of one that is never in the cluster."""
         wrong = chances(VERIFIERS - 1, self.honest)[0]
         return (1 - wrong) * REWARD - wrong * PENALTY + PENALTY
 

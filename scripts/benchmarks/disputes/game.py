@@ -77,9 +77,7 @@ def verdict(inferencer_honest: bool, honest: int, reviewers: int) -> tuple[Outco
     return outcome, honest if right else reviewers - honest
 
 
-def who_disputes(
-    first: First, inferencer_disputes: bool, verifiers: Iterable[bool], client_would: bool
-) -> int | None:
+def who_disputes(first: First, inferencer_disputes: bool, verifiers: Iterable[bool], client_would: bool) -> int | None:
     """The party that disputes a decided round: who would profit and does, the inferencer before the verifiers."""
     if not first.disputable or first.outcome is Outcome.INDETERMINATE:
         return None
@@ -164,7 +162,7 @@ def _weighted(chance: float, lottery: Lottery) -> Lottery:
     return [(chance * one, units) for one, units in lottery]
 
 
-def _of_votes(
+def _of_votes(  # noqa: PLR0917 - one value each of a game's six dimensions
     world: World,
     party: int,
     inferencer_honest: bool,

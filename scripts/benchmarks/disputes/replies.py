@@ -162,7 +162,7 @@ def hostile_gain(world: World) -> float:
 
 
 def coalition_gain(world: World) -> float:
-    """The same for the attackers among verifiers and reviewers together: a won review pays theirs, a lost one slashes."""
+    """The same for all attackers together: a review that they win pays theirs among the reviewers."""
     accepted = first_round(True, (Conduct.HOSTILE, *(Conduct.HONEST,) * (world.verifiers - 1)))
     total = 0.0
     for honest, chance in enumerate(chances(world.reviewers, world.honest)):

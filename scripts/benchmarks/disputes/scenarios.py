@@ -66,14 +66,30 @@ def scenarios(honest: float) -> list[Scenario]:
     return [replace(one, inferencer_disputes=one.inferencer_honest) if one.seat else one for one in found]
 
 
-def captured(reviewers: int) -> Scenario:
-    """A cheat that all three verifiers accept, disputed by the client; the reviewers are the honest majority's."""
-    hostile = reviewers // 4
-    return Scenario(
-        *("captured committee", 0.75, False, False, WATCHED),
-        conducts=(Conduct.HOSTILE,) * 3,
-        reviewing=(Conduct.HONEST,) * (reviewers - hostile) + (Conduct.HOSTILE,) * hostile,
-    )
+def scenes(reviewers: int) -> list[Scenario]:
+    """Scripted ends of a dispute; one reviewer in five attacks too."""
+    honest, hostile, silent = Conduct.HONEST, Conduct.HOSTILE, Conduct.SILENT
+    attackers = reviewers // 5
+    reviewing = (honest,) * (reviewers - attackers) + (hostile,) * attackers
+
+    def scene(
+        name: str, true: bool, disputing: bool, conducts: tuple[Conduct, ...], policy: Policy = PARTIES
+    ) -> Scenario:
+        return Scenario(name, 0.8, true, disputing, policy, conducts=conducts, reviewing=reviewing)
+
+    return [
+        scene("a cheat that all three verifiers accept; the client disputes", False, False, (hostile,) * 3, WATCHED),
+        scene("a cheat that two of three accept; the third disputes", False, False, (honest, hostile, hostile)),
+        scene("an honest inferencer that all three reject; it disputes", True, True, (hostile,) * 3),
+        scene("an honest inferencer that two of three reject; it disputes", True, True, (honest, hostile, hostile)),
+        scene("a cheat that all three reject; it disputes", False, True, (honest,) * 3),
+        scene(
+            "one yes, one no, one silent, the inferencer honest; nobody has to ask",
+            True,
+            True,
+            (honest, hostile, silent),
+        ),
+    ]
 
 
 def _inferencer(honest: bool, disputing: bool) -> str:

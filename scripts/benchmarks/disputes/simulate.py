@@ -8,10 +8,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from benchmarks.disputes import play as acts
+from benchmarks.disputes import acts
+from benchmarks.disputes.acts import Sent
 from benchmarks.disputes.game import deviation, mean
 from benchmarks.disputes.network import Network
-from benchmarks.disputes.play import Play, Sent
+from benchmarks.disputes.play import Play, place
 from benchmarks.disputes.rules import CLIENT, review_by_votes, review_pay
 from benchmarks.disputes.scenarios import Scenario, scenarios
 from troth.protocol.types import Hash32
@@ -66,7 +67,7 @@ async def wave(network: Network, chosen: list[Scenario], source: random.Random, 
     head = await network.chain.block()
     assert head is not None
     plays = [
-        acts.place(network, one, source, first_nonce + index, (head.number, head.timestamp))
+        place(network, one, source, first_nonce + index, (head.number, head.timestamp))
         for index, one in enumerate(chosen)
     ]
     await _mine(network, plays, [acts.open_and_commit(play) for play in plays])
@@ -100,9 +101,7 @@ def measure(plays: list[Play], reviewers: int) -> Measured:
     average = math.fsum(paid) / len(paid)
     variance = math.fsum((one - average) ** 2 for one in paid) / max(1, len(paid) - 1)
     exact = scenario.lottery(reviewers)
-    worst = max(
-        abs(play.units(party) - predicted(play, party)) for play in plays for party in range(len(play.parties))
-    )
+    worst = max(abs(play.units(party) - predicted(play, party)) for play in plays for party in range(len(play.parties)))
     return Measured(
         *(scenario, len(paid), average, math.sqrt(variance / len(paid)), mean(exact), deviation(exact)),
         *(sum(play.result is not None for play in plays), worst),

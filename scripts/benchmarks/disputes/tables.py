@@ -1,47 +1,41 @@
-"""The exact tables of ``scripts/disputes``: rows of text, so that they print and read as JSON alike."""
+"""All exact tables of ``scripts/disputes``: strategies, and where right disputes stop paying or wrong ones begin to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from benchmarks.committees import bound_of_lemma, smallest
+from benchmarks.committees import smallest
 from benchmarks.disputes.example import FAILED, Example
-from benchmarks.disputes.game import EVERYBODY, NOBODY, World, review_right
+from benchmarks.disputes.game import NOBODY, World, review_right
 from benchmarks.disputes.replies import (
-    RANDOM,
-    RIVALS,
     client_gain,
     coalition_gain,
     hostile_gain,
     inferencer,
     inferencer_gain,
-    reviewer,
-    verifier,
     verifier_gain,
     where_it_pays,
 )
 from benchmarks.disputes.rules import Prize
+from benchmarks.disputes.strategies import (
+    COMMITTEES,
+    SHARES,
+    USUAL,
+    inferencers,
+    leads,
+    reviewers,
+    verifiers,
+    wider_first_round,
+)
+from benchmarks.disputes.table import Table, marked, units, wrong
 from troth.protocol.review import reviewers_needed
 
-SHARES = tuple(round(0.55 + 0.05 * step, 2) for step in range(9))
-COMMITTEES = (5, 9, 15, 31)
 ON_CHAIN = 31
 """The largest m' that the contract takes."""
 ERRORS = (0.1, 0.01)
-USUAL = 15
 LIMIT = 1501
 """Where the search for a committee gives up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A title, a row of column names, rows of cells, and what to know when reading it."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
 
 
 def tables() -> list[Table]:
@@ -59,77 +53,6 @@ def tables() -> list[Table]:
     ]
 
 
-def sensible(share: float, members: int, prize: Prize = Prize.BUILT, verifiers: int = 3) -> World:
-    """A world in which everybody disputes exactly where that pays."""
-    world = World(share, members, NOBODY, prize, verifiers)
-    return replace(world, policy=where_it_pays(world))
-
-
-def inferencers(members: int) -> Table:
-    """The four ways to infer."""
-    rows = []
-    for share in SHARES:
-        found = inferencer(sensible(share, members))
-        rows.append((
-            *(f"{share:.2f}", _units(found.honest_disputing), _units(found.honest)),
-            *(_units(found.cheat), _units(found.cheat_disputing)),
-            *(_marked(found.lead), "" if found.best_honest > 0 else "honest serving costs"),
-        ))  # fmt: skip
-    return Table(
-        f"Inferencer, m' = {members}: expected units per task, others dispute where it pays",
-        ("r", "honest, disputes", "honest, never", "cheats, never", "cheats, disputes", "lead", "mark"),
-        tuple(rows),
-        "The lead is the best honest reply less the best cheat: what cheating must save, in units, to break even.",
-    )
-
-
-def verifiers(members: int) -> Table:
-    """The ways to verify."""
-    names = (*(conduct.value for conduct in RIVALS[:2]), RANDOM, *(conduct.value for conduct in RIVALS[2:]))
-    rows = []
-    for share in SHARES:
-        found = verifier(sensible(share, members))
-        cells = (_units(found.rivals[name]) for name in names)
-        rows.append((f"{share:.2f}", _units(found.honest), *cells, _marked(found.lead)))
-    return Table(
-        f"Verifier, m' = {members}: expected units per task; a share r of the inferencers is honest too",
-        ("r", "honest", *names, "lead"),
-        tuple(rows),
-        "Who sides with the cheat accepts what it is handed: level with honesty as long as no inferencer cheats.",
-    )
-
-
-def reviewers() -> Table:
-    """A reviewer's lead."""
-    rows = []
-    for share in SHARES:
-        found = [reviewer(World(share, members)) for members in COMMITTEES]
-        rows.append((f"{share:.2f}", *(f"{one.honest:.2f} ({_marked(one.lead)})" for one in found)))
-    return Table(
-        "Reviewer: expected units of an honest one, in brackets its lead over the best other way",
-        ("r", *(f"m' = {members}" for members in COMMITTEES)),
-        tuple(rows),
-    )
-
-
-def leads() -> Table:
-    """Who is ahead, for each committee and for three populations."""
-    rows = []
-    for share in SHARES:
-        cells = []
-        for members in COMMITTEES:
-            worlds = (World(share, members, NOBODY), sensible(share, members), World(share, members, EVERYBODY))
-            both = ((inferencer(world), verifier(world)) for world in worlds)
-            cells.append("  ".join(f"{_marked(one.lead)}/{_marked(two.lead)}" for one, two in both))
-        rows.append((f"{share:.2f}", *cells))
-    return Table(
-        "Lead of honesty, inferencer/verifier: nobody disputes, all do where it pays, all do always out of spite",
-        ("r", *(f"m' = {members}" for members in COMMITTEES)),
-        tuple(rows),
-        "Marked (!): another reply pays more.",
-    )
-
-
 def gains() -> Table:
     """For whom a dispute pays."""
     rows = []
@@ -139,9 +62,9 @@ def gains() -> Table:
             rows.append((
                 *(f"{share:.2f}", str(members) + (" *" if members > ON_CHAIN else "")),
                 f"{100 * review_right(world):.2f} %",
-                *(_marked(inferencer_gain(world, honest=True)), _marked(verifier_gain(world))),
-                *(_marked(client_gain(world)), _wrong(inferencer_gain(world, honest=False))),
-                *(_wrong(hostile_gain(world)), _wrong(coalition_gain(world))),
+                *(marked(inferencer_gain(world, honest=True)), marked(verifier_gain(world))),
+                *(marked(client_gain(world)), wrong(inferencer_gain(world, honest=False))),
+                *(wrong(hostile_gain(world)), wrong(coalition_gain(world))),
             ))  # fmt: skip
     return Table(
         "What disputing adds, in units",
@@ -178,21 +101,6 @@ def committees() -> Table:
     )
 
 
-def wider_first_round() -> Table:
-    """More verifiers in the first round."""
-    rows = []
-    for share in SHARES[:4]:
-        for count in (3, 5, 7):
-            world = sensible(share, USUAL, verifiers=count)
-            one, two = inferencer(world), verifier(world)
-            rows.append((f"{share:.2f}", str(count), *map(_marked, (one.best_honest, one.lead, two.lead))))
-    return Table(
-        f"A larger first committee, m' = {USUAL}, where honest nodes are few",
-        ("r", "m", "honest inferencer", "its lead", "verifier's lead"),
-        tuple(rows),
-    )
-
-
 def example() -> Table:
     """The paper's example, and where it stops working."""
     rows = []
@@ -204,9 +112,9 @@ def example() -> Table:
         marks += ["dispute does not pay"] if min(at_five.gain(honest=True), lemma.gain(honest=True)) <= 0 else []
         marks += ["cheat's dispute pays"] if max(at_five.gain(honest=False), lemma.gain(honest=False)) > 0 else []
         rows.append((
-            *(f"{share:.2f}", str(members), _units(lemma.lead), _units(lemma.verifier_lead)),
-            *(_units(lemma.gain(honest=True)), _units(lemma.gain(honest=False))),
-            *(_units(at_five.gain(honest=True)), _units(at_five.gain(honest=False))),
+            *(f"{share:.2f}", str(members), units(lemma.lead), units(lemma.verifier_lead)),
+            *(units(lemma.gain(honest=True)), units(lemma.gain(honest=False))),
+            *(units(at_five.gain(honest=True)), units(at_five.gain(honest=False))),
             *(f"{at_five.shortfall:.1f}", f"{lemma.shortfall:.0f}"),
             *(f"{100 * lemma.accepted_cheats:.1f} %", "; ".join(marks)),
         ))  # fmt: skip
@@ -229,15 +137,16 @@ def other_rules() -> Table:
             cells = []
             for members in COMMITTEES:
                 world = World(share, members, NOBODY, prize)
-                right = (inferencer_gain(world, honest=True), verifier_gain(world))
-                wrong = (inferencer_gain(world, honest=False), hostile_gain(world))
-                cells.append(" ".join((*map(_marked, right), *map(_wrong, wrong))))
+                rightful = (inferencer_gain(world, honest=True), verifier_gain(world))
+                wrongful = (inferencer_gain(world, honest=False), hostile_gain(world))
+                cells.append(" ".join((*map(marked, rightful), *map(wrong, wrongful))))
             rows.append((f"{share:.2f}", prize.value, *cells))
     return Table(
         "What disputing adds under other rules: rejected honest, honest verifier, rejected cheat, attacker",
         ("r", "rule", *(f"m' = {members}" for members in COMMITTEES)),
         tuple(rows),
-        "The bond alone leaves 6 units a reviewer unpaid; a prize as large as the risk is paid by the first round's losers.",
+        "The bond alone leaves 6 units a reviewer unpaid; a prize as large as the risk is paid by the first round's "
+        "losers.",
     )
 
 
@@ -254,15 +163,3 @@ def _first(share: float, value: Callable[[World], float]) -> str:
 
 def _starred(members: int) -> str:
     return f"{members} *" if members > ON_CHAIN else str(members)
-
-
-def _units(value: float) -> str:
-    return f"{value:+.2f}"
-
-
-def _marked(value: float) -> str:
-    return _units(value) + (" (!)" if value <= 0 else "")
-
-
-def _wrong(value: float) -> str:
-    return _units(value) + (" (!)" if value > 0 else "")
