@@ -1,7 +1,8 @@
 """What one task pays each of its parties, in units: the first round as shipped, a review as the contract has it.
 
 Parties are numbered as on chain: 0 is the inferencer, 1 + v is verifier v. Stakes are taken to suffice for every
-charge; the contract refuses classes where they would not.
+charge. The least stake that the contract asks for covers any single one; who is charged for several tasks at once pays
+until its stake is used up, and those who are owed share what there is.
 """
 
 from __future__ import annotations

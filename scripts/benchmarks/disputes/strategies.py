@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.disputes.game import EVERYBODY, NOBODY, World
+from benchmarks.disputes.game import EVERYBODY, INFERENCERS, NOBODY, World
 from benchmarks.disputes.replies import RANDOM, RIVALS, inferencer, reviewer, verifier, where_it_pays
 from benchmarks.disputes.rules import Prize
 from benchmarks.disputes.table import Table, marked, units
@@ -68,20 +68,19 @@ def reviewers() -> Table:
 
 
 def leads() -> Table:
-    """Who is ahead, for each committee and for three populations."""
+    """Who is ahead, for each committee and four populations."""
     rows = []
     for share in SHARES:
-        cells = []
         for members in COMMITTEES:
-            worlds = (World(share, members, NOBODY), sensible(share, members), World(share, members, EVERYBODY))
-            both = ((inferencer(world), verifier(world)) for world in worlds)
-            cells.append("  ".join(f"{marked(one.lead)}/{marked(two.lead)}" for one, two in both))
-        rows.append((f"{share:.2f}", *cells))
+            fixed = [World(share, members, policy) for policy in (NOBODY, INFERENCERS, EVERYBODY)]
+            worlds = (*fixed[:2], sensible(share, members), fixed[2])
+            cells = (f"{marked(inferencer(one).lead)} / {marked(verifier(one).lead)}" for one in worlds)
+            rows.append((f"{share:.2f}", str(members), *cells))
     return Table(
-        "Lead of honesty, inferencer/verifier: nobody disputes, all do where it pays, all do always out of spite",
-        ("r", *(f"m' = {members}" for members in COMMITTEES)),
+        "Lead of honesty in units, inferencer / verifier, by who disputes",
+        ("r", "m'", "nobody", "rejected inferencers that were honest", "all where it pays", "all always, out of spite"),
         tuple(rows),
-        "Marked (!): another reply pays more.",
+        "The second population is what nodes do by themselves. (!): another reply pays more.",
     )
 
 
