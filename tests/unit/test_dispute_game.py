@@ -236,6 +236,18 @@ def test_a_prize_as_large_as_the_risk_makes_right_disputes_pay_from_nine_reviewe
         assert inferencer_gain(world, honest=False) < 0
 
 
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("members", COMMITTEES)
+def test_a_prize_for_others_than_the_inferencer_makes_honest_serving_pay_everywhere(share: float, members: int) -> None:
+    world = World(share, members, NOBODY, Prize.VERIFIERS)
+    assert verifier_gain(world) > 0
+    assert inferencer_gain(world, honest=False) < 0
+    there = sensible(share, members, Prize.VERIFIERS)
+    assert min(inferencer(there).best_honest, inferencer(there).lead, verifier(there).lead) > 0
+    # Small reviews at a bare majority are too weak for it: attackers would gain together by disputing the honest.
+    assert (coalition_gain(world) > 0) == (share == 0.55 and members in {5, 9})
+
+
 def test_the_bond_alone_lets_a_cheat_gain_by_disputing_at_a_bare_majority() -> None:
     assert inferencer_gain(World(0.55, 15, NOBODY, Prize.BOND_ONLY), honest=False) > 0
     assert inferencer_gain(World(0.65, 15, NOBODY, Prize.BOND_ONLY), honest=False) < 0

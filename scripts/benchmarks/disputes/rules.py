@@ -46,11 +46,12 @@ class Conduct(Enum):
 
 
 class Prize(Enum):
-    """Who bears the reviewers' pay and what a right disputer gets: the contract's rule and two others."""
+    """Who bears the reviewers' pay and what a right disputer gets: the contract's rule and three others."""
 
     BUILT = "as built"
     BOND_ONLY = "a lost dispute costs the bond alone"
     AS_RISKED = "a won dispute pays what it risked"
+    VERIFIERS = "the same, to others than the inferencer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,8 @@ def review_pay(
             return tuple(pay), -float(risked)
         pay[disputer] -= risked
         return tuple(pay), 0.0
-    return _overturn(first, second, cluster, disputer, risked if prize is Prize.AS_RISKED else 0)
+    prized = prize is Prize.AS_RISKED or (prize is Prize.VERIFIERS and disputer != 0)
+    return _overturn(first, second, cluster, disputer, risked if prized else 0)
 
 
 def _overturn(

@@ -14,6 +14,7 @@ from benchmarks.disputes.replies import (
     hostile_gain,
     inferencer,
     inferencer_gain,
+    verifier,
     verifier_gain,
     where_it_pays,
 )
@@ -25,6 +26,7 @@ from benchmarks.disputes.strategies import (
     inferencers,
     leads,
     reviewers,
+    sensible,
     verifiers,
     wider_first_round,
 )
@@ -130,23 +132,27 @@ def example() -> Table:
 
 
 def other_rules() -> Table:
-    """Two other rules for the pay of a review."""
+    """Three other rules for the pay of a review."""
     rows = []
     for share in SHARES[:5]:
-        for prize in Prize:
-            cells = []
-            for members in COMMITTEES:
-                world = World(share, members, NOBODY, prize)
+        for members in COMMITTEES:
+            for prize in Prize:
+                world, there = World(share, members, NOBODY, prize), sensible(share, members, prize)
+                serving = inferencer(there)
                 rightful = (inferencer_gain(world, honest=True), verifier_gain(world))
-                wrongful = (inferencer_gain(world, honest=False), hostile_gain(world))
-                cells.append(" ".join((*map(marked, rightful), *map(wrong, wrongful))))
-            rows.append((f"{share:.2f}", prize.value, *cells))
+                wrongful = (inferencer_gain(world, honest=False), hostile_gain(world), coalition_gain(world))
+                cells = (*map(marked, rightful), *map(wrong, wrongful))
+                rest = map(marked, (serving.best_honest, serving.lead, verifier(there).lead))
+                rows.append((f"{share:.2f}", str(members), prize.value, *cells, *rest))
     return Table(
-        "What disputing adds under other rules: rejected honest, honest verifier, rejected cheat, attacker",
-        ("r", "rule", *(f"m' = {members}" for members in COMMITTEES)),
+        "Other rules: what disputing adds, then what honest serving pays and both leads where all dispute that gain",
+        (
+            *("r", "m'", "rule", "rejected honest", "honest verifier", "rejected cheat", "attacker", "all attackers"),
+            *("honest inferencer", "its lead", "verifier's lead"),
+        ),
         tuple(rows),
         "The bond alone leaves 6 units a reviewer unpaid; a prize as large as the risk is paid by the first round's "
-        "losers.",
+        "losers, to the disputer.",
     )
 
 
