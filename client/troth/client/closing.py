@@ -28,7 +28,7 @@ async def close_task(
     """
     async with view(home, configuration) as (chain, follower):
         with opened(home.receipts, chain.domain) as receipts:
-            identifier = _whole_id(task) or receipts.find(task).identifier
+            identifier = whole_id(task) or receipts.find(task).identifier
         record = follower.state.tasks.get(identifier)
         if record is None or not record.live:
             state = "was never opened on chain, so nothing was charged" if record is None else "is decided already"
@@ -36,7 +36,8 @@ async def close_task(
         return await transact(chain, calls.close(identifier, record.task), key, sender, broadcast=broadcast)
 
 
-def _whole_id(task: str) -> Hash32 | None:
+def whole_id(task: str) -> Hash32 | None:
+    """A task id written out in full; None for anything shorter or else."""
     digits = task.lower().removeprefix("0x")
     if len(digits) != DIGITS or not set(digits) <= set("0123456789abcdef"):
         return None

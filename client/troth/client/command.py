@@ -253,6 +253,37 @@ def close(  # noqa: PLR0917
     _print(done, as_json, describe_transaction(done))
 
 
+@app.command()
+def dispute(  # noqa: PLR0917
+    task: Annotated[str, typer.Argument(help="Task id, or its beginning.")],
+    segment: Annotated[
+        int, typer.Option("--segment", help="Segment to verify again; -1 for the only one that can be.")
+    ] = -1,
+    broadcast: BroadcastOption = False,
+    password_file: PasswordOption = None,
+    rpc: RpcOption = "",
+    contract: ContractOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Have an answer verified again by more nodes; the bond comes back, with the fee, if it turns out to be wrong."""
+    from troth.client.disputing import dispute_task
+    from troth.client.home import Home
+    from troth.client.money import format_amount
+    from troth.client.wallet import describe_transaction, open_wallet, wallet_address
+
+    place = Home(home.expanduser())
+    key = open_wallet(place, password_file) if broadcast else None
+    configuration = read_configuration(place, rpc, contract)
+    chosen = None if segment < 0 else segment
+    done = asyncio.run(
+        dispute_task(place, configuration, task, chosen, key, wallet_address(place), broadcast=broadcast)
+    )
+    bond, worst = (format_amount(int(done[name])) for name in ("bond_wei", "lost_at_most_wei"))
+    told = f"segment {done['segment']}, {done['outcome']}: bond {bond}, at most {worst} lost if the outcome stands"
+    _print(done, as_json, f"{told}\n{describe_transaction(done)}")
+
+
 def _transact(  # noqa: PLR0917
     home: Path, rpc: str, contract: str, password_file: Path | None, build: Any, broadcast: bool, as_json: bool
 ) -> None:

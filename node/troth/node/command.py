@@ -172,6 +172,28 @@ def doctor(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
+@app.command()
+def dispute(
+    task: Annotated[str, typer.Argument(help="Task id, 0x and 64 hex digits.")],
+    *,
+    segment: Annotated[
+        int, typer.Option("--segment", help="Segment to verify again; -1 for the only one that can be.")
+    ] = -1,
+    password_file: PasswordFile = None,
+    broadcast: Broadcast = False,
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """Have a rejected or undecided segment verified again by more nodes, once (dry run by default).
+
+    The running node does this by itself for segments that it inferred, unless node.toml says `automatic = false`.
+    """
+    from troth.node.disputing import dispute as dispute_segment
+
+    chosen = None if segment < 0 else segment
+    show(dispute_segment(home, task, chosen, password_file, broadcast=broadcast), as_json)
+
+
 @app.command("exit")
 def exit_(
     *,

@@ -7,6 +7,7 @@ version = 1
 [listen]  host, port, endpoint = "https://name:port" as registered
 [engine]  optional device, threads, cache_megabytes
 [limits]  optional sessions, positions, trace_gigabytes
+[disputes] optional automatic, outvoted
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Annotated
 import msgspec
 
 from troth.chain.keystore import keystore_path
+from troth.node.dispute_policy import DisputePolicy
 from troth.node.errors import ConfigError
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32, Segment, to_address
@@ -71,6 +73,11 @@ class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
     trace_gigabytes: Annotated[float, msgspec.Meta(gt=0)] = 8.0
 
 
+class _Disputes(_Section, frozen=True, forbid_unknown_fields=True):
+    automatic: bool = True
+    outvoted: bool = False
+
+
 class _File(_Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: _Chain
@@ -79,6 +86,7 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
     keys: _Keys = _Keys()
     engine: _Engine = _Engine()
     limits: _Limits = _Limits()
+    disputes: _Disputes = _Disputes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +113,7 @@ class Configuration:
     sessions: int
     positions: int
     trace_bytes: int
+    disputes: DisputePolicy
 
     @property
     def tls_folder(self) -> Path:
@@ -162,6 +171,7 @@ def _checked(folder: Path, file: _File) -> Configuration:
         sessions=file.limits.sessions,
         positions=file.limits.positions,
         trace_bytes=int(file.limits.trace_gigabytes * (1 << 30)),
+        disputes=DisputePolicy(file.disputes.automatic, file.disputes.outvoted),
     )
 
 

@@ -6,6 +6,7 @@
     ├── InvalidTrace          an array that is no trace
     ├── InvalidOpening        an opened tile that does not belong to a trace root
     ├── InvalidSettlement     findings that no decision can be taken from
+    ├── NotDisputable         an outcome that cannot be disputed, or not now
     ├── InvalidSignature      a signature that the contract would refuse, or another party's
     ├── InvalidRequest        a request outside its limits, or bytes that are not its canonical form
     ├── InvalidRows           rows that are not the rows that were signed
@@ -85,3 +86,7 @@ class InvalidTokens(ProtocolError):
 
 class WireError(ProtocolError):
     """A frame that is no message of the channel, or that exceeds a limit."""
+
+
+class NotDisputable(ProtocolError):
+    """A task's outcome cannot be disputed, or not now."""

@@ -113,6 +113,11 @@ class ReviewRecord:
     events: tuple[TaskEvent | MoneyEvent | ReviewEvent, ...]
 
     @property
+    def task(self) -> Task:
+        """The review, as calls that take tasks take it."""
+        return self.review
+
+    @property
     def live(self) -> bool:
         """True until the review has an outcome."""
         return self.outcome is None

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from troth.node.dispute_policy import DisputePolicy
 from troth.node.engine.interface import Engine
 from troth.node.margin_pool import MarginPool
 from troth.node.service.seat import Post
@@ -49,6 +50,7 @@ class Bench:
     traces: TraceStore
     margins: MarginPool
     limits: Limits = field(default_factory=Limits)
+    disputes: DisputePolicy = field(default_factory=DisputePolicy)
     clock: Callable[[], float] = time.time
     scribe: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="records"))
 
