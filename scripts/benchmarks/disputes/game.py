@@ -29,7 +29,7 @@ class Policy:
 
 NOBODY = Policy()
 INFERENCERS = Policy(inferencer=True)
-"""What the node does by itself: it disputes a rejection of its own work, and nothing else."""
+"""What the node does unless told otherwise: it disputes a rejection of its own work, and nothing else."""
 PARTIES = Policy(inferencer=True, verifier=True)
 WATCHED = Policy(inferencer=True, verifier=True, client=True)
 EVERYBODY = Policy(inferencer=True, verifier=True, client=True, cheat=True, hostile=True)

@@ -80,7 +80,7 @@ def leads() -> Table:
         "Lead of honesty in units, inferencer / verifier, by who disputes",
         ("r", "m'", "nobody", "rejected inferencers that were honest", "all where it pays", "all always, out of spite"),
         tuple(rows),
-        "The second population is what nodes do by themselves. (!): another reply pays more.",
+        "The second population is what nodes do unless told otherwise. (!): another reply pays more.",
     )
 
 
