@@ -132,6 +132,17 @@ def test_a_review_pays_no_more_than_it_takes(
     assert math.fsum((*pay, client)) + others + (refund if wrong else 0) <= 1e-9, "the rest goes to the reserve"
 
 
+@pytest.mark.parametrize("members", COMMITTEES)
+def test_the_least_stake_covers_the_dearest_task(members: int) -> None:
+    least = (2 + 6 * 3) * 2 + 8 + 6 * members
+    for honest, conducts, second in product((True, False), product(Conduct, repeat=3), (YES, NO)):
+        first = first_round(honest, conducts)
+        disputers = [None] if first.outcome is Outcome.INDETERMINATE else [CLIENT, 0, 1, 2, 3]
+        for disputer in disputers:
+            pay, _ = review_pay(first, second, members, disputer)
+            assert all(before + after >= -least for before, after in zip(first.pay, pay, strict=True))
+
+
 def _listed(world: World, honest: bool, disputing: bool) -> float:
     """Every first committee and every review, one by one."""
     total = 0.0
