@@ -11,7 +11,6 @@ pytest.importorskip("torch")
 
 from benchmarks.committees import bound_of_lemma, captured, majority, smallest, taken_whole
 from benchmarks.detection import toploc
-from benchmarks.disputes import Game
 
 
 @pytest.mark.parametrize(("nodes", "malicious", "committee"), [(7, 3, 3), (9, 4, 5), (6, 0, 3), (5, 5, 5)])
@@ -34,13 +33,6 @@ def test_the_smallest_committee_is_right_often_enough_and_no_smaller_one_is(hone
     size = smallest(honest, 0.01)
     assert majority(size, honest) >= 0.99 > majority(size - 2, honest)
     assert size <= bound_of_lemma(honest, 0.01)
-
-
-def test_disputes_help_the_honest_and_never_the_cheat() -> None:
-    for honest in (0.55, 0.75, 0.95):
-        plain, disputed = Game(honest, 0), Game(honest, smallest(honest, 0.01))
-        assert disputed.honest_inferencer > plain.honest_inferencer > plain.cheating_inferencer
-        assert disputed.cheating_inferencer == pytest.approx(plain.cheating_inferencer)
 
 
 def test_the_peer_accepts_equal_states_and_nothing_unlike_them() -> None:
