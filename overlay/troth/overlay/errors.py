@@ -13,7 +13,16 @@ OverlayError
  ├─ Overloaded              too many requests in flight, try again
  ├─ ChannelUnavailable      no connection, or it broke before the answer
  │   └─ ChannelTimeout
- └─ RemoteFailure           the peer answered, and the answer is a refusal
+ ├─ RemoteFailure           the peer answered, and the answer is a refusal
+ ├─ CellRefused             bytes on a link or in a circuit that are not believed
+ │   ├─ MalformedCell
+ │   ├─ CellTampered        a layer's tag does not fit: changed, replayed, reordered or lost before it
+ │   └─ QuotaExceeded       more than the other end was granted
+ ├─ HandshakeRefused        a relay could not prove that it holds its registered key
+ ├─ UnknownDestination      a name that is in no directory of ours
+ ├─ RelayMisconfigured      a relay's files cannot be used
+ └─ CircuitFailed           a circuit ended; names the class of the hop that failed
+     └─ CircuitSilent
 """
 
 from __future__ import annotations
@@ -129,3 +138,79 @@ class RemoteFailure(OverlayError):
         super().__init__(f"{peer} answered {remote_code}: {message}", remedy=remedy)
         self.remote_code = remote_code
         self.message = message
+
+
+class CellRefused(OverlayError):
+    """Bytes on a link or in a circuit that are not believed; what sent them is closed."""
+
+    code = "cell_refused"
+
+
+class MalformedCell(CellRefused):
+    """Bytes that are no cell, or a cell whose content is none, of this version."""
+
+    code = "malformed_cell"
+
+
+class CellTampered(CellRefused):
+    """The tag of layer `layer` (1 is nearest to the client) does not fit this cell at this place in the order."""
+
+    code = "cell_tampered"
+
+    def __init__(self, layer: int) -> None:
+        super().__init__(
+            f"The tag of layer {layer} does not fit",
+            remedy="Nothing to correct here: a cell was changed, repeated, swapped or left out on its way.",
+        )
+        self.layer = layer
+
+
+class QuotaExceeded(CellRefused):
+    """The peer sent more than it was granted."""
+
+    code = "quota_exceeded"
+
+
+class HandshakeRefused(OverlayError):
+    """The other end of a circuit set-up did not prove that it holds the registered key."""
+
+    code = "handshake_refused"
+
+
+class UnknownDestination(OverlayError):
+    """A relay or a destination that no directory names; nobody is connected to."""
+
+    code = "unknown_destination"
+
+
+class RelayMisconfigured(OverlayError):
+    """A relay's configuration, directory or handshake key cannot be used."""
+
+    code = "relay_misconfigured"
+
+
+class CircuitFailed(OverlayError):
+    """A circuit ended before it was closed by its client.
+
+    Args:
+        hop: what failed: guard, middle, proxy, destination, or client (it was closed).
+        position: of the failed hop, 1 is the guard; 0 where it cannot be told.
+        reason: the word that the hop before it, or the client itself, found for it.
+    """
+
+    code = "circuit_failed"
+
+    def __init__(self, hop: str, position: int, reason: str, remedy: str = "") -> None:
+        super().__init__(
+            f"The {hop} of the circuit failed: {reason}",
+            remedy=remedy or "Build another circuit; leave this hop out, and the one before it if that happens again.",
+        )
+        self.hop = hop
+        self.position = position
+        self.reason = reason
+
+
+class CircuitSilent(CircuitFailed):
+    """Nothing came back in time, and the hops up to `position` - 1 are alive."""
+
+    code = "circuit_silent"

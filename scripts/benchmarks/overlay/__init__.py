@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from benchmarks.figures import Figure
-from benchmarks.overlay import sida
+from benchmarks.overlay import cells, circuits, relay, sida
 
-TABLES = (sida,)
+TABLES = (sida, cells, circuits, relay)
 
 
 def measure() -> list[Figure]:

@@ -1,0 +1,1 @@
+"""Cells: the fixed-size unit on a link, its layers and what travels inside (docs/overlay.md)."""

@@ -1,0 +1,64 @@
+"""Which class of hop failed: what a client may conclude from what it saw.
+
+A relay can always lie about the next one, so a claim convicts a pair: the hop that is named and the one before it.
+"""
+
+from __future__ import annotations
+
+from troth.overlay.cells.format import Reason
+from troth.overlay.errors import CircuitFailed, CircuitSilent
+
+_WORDS = {
+    Reason.FINISHED: "it closed the circuit",
+    Reason.PROTOCOL: "it saw cells that are none",
+    Reason.TAMPERED: "cells were changed, repeated, swapped or left out before it",
+    Reason.UNKNOWN_RELAY: "its directory does not name the next relay",
+    Reason.UNREACHABLE: "the next relay cannot be reached",
+    Reason.BUSY: "it takes no more circuits now",
+    Reason.EVICTED: "its memory was full",
+    Reason.QUOTA: "the circuit used up its share",
+    Reason.IDLE: "the circuit was idle",
+    Reason.DRAINING: "it is about to stop",
+    Reason.HANDSHAKE: "it refused the handshake",
+    Reason.DESTROYED: "the next relay closed the circuit",
+}
+_NEXT_FAILED = frozenset({Reason.UNREACHABLE, Reason.DESTROYED})
+
+
+def hop_class(position: int, length: int) -> str:
+    """guard, middle or proxy, for a hop of a path of `length`; path where the position is unknown."""
+    if not 1 <= position <= length:
+        return "path"
+    if position == length:
+        return "proxy"
+    return "guard" if position == 1 else "middle"
+
+
+def claimed(by: int, reason: Reason, length: int) -> CircuitFailed:
+    """Hop number `by` said BROKEN under its own layer."""
+    failed = by
+    if reason in _NEXT_FAILED:
+        failed = min(by + 1, length)
+    elif reason is Reason.TAMPERED:
+        failed = max(by - 1, 1)
+    words = f"hop {by} says that {_WORDS[reason]}"
+    return CircuitFailed(hop_class(failed, length), failed, words)
+
+
+def guard_ended(reason: Reason | None, length: int) -> CircuitFailed:
+    """The guard ended the circuit without a word under its layer, or its link broke (None)."""
+    words = "its link broke" if reason is None else f"it ended the circuit: {_WORDS[reason]}"
+    return CircuitFailed(hop_class(1, length), 1, words)
+
+
+def false_layer(layer: int, length: int) -> CircuitFailed:
+    """A cell came back whose layer number `layer` does not fit: that hop or the one before it changed it."""
+    return CircuitFailed(hop_class(layer, length), layer, f"a cell came back changed at layer {layer}")
+
+
+def silent(after: int, seconds: float, length: int) -> CircuitSilent:
+    """The hops up to `after` answered, the next one did not; behind the last one is the destination."""
+    words = f"it did not answer within {seconds:g} s"
+    if after == length:
+        return CircuitSilent("destination", 0, words + ", and every hop is alive", "Wait longer, or try another one.")
+    return CircuitSilent(hop_class(after + 1, length), after + 1, words)

@@ -1,0 +1,1 @@
+"""A relay: the process behind `troth relay start` (docs/overlay.md)."""

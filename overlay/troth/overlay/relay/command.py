@@ -1,0 +1,100 @@
+"""`troth relay …`: what the operator of a relay runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    help="Run a relay of the anonymous overlay: it passes sealed cells on and cannot read them.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+HomeOption = Annotated[
+    Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this relay's configuration and keys.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", envvar="TROTH_JSON", help="Print one JSON object.")]
+DEFAULT_HOME = Path("~/.troth/relay")
+
+
+@app.command()
+def init(
+    *,
+    home: HomeOption = DEFAULT_HOME,
+    host: Annotated[str, typer.Option(envvar="TROTH_HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(envvar="TROTH_PORT", help="Port to listen on.")] = 9001,
+    address: Annotated[
+        str, typer.Option(envvar="TROTH_ADDRESS", help="name:port as others reach it; default: host and port.")
+    ] = "",
+    metrics_port: Annotated[
+        int | None, typer.Option(envvar="TROTH_METRICS_PORT", help="Loopback port of health and metrics.")
+    ] = None,
+    operator: Annotated[str, typer.Option(envvar="TROTH_OPERATOR", help="Address of who runs it, 0x…")] = "",
+    proxy: Annotated[
+        bool, typer.Option("--proxy/--no-proxy", envvar="TROTH_PROXY", help="Deliver to destinations as a last hop.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Write relay.toml, the handshake key and the TLS identity. Nothing is overwritten."""
+    from troth.overlay.relay.initialisation import Wishes, initialise
+
+    wishes = Wishes(host, port, address or f"{host}:{port}", metrics_port, operator, proxy)
+    _show(initialise(_folder(home), wishes), as_json)
+
+
+@app.command()
+def start(
+    home: HomeOption = DEFAULT_HOME,
+    log_level: Annotated[str, typer.Option(envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Relay until SIGINT or SIGTERM; then no new circuits are taken and those in use are waited for."""
+    import uvloop
+
+    from troth.overlay.logs import configure
+    from troth.overlay.relay.configuration import load
+    from troth.overlay.relay.running import run_until_stopped
+
+    configure(log_level)
+    uvloop.run(run_until_stopped(load(_folder(home))))
+
+
+@app.command()
+def entry(home: HomeOption = DEFAULT_HOME) -> None:
+    """Print this relay's [[relay]] table for a directory."""
+    from troth.overlay.relay.initialisation import own_entry
+
+    typer.echo(own_entry(_folder(home)), nl=False)
+
+
+@app.command()
+def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
+    """Check configuration, keys, directory and port; each line that fails says how to fix it."""
+    from troth.overlay.relay.doctor import examine
+
+    findings = examine(_folder(home))
+    if as_json:
+        typer.echo(json.dumps([finding._asdict() for finding in findings]))
+    else:
+        for finding in findings:
+            mark = "ok  " if finding.ok else "FAIL"
+            fix = "" if finding.ok else f"\n     fix: {finding.fix}"
+            typer.echo(f"{mark} {finding.check:<9} {finding.seen}{fix}")
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)
+
+
+def _folder(home: Path) -> Path:
+    return home.expanduser().resolve()
+
+
+def _show(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    width = max(len(name) for name in result)
+    for name, value in result.items():
+        typer.echo(f"{name.replace('_', ' '):<{width}}  {value}")

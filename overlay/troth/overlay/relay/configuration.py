@@ -1,0 +1,215 @@
+"""A relay's two files: `relay.toml` is its own, the directory says whom it may connect to.
+
+relay.toml      version = 1
+                [listen]  host, port; address = "name:port" as others reach it; optional metrics_port (loopback)
+                [relay]   optional operator, proxy, directory
+                [limits]  optional: the counts of `limits.Limits`, by the same names
+                [waits]   optional drain (seconds)
+directory.toml  [[relay]]        host, port, tls_key_hash, handshake_key; optional operator
+                [[destination]]  host, port, tls_key_hash
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from troth.overlay.circuits.descriptors import Directory, Place, RelayDescriptor
+from troth.overlay.errors import RelayMisconfigured, UnknownDestination
+from troth.overlay.relay.limits import Limits
+
+FILE = "relay.toml"
+VERSION = 1
+
+_Kind = TypeVar("_Kind")
+_Hash = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")]
+_Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+_Count = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
+_Rate = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
+
+
+class _Listen(_Section, frozen=True, forbid_unknown_fields=True):
+    address: str
+    host: str = "0.0.0.0"  # noqa: S104 - clients are elsewhere
+    port: _Port = 9001
+    metrics_port: _Port | None = None
+
+
+class _Relay(_Section, frozen=True, forbid_unknown_fields=True):
+    operator: str = ""
+    proxy: bool = True
+    directory: str = "directory.toml"
+
+
+class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
+    links: _Count | None = None
+    links_per_host: _Count | None = None
+    tls_handshakes: _Count | None = None
+    tls_handshakes_per_host: _Count | None = None
+    circuits: _Count | None = None
+    half_open: _Count | None = None
+    extending: _Count | None = None
+    setups_per_second: _Rate | None = None
+    setup_burst: _Rate | None = None
+    link_setups_per_second: _Rate | None = None
+    link_setup_burst: _Rate | None = None
+    backlog_bytes: _Count | None = None
+    circuit_backlog_bytes: _Count | None = None
+    circuit_bytes: _Count | None = None
+    message_bytes: _Count | None = None
+    messages_bytes: _Count | None = None
+    exchanges_per_circuit: _Count | None = None
+    reply_bytes: _Count | None = None
+
+
+class _Waits(_Section, frozen=True, forbid_unknown_fields=True):
+    drain: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 30.0
+
+
+class _File(_Section, frozen=True, forbid_unknown_fields=True):
+    version: int
+    listen: _Listen
+    relay: _Relay = _Relay()
+    limits: _Limits = _Limits()
+    waits: _Waits = _Waits()
+
+
+class _Known(_Section, frozen=True, forbid_unknown_fields=True):
+    host: str
+    port: _Port
+    tls_key_hash: _Hash
+
+
+class _KnownRelay(_Known, frozen=True, forbid_unknown_fields=True):
+    handshake_key: _Hash
+    operator: str = ""
+
+
+class _Directory(_Section, frozen=True, forbid_unknown_fields=True):
+    relay: tuple[_KnownRelay, ...] = ()
+    destination: tuple[_Known, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The checked file; every path is absolute."""
+
+    folder: Path
+    host: str
+    port: int
+    address: tuple[str, int]
+    metrics_port: int | None
+    operator: str
+    proxy: bool
+    directory: Path
+    limits: Limits
+    drain_seconds: float
+
+    @property
+    def tls_folder(self) -> Path:
+        """Where the TLS identity is."""
+        return self.folder / "tls"
+
+    @property
+    def handshake_key(self) -> Path:
+        """The file of the X25519 key."""
+        return self.folder / "keys" / "handshake.pem"
+
+
+def load(folder: Path) -> Configuration:
+    """Read `relay.toml` in `folder`; raises RelayMisconfigured naming the key."""
+    path = folder / FILE
+    file = _read(path, _File, "Run: troth relay init")
+    if file.version != VERSION:
+        raise RelayMisconfigured(f"{path} has version {file.version}, this is for {VERSION}", remedy="Upgrade one.")
+    set_limits = {name: value for name, value in msgspec.structs.asdict(file.limits).items() if value is not None}
+    return Configuration(
+        folder=folder,
+        host=file.listen.host,
+        port=file.listen.port,
+        address=_address(file.listen.address),
+        metrics_port=file.listen.metrics_port,
+        operator=file.relay.operator,
+        proxy=file.relay.proxy,
+        directory=folder / Path(file.relay.directory).expanduser(),
+        limits=Limits(**set_limits),
+        drain_seconds=file.waits.drain,
+    )
+
+
+def load_directory(path: Path) -> Directory:
+    """Read a directory; one that is not there is empty. Raises RelayMisconfigured."""
+    if not path.exists():
+        return Directory({}, {})
+    file = _read(path, _Directory, "Correct the entry that is named.")
+    try:
+        return Directory.of(
+            tuple(
+                RelayDescriptor(_place(entry), bytes.fromhex(entry.handshake_key[2:]), entry.operator)
+                for entry in file.relay
+            ),
+            tuple(_place(entry) for entry in file.destination),
+        )
+    except UnknownDestination as error:
+        raise RelayMisconfigured(f"{path} cannot be used: {error.what}", error.value, error.remedy) from error
+
+
+def relay_entry(relay: RelayDescriptor) -> str:
+    """A relay's [[relay]] table in a directory."""
+    return (
+        _entry("relay", relay.place)
+        + f'handshake_key = "0x{relay.handshake_key.hex()}"\n'
+        + (f"operator = {_quoted(relay.operator)}\n" if relay.operator else "")
+    )
+
+
+def destination_entry(place: Place) -> str:
+    """A destination's [[destination]] table in a directory."""
+    return _entry("destination", place)
+
+
+def template(host: str, port: int, address: str, metrics_port: int | None, operator: str, *, proxy: bool) -> str:
+    """A new relay.toml from what `init` was told."""
+    metrics = "" if metrics_port is None else f"metrics_port = {metrics_port}\n"
+    return (
+        f"version = {VERSION}\n\n[listen]\nhost = {_quoted(host)}\nport = {port}\naddress = {_quoted(address)}\n"
+        f"{metrics}\n[relay]\noperator = {_quoted(operator)}\nproxy = {str(proxy).lower()}\n"
+    )
+
+
+def _entry(table: str, place: Place) -> str:
+    return (
+        f"[[{table}]]\nhost = {_quoted(place.host)}\nport = {place.port}\n"
+        f'tls_key_hash = "0x{place.tls_key_hash.hex()}"\n'
+    )
+
+
+def _read(path: Path, kind: type[_Kind], remedy: str) -> _Kind:
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise RelayMisconfigured("There is no such file", path, remedy) from error
+    except msgspec.MsgspecError as error:
+        raise RelayMisconfigured(f"{path} cannot be used", error, "Correct the key that is named.") from error
+
+
+def _place(entry: _Known) -> Place:
+    return Place(entry.host, entry.port, bytes.fromhex(entry.tls_key_hash[2:]))
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise RelayMisconfigured("listen.address is name:port", text, "Write it as others reach this relay.")
+    return host.strip("[]"), int(port)
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()

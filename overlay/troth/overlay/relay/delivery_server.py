@@ -1,0 +1,131 @@
+"""A destination's side of deliveries: gets whole messages from proxies and answers through them.
+
+A proxy shows no key. What the messages say is between their two ends; a destination takes them from anybody, and
+bounds what anybody can make it hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import cast
+
+from troth.overlay.errors import OverlayError
+from troth.overlay.identity import TlsIdentity
+from troth.overlay.relay.delivery import ALPN, DeliveryFrame, FrameKind, FrameReader, encode_frame
+from troth.overlay.tls import server_context
+
+log = logging.getLogger(__name__)
+
+Answers = Callable[[bytes], AsyncIterator[tuple[bytes, bool]]]
+"""From a message to (answer, whether it is the final one)."""
+IN_FLIGHT = 256
+"""Messages of one proxy that are being answered at once."""
+
+
+class DeliveryServer:
+    """Listens for proxies; `answers(message)` yields each answer, which is sent at once.
+
+    Args:
+        largest: bytes of one message.
+        connections: proxies at once.
+    """
+
+    def __init__(
+        self, identity: TlsIdentity, answers: Answers, *, largest: int = 2**20, connections: int = 256
+    ) -> None:
+        self._identity = identity
+        self.answers = answers
+        self.largest = largest
+        self.limit = connections
+        self.open: set[_Proxy] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port."""
+        context = server_context(self._identity)
+        context.set_alpn_protocols([ALPN])
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Proxy(self), host, port, ssl=context, ssl_handshake_timeout=5)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Stop listening and close every connection."""
+        if self._server is not None:
+            self._server.close()
+        for proxy in list(self.open):
+            proxy.close()
+
+
+class _Proxy(asyncio.Protocol):
+    """One proxy's connection."""
+
+    def __init__(self, server: DeliveryServer) -> None:
+        self._server = server
+        self._reader = FrameReader(server.largest)
+        self._tasks: dict[bytes, asyncio.Task[None]] = {}
+        self._transport: asyncio.Transport | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast(asyncio.Transport, transport)
+        tls = transport.get_extra_info("ssl_object")
+        if tls is None or tls.selected_alpn_protocol() != ALPN or len(self._server.open) >= self._server.limit:
+            transport.abort()
+            return
+        self._server.open.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._reader.feed(data):
+                self._came(frame)
+        except OverlayError as error:
+            log.info("a proxy does not keep to the format: %s", error)
+            self.close()
+
+    def _came(self, frame: DeliveryFrame) -> None:
+        if frame.kind is FrameKind.CANCEL:
+            task = self._tasks.pop(frame.exchange, None)
+            if task is not None:
+                task.cancel()
+        elif frame.kind is not FrameKind.MESSAGE or frame.exchange in self._tasks or len(self._tasks) >= IN_FLIGHT:
+            self._write(FrameKind.REFUSED, frame.exchange)
+        else:
+            task = asyncio.create_task(self._answer(frame))
+            self._tasks[frame.exchange] = task
+
+    async def _answer(self, frame: DeliveryFrame) -> None:
+        final = False
+        try:
+            async for answer, final in self._server.answers(frame.content):
+                self._write(FrameKind.FINAL if final else FrameKind.ANSWER, frame.exchange, answer)
+                await self._writable.wait()
+            if not final:
+                self._write(FrameKind.FINAL, frame.exchange)
+        except Exception:
+            log.exception("a delivered message was not answered")
+            self._write(FrameKind.REFUSED, frame.exchange)
+        finally:
+            self._tasks.pop(frame.exchange, None)
+
+    def _write(self, kind: FrameKind, exchange: bytes, content: bytes = b"") -> None:
+        if self._transport is not None:
+            self._transport.write(encode_frame(DeliveryFrame(kind, exchange, content)))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._server.open.discard(self)
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()

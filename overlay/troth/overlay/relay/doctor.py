@@ -1,0 +1,75 @@
+"""`troth relay doctor`: one line per thing that must be right, and the exact fix for each that is not."""
+
+from __future__ import annotations
+
+import resource
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from troth.overlay.errors import OverlayError
+from troth.overlay.identity import load_identity
+from troth.overlay.relay.configuration import FILE, Configuration, load, load_directory
+from troth.overlay.relay.key import load_handshake_key
+
+
+class Finding(NamedTuple):
+    """One line: which check, whether it passed, what was seen, how to fix it."""
+
+    check: str
+    ok: bool
+    seen: str
+    fix: str
+
+
+def examine(folder: Path) -> list[Finding]:
+    """All checks; without a configuration there is only one."""
+    try:
+        configuration = load(folder)
+    except OverlayError as error:
+        return [Finding("config", False, error.what, error.remedy)]
+    checks = {"tls": _tls, "handshake": _handshake, "directory": _directory, "files": _files, "port": _port}
+    return [
+        Finding("config", True, str(folder / FILE), ""),
+        *(_guarded(name, check, configuration) for name, check in checks.items()),
+    ]
+
+
+def _guarded(name: str, check: Callable[[Configuration], Finding], configuration: Configuration) -> Finding:
+    try:
+        return check(configuration)
+    except OverlayError as error:
+        return Finding(name, False, error.what, error.remedy)
+
+
+def _tls(configuration: Configuration) -> Finding:
+    return Finding("tls", True, "0x" + load_identity(configuration.tls_folder).spki_sha256.hex(), "")
+
+
+def _handshake(configuration: Configuration) -> Finding:
+    public = load_handshake_key(configuration.handshake_key).public_key().public_bytes_raw()
+    return Finding("handshake", True, "0x" + public.hex(), "")
+
+
+def _directory(configuration: Configuration) -> Finding:
+    directory = load_directory(configuration.directory)
+    seen = f"{len(directory.relays)} relays, {len(directory.destinations)} destinations in {configuration.directory}"
+    fix = f"Put others' entries (troth relay entry) into {configuration.directory}."
+    return Finding("directory", bool(directory.relays), seen, fix)
+
+
+def _files(configuration: Configuration) -> Finding:
+    limits, (soft, _) = configuration.limits, resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = limits.links + limits.tls_handshakes + len(load_directory(configuration.directory).relays) + 64
+    return Finding("files", soft >= needed, f"{soft} open files allowed, {needed} needed", f"Run: ulimit -n {needed}")
+
+
+def _port(configuration: Configuration) -> Finding:
+    place = f"{configuration.host}:{configuration.port}"
+    try:
+        with socket.create_server((configuration.host, configuration.port)):
+            return Finding("port", True, f"{place} is free; the relay is not running", "")
+    except OSError as error:
+        fix = "If this relay is running, all is well; else stop what holds the port, or change listen.port."
+        return Finding("port", False, f"{place}: {error.strerror}", fix)

@@ -1,0 +1,65 @@
+"""What `troth relay init` writes, and a relay's own entry in a directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.errors import RelayMisconfigured
+from troth.overlay.identity import load_identity, load_or_create_identity
+from troth.overlay.relay.configuration import FILE, load, relay_entry, template
+from troth.overlay.relay.key import create_handshake_key, load_handshake_key
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The command line of `init`."""
+
+    host: str
+    port: int
+    address: str
+    metrics_port: int | None
+    operator: str
+    proxy: bool
+
+
+def initialise(folder: Path, wishes: Wishes) -> dict[str, object]:
+    """Write the configuration and, where there are none, keys; returns what there is now."""
+    file = folder / FILE
+    if file.exists():
+        raise RelayMisconfigured("There is a configuration already", file, "Edit it, or choose another --home.")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    text = template(wishes.host, wishes.port, wishes.address, wishes.metrics_port, wishes.operator, proxy=wishes.proxy)
+    file.write_text(text, encoding="utf-8")
+    try:
+        configuration = load(folder)
+    except RelayMisconfigured:
+        # So that the corrected command can be given again.
+        file.unlink()
+        raise
+    load_or_create_identity(configuration.tls_folder)
+    if not configuration.handshake_key.exists():
+        create_handshake_key(configuration.handshake_key)
+    relay = own_descriptor(folder)
+    return {
+        "tls_key_hash": "0x" + relay.name.hex(),
+        "handshake_key": "0x" + relay.handshake_key.hex(),
+        "address": wishes.address,
+        "config": str(file),
+        "next": f"put others' entries into {configuration.directory}, then: troth relay start --home {folder}",
+    }
+
+
+def own_descriptor(folder: Path) -> RelayDescriptor:
+    """This relay as a directory should name it."""
+    configuration = load(folder)
+    host, port = configuration.address
+    place = Place(host, port, load_identity(configuration.tls_folder).spki_sha256)
+    public = load_handshake_key(configuration.handshake_key).public_key().public_bytes_raw()
+    return RelayDescriptor(place, public, configuration.operator)
+
+
+def own_entry(folder: Path) -> str:
+    """This relay's [[relay]] table."""
+    return relay_entry(own_descriptor(folder))

@@ -1,0 +1,145 @@
+"""A running relay: listener, switch, sweeper and health endpoints; started together, drained, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from fastapi import FastAPI
+
+from troth.overlay.cells.format import Reason
+from troth.overlay.circuits.handshake import RelayIdentity
+from troth.overlay.health import health_routes
+from troth.overlay.identity import TlsIdentity, load_identity
+from troth.overlay.relay.configuration import Configuration, load_directory
+from troth.overlay.relay.key import load_handshake_key
+from troth.overlay.relay.listener import Listener
+from troth.overlay.relay.metrics import Metrics
+from troth.overlay.relay.sweep import sweep
+from troth.overlay.relay.switch import Switch
+from troth.overlay.server import TlsServer, serving
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 1.0
+
+
+class RunningRelay:
+    """One relay of one configuration."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._tls: TlsIdentity = load_identity(configuration.tls_folder)
+        secret = load_handshake_key(configuration.handshake_key)
+        self.metrics = Metrics()
+        self.switch = Switch(
+            RelayIdentity(self._tls.spki_sha256, secret),
+            load_directory(configuration.directory),
+            configuration.limits,
+            self.metrics,
+            proxy=configuration.proxy,
+        )
+        self.listener = Listener(self.switch, self._tls)
+        self._hurry = asyncio.Event()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[int]:
+        """The relay listens inside the block; yields its port. Leaving the block drains first."""
+        port = self.listener.start(self._configuration.host, self._configuration.port)
+        sweeping = asyncio.create_task(self._sweep())
+        try:
+            yield port
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._drain(), self._configuration.drain_seconds)
+        finally:
+            sweeping.cancel()
+            await self._close()
+
+    def hurry(self) -> None:
+        """Do not wait for circuits any longer."""
+        self._hurry.set()
+
+    def reload(self) -> None:
+        """Read the directory again; an unusable one is reported and the old one stays."""
+        try:
+            self.switch.directory = load_directory(self._configuration.directory)
+        except Exception as error:  # noqa: BLE001 - a running relay outlives a bad file
+            log.warning("the directory was not read again: %s", error)
+        else:
+            log.info("directory: %d relays", len(self.switch.directory.relays))
+
+    def reasons(self) -> list[str]:
+        """Why this relay is not ready; empty when it is."""
+        switch = self.switch
+        found = ["draining: no new circuits are taken"] if switch.draining else []
+        if not switch.directory.relays:
+            found.append(f"the directory {self._configuration.directory} names no relay")
+        if len(switch.circuits) >= switch.limits.circuits:
+            found.append(f"all {switch.limits.circuits} circuits are taken")
+        self.metrics.hand_over()
+        self.metrics.circuits.set(len(switch.circuits))
+        self.metrics.links.labels("accepted").set(len(self.listener.links))
+        self.metrics.links.labels("dialed").set(len(switch.pool))
+        self.metrics.backlog.set(switch.backlog_bytes)
+        return found
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            links = (*self.listener.links, *self.switch.pool.links())
+            sweep(self.switch, links, asyncio.get_running_loop().time())
+            self.reasons()
+
+    async def _drain(self) -> None:
+        self.switch.draining = True
+        await self.listener.stop_listening()
+        while self.switch.circuits and not self._hurry.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), 0.05)
+
+    async def _close(self) -> None:
+        await self.listener.stop_listening()
+        for circuit in list(self.switch.circuits):
+            self.switch.close(circuit, Reason.DRAINING)
+        self.switch.batch_ended()
+        self.switch.deliveries.close()
+        await self.switch.pool.close()
+        self.listener.close()
+
+
+async def run_until_stopped(configuration: Configuration) -> None:
+    """Serve until SIGINT or SIGTERM, then drain; a second signal ends draining. SIGHUP reads the directory again."""
+    relay = RunningRelay(configuration)
+    stop = asyncio.Event()
+
+    def signalled() -> None:
+        if stop.is_set():
+            relay.hurry()
+        else:
+            log.info("stopping once circuits are quiet; a second signal stops at once")
+            stop.set()
+
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, signalled)
+    loop.add_signal_handler(signal.SIGHUP, relay.reload)
+    async with AsyncExitStack() as stack:
+        if configuration.metrics_port is not None:
+            app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+            app.include_router(health_routes(relay.reasons, relay.metrics.registry))
+            health = await stack.enter_async_context(
+                serving(TlsServer(app, None, "127.0.0.1", configuration.metrics_port))
+            )
+            log.info("health and metrics on 127.0.0.1:%d", health.port)
+        port = await stack.enter_async_context(relay.serving())
+        # What the start has made stays for good; a collection has no need to look at it again.
+        gc.collect()
+        gc.freeze()
+        log.info("relaying on %s:%d", configuration.host, port)
+        await stop.wait()
+    log.info("stopped")

@@ -1,0 +1,146 @@
+"""Real `troth relay start` processes on loopback, with an echoing destination in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.identity import create_identity
+from troth.overlay.relay.configuration import destination_entry, relay_entry
+from troth.overlay.relay.delivery_server import DeliveryServer
+from troth.overlay.relay.initialisation import Wishes, initialise, own_descriptor
+
+START_SECONDS = 20.0
+ANSWER_BYTES = 2000
+"""The destination answers with the beginning of the message: at most so many bytes."""
+
+
+@dataclass
+class RelayProcess:
+    """One relay."""
+
+    process: subprocess.Popen[bytes]
+    descriptor: RelayDescriptor
+    home: Path
+
+    @property
+    def cpu_seconds(self) -> float:
+        """User and system time that it has used."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii").rpartition(") ")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def kill(self) -> None:
+        """End it at once, as a machine that loses power does."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Ask it to stop and wait; returns its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=START_SECONDS)
+
+
+@dataclass
+class RelayNetwork:
+    """Relays that know each other, and where messages may go."""
+
+    relays: list[RelayProcess]
+    destination: Place
+
+    @property
+    def path(self) -> list[RelayDescriptor]:
+        """All relays, in order."""
+        return [relay.descriptor for relay in self.relays]
+
+
+@contextmanager
+def relay_network(folder: Path, relays: int = 3, settings: str = "") -> Iterator[RelayNetwork]:
+    """Starts everything, yields when it answers, ends every process. `settings` is added to each relay.toml."""
+    homes = [folder / f"relay{number}" for number in range(relays)]
+    for home in homes:
+        port = free_port()
+        initialise(home, Wishes("127.0.0.1", port, f"127.0.0.1:{port}", None, "", True))
+        with (home / "relay.toml").open("a", encoding="utf-8") as file:
+            file.write(settings)
+    identity = create_identity(folder / "destination")
+    destination = Place("127.0.0.1", free_port(), identity.spki_sha256)
+    descriptors = [own_descriptor(home) for home in homes]
+    directory = "\n".join([*map(relay_entry, descriptors), destination_entry(destination)])
+    for home in homes:
+        (home / "directory.toml").write_text(directory, encoding="utf-8")
+    echo = start_python("-c", _ECHO, str(folder / "destination"), str(destination.port))
+    started = [
+        RelayProcess(
+            start_python(*_TROTH, "relay", "start", "--home", str(home), "--log-level", "warning"), descriptor, home
+        )
+        for home, descriptor in zip(homes, descriptors, strict=True)
+    ]
+    processes = [echo, *(relay.process for relay in started)]
+    try:
+        for place in (destination, *(descriptor.place for descriptor in descriptors)):
+            wait_for(place, processes)
+        yield RelayNetwork(started, destination)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+_ECHO = "from benchmarks.overlay.network import serve_echo; serve_echo()"
+_TROTH = ("-c", "from troth.command.main import main; main()")
+
+
+def start_python(*arguments: str) -> subprocess.Popen[bytes]:
+    """A process of this interpreter that finds what this one finds."""
+    scripts = str(Path(__file__).resolve().parents[2])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([scripts, *filter(None, sys.path)])}
+    return subprocess.Popen([sys.executable, *arguments], env=environment)
+
+
+def free_port() -> int:
+    """A port that nothing listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def wait_for(place: Place, processes: list[subprocess.Popen[bytes]]) -> None:
+    """Until somebody listens there; raises OSError if nobody does in time or a process has ended."""
+    give_up = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            socket.create_connection((place.host, place.port), 1.0).close()
+        except OSError:
+            if time.monotonic() > give_up or any(process.poll() is not None for process in processes):
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+async def _echo(message: bytes) -> AsyncIterator[tuple[bytes, bool]]:
+    yield message[:ANSWER_BYTES], True
+
+
+async def _serve(folder: Path, port: int) -> None:
+    from troth.overlay.identity import load_identity
+
+    await DeliveryServer(load_identity(folder), _echo).start("127.0.0.1", port)
+    await asyncio.Event().wait()
+
+
+def serve_echo() -> None:
+    """A destination process: its arguments are the folder of its TLS key and its port."""
+    import uvloop
+
+    uvloop.run(_serve(Path(sys.argv[1]), int(sys.argv[2])))

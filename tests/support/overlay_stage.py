@@ -1,0 +1,86 @@
+"""Relays, a destination and a client in one event loop on loopback, over real TLS sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from troth.overlay.circuits.client import Client
+from troth.overlay.circuits.descriptors import Directory, Place, RelayDescriptor
+from troth.overlay.circuits.handshake import RelayIdentity
+from troth.overlay.identity import create_identity
+from troth.overlay.relay.delivery_server import DeliveryServer
+from troth.overlay.relay.limits import Limits
+from troth.overlay.relay.listener import Listener
+from troth.overlay.relay.metrics import Metrics
+from troth.overlay.relay.switch import Switch
+
+
+async def echo(message: bytes) -> AsyncIterator[tuple[bytes, bool]]:
+    """Answers with the message itself."""
+    yield message, True
+
+
+@dataclass
+class StagedRelay:
+    """A relay without a process of its own."""
+
+    switch: Switch
+    listener: Listener
+    descriptor: RelayDescriptor
+
+
+@dataclass
+class Stage:
+    """What a test plays with."""
+
+    relays: list[StagedRelay]
+    destination: Place
+    client: Client
+    server: DeliveryServer
+    delivered: list[bytes] = field(default_factory=list)
+
+    @property
+    def path(self) -> list[RelayDescriptor]:
+        return [relay.descriptor for relay in self.relays]
+
+
+@asynccontextmanager
+async def overlay_stage(
+    folder: Path, relays: int = 3, limits: Limits | None = None, answers=echo
+) -> AsyncIterator[Stage]:
+    """`relays` relays that know each other, an echoing destination and a client."""
+    staged = [await _relay(folder / f"relay{number}", limits or Limits()) for number in range(relays)]
+    identity = create_identity(folder / "destination")
+    server = DeliveryServer(identity, answers)
+    destination = Place("127.0.0.1", await server.start("127.0.0.1", 0), identity.spki_sha256)
+    directory = Directory.of(tuple(relay.descriptor for relay in staged), (destination,))
+    for relay in staged:
+        relay.switch.directory = directory
+    client = Client()
+    stage = Stage(staged, destination, client, server)
+    try:
+        yield stage
+    finally:
+        await client.close()
+        await server.stop()
+        for relay in staged:
+            await relay.listener.stop_listening()
+            await relay.switch.pool.close()
+            relay.switch.deliveries.close()
+            relay.listener.close()
+        await asyncio.sleep(0)
+
+
+async def _relay(folder: Path, limits: Limits) -> StagedRelay:
+    tls = create_identity(folder)
+    identity = RelayIdentity(tls.spki_sha256, X25519PrivateKey.generate())
+    switch = Switch(identity, Directory({}, {}), limits, Metrics())
+    listener = Listener(switch, tls)
+    port = listener.start("127.0.0.1", 0)
+    return StagedRelay(switch, listener, RelayDescriptor(Place("127.0.0.1", port, identity.name), identity.public))
