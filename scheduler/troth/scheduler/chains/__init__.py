@@ -1,0 +1,1 @@
+"""Phase 2: which machines serve a request (Parallax, section 3.3). Entry: `router.Router`; see docs/placement.md."""

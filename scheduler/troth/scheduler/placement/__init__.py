@@ -1,0 +1,1 @@
+"""Phase 1: which machine hosts which layers (Parallax, section 3.2). Entry: `placing.place`; see docs/placement.md."""

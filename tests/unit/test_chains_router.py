@@ -1,0 +1,108 @@
+"""Requests under load: who runs where, and what a client or a machine could do to that."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from troth.scheduler.chains.drawn import Draw
+from troth.scheduler.chains.graph import Graph, Host
+from troth.scheduler.chains.router import MOST_TOKENS, Router
+
+
+def twins(**changes: float) -> Graph:
+    fast = Host("fast", 0, 4, 1.0, 100)
+    slow = Host("slow", 0, 4, 1.05, 100)
+    return Graph([fast, slow], np.full((2, 2), 0.01), 4)
+
+
+def test_load_moves_the_next_request_to_the_other_machine() -> None:
+    router = Router(twins())
+    assert router.choose("1", 10).names == ("fast",)
+    assert router.choose("2", 10).names == ("slow",)
+    assert router.release("1")
+    assert router.choose("3", 10).names == ("fast",)
+
+
+def test_a_measurement_under_load_is_not_counted_as_load_again() -> None:
+    loaded = Host("fast", 0, 4, 1.1, 100, running=1)
+    router = Router(twins())
+    router.choose("1", 10)
+    expected = router.layer_seconds()[0]
+    router.refresh(Graph([loaded, Host("slow", 0, 4, 1.05, 100)], np.full((2, 2), 0.01), 4))
+    assert math.isclose(router.layer_seconds()[0], expected)
+
+
+def test_a_request_sent_twice_gets_no_second_chain_and_is_released_once() -> None:
+    router = Router(twins())
+    assert router.choose("1", 60).segments
+    assert "already runs" in router.choose("1", 60).reason
+    assert router.release("1")
+    assert not router.release("1")
+    assert router.choose("2", 100).segments
+
+
+def test_cache_is_never_given_out_twice_even_after_a_report() -> None:
+    router = Router(twins())
+    assert [router.choose(str(number), 60).names for number in range(2)] == [("fast",), ("slow",)]
+    router.refresh(twins())
+    assert "room" in router.choose("3", 60).reason
+    assert router.choose("4", 40).segments
+
+
+@pytest.mark.parametrize("tokens", [-1, MOST_TOKENS + 1, 10**400])
+def test_tokens_that_nobody_can_hold_are_refused(tokens: int) -> None:
+    assert "cannot hold" in Router(twins()).choose("1", tokens).reason
+
+
+def test_running_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("troth.scheduler.chains.router.MOST_REQUESTS", 2)
+    router = Router(twins())
+    assert [bool(router.choose(str(number), 1).segments) for number in range(3)] == [True, True, False]
+    router.release("0")
+    assert router.choose("3", 1).segments
+
+
+def test_a_layer_without_host_is_named() -> None:
+    graph = Graph([Host("a", 0, 2, 1.0, 9), Host("b", 3, 4, 1.0, 9)], np.zeros((2, 2)), 4)
+    assert "layer 2" in Router(graph).choose("1", 1).reason
+
+
+def test_a_machine_that_left_is_not_chosen_and_its_requests_can_still_end() -> None:
+    router = Router(twins())
+    router.choose("1", 10)
+    router.refresh(Graph([Host("slow", 0, 4, 1.05, 100)], np.zeros((1, 1)), 4))
+    assert router.choose("2", 10).names == ("slow",)
+    assert router.release("1")
+
+
+@pytest.mark.parametrize("draws", [[], [Draw(0, 3, ("fast",))], [Draw(0, 2, ("fast",)), Draw(3, 4, ("slow",))]])
+def test_draws_that_do_not_cover_the_model_give_no_chain(draws: list[Draw]) -> None:
+    assert not Router(twins()).choose("1", 1, draws).segments
+
+
+def test_of_equal_candidates_the_one_drawn_first_serves() -> None:
+    graph = Graph([Host(name, 0, 4, 1.0, 9) for name in "abc"], np.zeros((3, 3)), 4)
+    for order in (("c", "a", "b"), ("b", "c", "a")):
+        assert Router(graph).choose("1", 1, [Draw(0, 4, order)]).names == order[:1]
+
+
+def test_times_that_are_none_never_win() -> None:
+    odd = [Host("a", 0, 4, math.nan, 9), Host("b", 0, 4, -1.0, 9), Host("c", 0, 4, 5.0, 9), Host("d", -1, 9, 0.1, 9)]
+    chain = Router(Graph(odd, np.zeros((4, 4)), 4)).choose("1", 1)
+    assert (chain.names, chain.seconds) == (("c",), 20.0)
+
+
+def test_the_infinities_of_a_wide_pool_are_no_path() -> None:
+    hosts = [Host(f"{number}", number % 2 * 2, number % 2 * 2 + 2, 1.0, 9) for number in range(30)]
+    assert "connects" in Router(Graph(hosts, np.full((30, 30), np.inf), 4)).choose("1", 1).reason
+
+
+def test_a_wide_pool_switches_in_the_middle_of_slices_where_that_pays() -> None:
+    hosts = [Host("near", 0, 4, 2.0, 9), Host("quick", 0, 4, 1.0, 9, entry_seconds=3.0)]
+    hosts += [Host(f"slow {number}", 0, 4, 9.0, 9) for number in range(8)]
+    chain = Router(Graph(hosts, np.full((10, 10), 0.5), 4)).choose("1", 1)
+    assert [(part.name, part.first, part.end) for part in chain.segments] == [("near", 0, 1), ("quick", 1, 4)]
+    assert chain.seconds == 2.0 + 0.5 + 3.0
