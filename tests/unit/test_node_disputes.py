@@ -44,6 +44,7 @@ class View:
     valid: int = 7
     head: int = SETTLED + 1
     stake: int = PRICE
+    lost: int | None = None
     group: list[Address | None] = field(default_factory=lambda: [*PARTIES, *OTHERS])
     reviews: dict[Hash32, ReviewRecord] = field(default_factory=dict)
     parameters: Parameters = field(default_factory=lambda: Parameters(12, 11, 10, WINDOW, 999, 1, OTHERS[2]))
@@ -62,6 +63,9 @@ class View:
 
     def members(self, class_: Hash32, segment: Any, block: int) -> list[Address | None]:
         return self.group
+
+    def lost_dispute(self, operator: Address) -> int | None:
+        return self.lost
 
     def execution_class(self, class_: Hash32) -> Any:
         return RULES
@@ -127,9 +131,14 @@ def test_an_undecided_segment_is_left_to_its_scheduler_for_half_the_window() -> 
 def test_an_outvoted_verifier_disputes_by_its_policy_only(verdicts: int, expected: bool) -> None:
     view = View(outcome=Outcome.ACCEPTED, verdicts=verdicts)
     mine = trace(inferred=False)
-    assert dispute_call(bench(view, me=PARTIES[4]), mine) is None
-    allowed = DisputePolicy(outvoted=True)
-    assert (dispute_call(bench(view, me=PARTIES[4], policy=allowed), mine) is not None) is expected
+    assert dispute_call(bench(view, me=PARTIES[4], policy=DisputePolicy(outvoted=False)), mine) is None
+    assert (dispute_call(bench(view, me=PARTIES[4]), mine) is not None) is expected
+
+
+def test_who_has_lost_a_dispute_begins_none_by_itself_for_a_while() -> None:
+    view = View(lost=SETTLED + 1 - 999)
+    assert dispute_call(bench(view), trace()) is None
+    assert dispute_call(bench(replace(view, lost=SETTLED - 999)), trace()) is not None
 
 
 def test_traces_are_kept_until_nobody_can_ask() -> None:

@@ -71,6 +71,9 @@ class FakeView:
     def record(self, task_id: Hash32) -> TaskRecord | None:
         return self.ended
 
+    def lost_dispute(self, operator: Address) -> int | None:
+        return None
+
     def review(self, review: Hash32) -> ReviewRecord | None:
         return self.reviews.get(review)
 

@@ -75,7 +75,7 @@ class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
 
 class _Disputes(_Section, frozen=True, forbid_unknown_fields=True):
     automatic: bool = True
-    outvoted: bool = False
+    outvoted: bool = True
 
 
 class _File(_Section, frozen=True, forbid_unknown_fields=True):

@@ -11,8 +11,11 @@ class DisputePolicy:
 
     Args:
         rejected: rejections, and want of a decision, of segments that it inferred.
-        outvoted: acceptances of what it found wrong. Where cheats are rarer than its own mistakes, it loses by that.
+        outvoted: acceptances of what it, as a verifier, found wrong.
+
+    A node that has lost a dispute begins none by itself for an unbonding period: it may be the one whose weights,
+    engine or driver are at fault, and each dispute costs more than many rejections.
     """
 
     rejected: bool = True
-    outvoted: bool = False
+    outvoted: bool = True

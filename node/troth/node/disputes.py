@@ -3,7 +3,7 @@
 By policy (`[disputes] automatic`) an inferencer disputes every rejection of its own segment: whoever computed honestly
 gets its slash back from those who were wrong. An undecided segment is its scheduler's to escalate; after half of the
 dispute window the inferencer does it, since only then is its work paid. A verifier whose no was outvoted disputes the
-acceptance if its operator says so (`outvoted`).
+acceptance likewise (`outvoted`).
 """
 
 from __future__ import annotations
@@ -87,6 +87,9 @@ def dispute_call(bench: Bench, trace: StoredTrace) -> Call | None:
 def _wanted(bench: Bench, trace: StoredTrace, record: TaskRecord, settled: Settled) -> bool:
     """Whether the operator's policy has the outcome of this trace's segment disputed."""
     me, segment, outcome = bench.operator.address, trace.segment, settled.outcomes[trace.segment]
+    lost = bench.view.lost_dispute(me)
+    if lost is not None and bench.view.head - lost <= bench.view.parameters.unbonding_period:
+        return False
     if trace.inferred:
         mine = record.task.parties_of(segment)[:1] == (me,)
         return bench.disputes.rejected and mine and outcome != Outcome.ACCEPTED

@@ -9,7 +9,9 @@ from troth.chain.errors import FollowTimeout, WrongChain
 from troth.chain.follower import EventFollower
 from troth.protocol.assignment import Members
 from troth.protocol.contract_types import Account, Parameters
+from troth.protocol.events import Slashed
 from troth.protocol.identifiers import group_id
+from troth.protocol.settlement import SlashReason
 from troth.protocol.state import ReviewRecord, TaskRecord
 from troth.protocol.task import Task
 from troth.protocol.typed_data import Domain
@@ -82,6 +84,14 @@ class FollowedView:
     def review(self, review_id: Hash32) -> ReviewRecord | None:
         """A segment's second verification, live or ended."""
         return self._follower.state.reviews.get(review_id)
+
+    def lost_dispute(self, operator: Address) -> int | None:
+        """The block in which the operator last lost a dispute of its own; None if it never did."""
+        reviews = self._follower.state.reviews.values()
+        own = (record for record in reviews if record.review.terms.client == operator)
+        slashes = (event for record in own for event in record.events if isinstance(event, Slashed))
+        lost = (event.meta.block for event in slashes if event.reason is SlashReason.DISPUTE_LOST)
+        return max(lost, default=None)
 
     async def block_hash(self, block: int) -> Hash32:
         """Hash of a block, asked from the node's own RPC."""

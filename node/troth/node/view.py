@@ -58,6 +58,9 @@ class ChainView(Protocol):
     def review(self, review_id: Hash32) -> ReviewRecord | None:
         """A segment's second verification, live or ended."""
 
+    def lost_dispute(self, operator: Address) -> int | None:
+        """The block in which the operator last lost a dispute of its own; None if it never did."""
+
     async def block_hash(self, block: int) -> Hash32:
         """Hash of a block at or below the head."""
 
