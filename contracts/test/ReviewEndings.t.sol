@@ -54,6 +54,8 @@ contract ReviewEndingsTest is Balances {
             units(inferencerOf(made), 8);
             assertChanges(0);
             assertOutcome(made.first.id, Outcome.Rejected);
+            vm.prank(owner);
+            troth.topUp{value: 8 * UNIT}(scheduler);
         }
     }
 

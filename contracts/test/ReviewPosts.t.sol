@@ -219,8 +219,9 @@ contract ReviewPostsTest is Balances {
         commitReview(made);
         pass(COMMIT_WINDOW + 1);
         closings(review, isReview);
+        Opening[] memory openings = openingsOf(review, 0);
         vm.expectRevert(isReview);
-        troth.settle(review.id, review.task, proof, openingsOf(review, 0));
+        troth.settle(review.id, review.task, proof, openings);
     }
 
     function closings(Play memory review, bytes memory isReview) private {
