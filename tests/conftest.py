@@ -144,7 +144,8 @@ def parameters() -> Parameters:
         commit_window=40,
         sample_window=20,
         reveal_window=20,
-        unbonding_period=300,
+        dispute_window=30,
+        unbonding_period=500,
         minimum_scheduler_stake=10**17,
         reserve=key_number(900).address,
     )

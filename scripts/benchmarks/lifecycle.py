@@ -77,7 +77,7 @@ async def build(rpc: str, *, exact: bool) -> World:
     """Deploy, register a model, a class, a scheduler and c + k nodes, and fill the client's escrow."""
     owner = Key.generate()
     fund(rpc, owner.address, 1_000 * ETHER)
-    chain, _ = await deploy(rpc, Parameters(100, 100, 100, 1_000, ETHER, owner.address), owner)
+    chain, _ = await deploy(rpc, Parameters(100, 100, 100, 100, 1_000, ETHER, owner.address), owner)
     descriptor = ModelDescriptor("llama/gas/gas", LAYERS, COLUMNS, 49_152, 0, Hash32(secrets.token_bytes(32)))
     rules = ExecutionClass(
         *(
@@ -91,6 +91,7 @@ async def build(rpc: str, *, exact: bool) -> World:
             0 if exact else 1,
             2,
             3,
+            15,
             10**12,
             10**15,
             1_000,

@@ -158,7 +158,7 @@ def adversary_stage(folder: Path) -> Iterator[AdversaryStage]:
         candidates=1,
         verifiers=VERIFIERS,
         block_seconds=0.5,
-        windows=(120, SAMPLE_BLOCKS, REVEAL_BLOCKS, 800),
+        windows=(120, SAMPLE_BLOCKS, REVEAL_BLOCKS, 60, 900),
     )
     display = Display()
     prepare_models(MODELS, plan, display)

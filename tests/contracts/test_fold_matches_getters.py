@@ -51,7 +51,7 @@ from troth.protocol.calls import views
 from troth.protocol.events import TaskSettled
 from troth.protocol.identifiers import class_id, model_id
 from troth.protocol.settlement import Outcome
-from troth.protocol.task import task_hash
+from troth.protocol.slots import review_slot, task_slot
 from troth.protocol.types import (
     ZERO_HASH,
     ExecutionClass,
@@ -82,9 +82,10 @@ async def compare(world: World) -> None:
             for slot, member in enumerate(group.members_at(height)):
                 assert (member or "0x" + "00" * 20) == await read(views.member_at(key, slot, height))
     for key, record in state.tasks.items():
-        expected = Hash32(record.outcome.to_bytes(32)) if record.outcome else task_hash(record.task)
-        assert expected == await read(views.task_state(key))
+        assert task_slot(record) == await read(views.task_state(key))
         assert record.outcome == await read(views.outcome_of(key))
+    for key, review in state.reviews.items():
+        assert review_slot(review) == await read(views.task_state(key))
     assert state.held() == await world.chain.balance(world.chain.contract)
 
 
@@ -103,8 +104,9 @@ async def world(request: pytest.FixtureRequest, deployed: Any) -> Any:
         tiles=0 if course.exact else 1,
         candidates=2,
         verifiers=3,
+        reviewers=5,
         unit=UNIT,
-        minimum_stake=UNIT * 40,
+        minimum_stake=UNIT * 78,
         state_cut=1000,
         margin_cut=20_000,
         calibration=ZERO_HASH,

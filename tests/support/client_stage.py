@@ -91,7 +91,7 @@ def architecture(files: LanguageFiles) -> str:
 
 MODEL = ModelDescriptor(architecture(language_files()), 2, 16, VOCABULARY, 0, ZERO_HASH)
 RULES = ExecutionClass(
-    model_id(MODEL), "toy", 0, False, 10, 8, 9000, 1, 2, 3, UNIT, 1000 * UNIT, 1000, 20000, ZERO_HASH
+    model_id(MODEL), "toy", 0, False, 10, 8, 9000, 1, 2, 3, 5, UNIT, 1000 * UNIT, 1000, 20000, ZERO_HASH
 )
 CLASS = class_id(RULES)
 SCHEDULER = Scheduler(

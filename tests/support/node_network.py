@@ -34,6 +34,7 @@ from troth.protocol.assignment import assignment_alpha, draw  # noqa: E402
 from troth.protocol.contract_types import Account, Parameters, Role  # noqa: E402
 from troth.protocol.identifiers import class_id, fee, model_id, task_id  # noqa: E402
 from troth.protocol.request import Request, request_hash  # noqa: E402
+from troth.protocol.state import ReviewRecord  # noqa: E402
 from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends  # noqa: E402
 from troth.protocol.tensors import tokens_to_bytes  # noqa: E402
 from troth.protocol.types import (  # noqa: E402
@@ -68,11 +69,12 @@ class FakeView:
     model: ModelDescriptor
     nodes: list[Address]
     tasks: dict[bytes, Task] = field(default_factory=dict)
+    reviews: dict[bytes, ReviewRecord] = field(default_factory=dict)
     head: int = HEAD
     balance: int = 10**18
     domain: typed_data.Domain = DOMAIN
     parameters: Parameters = field(
-        default_factory=lambda: Parameters(20, 20, 20, 300, 1, typed_data.address_of(b"\x78" * 32))
+        default_factory=lambda: Parameters(20, 20, 20, 20, 400, 1, typed_data.address_of(b"\x78" * 32))
     )
 
     def account(self, operator: Address) -> Account | None:
@@ -98,6 +100,12 @@ class FakeView:
 
     def ended_at(self, task: Hash32) -> int | None:
         return None
+
+    def record(self, task: Hash32) -> None:
+        return None
+
+    def review(self, review: Hash32) -> ReviewRecord | None:
+        return self.reviews.get(review)
 
     async def block_hash(self, block: int) -> Hash32:
         return BLOCK_HASH

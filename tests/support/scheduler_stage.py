@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from support.toy_node import CANDIDATES, COLUMNS, LAYERS, TILES, VERIFIERS, VOCABULARY, ToyNode
+from support.toy_node import CANDIDATES, COLUMNS, LAYERS, REVIEWERS, TILES, VERIFIERS, VOCABULARY, ToyNode
 
 from troth.chain.adapter import Chain
 from troth.chain.keystore import Key
@@ -76,6 +76,7 @@ def execution_class(*, exact: bool = False) -> ExecutionClass:
         tiles=0 if exact else TILES,
         candidates=CANDIDATES,
         verifiers=VERIFIERS,
+        reviewers=REVIEWERS,
         unit=UNIT,
         minimum_stake=100 * UNIT,
         state_cut=1000,

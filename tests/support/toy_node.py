@@ -51,7 +51,7 @@ from troth.protocol.wire import (
 )
 
 COLUMNS, VOCABULARY, LAYERS, TILES = 32, 64, 2, 1
-CANDIDATES, VERIFIERS = 2, 3
+CANDIDATES, VERIFIERS, REVIEWERS = 2, 3, 5
 _EMBEDDING = np.random.default_rng(7).standard_normal((VOCABULARY, COLUMNS)).astype(np.float32)
 
 

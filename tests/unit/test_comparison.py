@@ -16,7 +16,7 @@ from troth.protocol.statistics import OFF_CHAIN_RULE, ON_CHAIN_RULE, PaperStatis
 from troth.protocol.types import ExecutionClass, Hash32
 
 ZERO = Hash32(bytes(32))
-FLOAT32 = ExecutionClass(ZERO, "float32", 0, False, 10, 8, 9000, 1, 2, 3, 1, 100, 1000, 20000, ZERO)
+FLOAT32 = ExecutionClass(ZERO, "float32", 0, False, 10, 8, 9000, 1, 2, 3, 5, 1, 100, 1000, 20000, ZERO)
 BFLOAT16 = replace(FLOAT32, dtype=1, mantissa_bits=7, steps=7, theta=6500, state_cut=1_500_000, margin_cut=50000)
 EXACT = replace(FLOAT32, exact=True)
 GENERATOR = np.random.default_rng(20)

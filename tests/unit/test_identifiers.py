@@ -35,6 +35,7 @@ RULES = ExecutionClass(
     tiles=1,
     candidates=2,
     verifiers=3,
+    reviewers=15,
     unit=10**12,
     minimum_stake=10**15,
     state_cut=1000,
@@ -53,15 +54,17 @@ def test_model_id(architecture: str) -> None:
 
 
 def test_class_id() -> None:
-    types = "(bytes32,string,uint8,bool,uint8,uint16,uint16,uint8,uint8,uint8,uint96,uint96,uint32,uint32,bytes32)"
-    values = (ONE, "torch cpu float32", 0, False, 10, 8, 9000, 1, 2, 3, 10**12, 10**15, 1000, 20000, TWO)
+    types = (
+        "(bytes32,string,uint8,bool,uint8,uint16,uint16,uint8,uint8,uint8,uint8,uint96,uint96,uint32,uint32,bytes32)"
+    )
+    values = (ONE, "torch cpu float32", 0, False, 10, 8, 9000, 1, 2, 3, 15, 10**12, 10**15, 1000, 20000, TWO)
     assert class_id(RULES) == keccak256(encode([types], [values]))
 
 
 def test_every_field_changes_the_class_id() -> None:
     changes = {
         "model": TWO, "name": "x", "dtype": 1, "exact": True, "mantissa_bits": 9, "steps": 7, "theta": 1, "tiles": 2,
-        "candidates": 1, "verifiers": 5, "unit": 1, "minimum_stake": 1, "state_cut": 1, "margin_cut": 1,
+        "candidates": 1, "verifiers": 5, "reviewers": 7, "unit": 1, "minimum_stake": 1, "state_cut": 1, "margin_cut": 1,
         "calibration": ONE,
     }  # fmt: skip
     assert len({class_id(replace(RULES, **{name: value})) for name, value in changes.items()}) == len(changes)

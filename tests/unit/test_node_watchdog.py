@@ -13,20 +13,22 @@ import numpy as np
 import pytest
 
 from troth.chain.keystore import Key
+from troth.node.disputes import FINAL_BLOCKS
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import Metrics
 from troth.node.models.classes import default_class
 from troth.node.service.bench import Bench
 from troth.node.signing_record import SigningRecord
 from troth.node.traces import StoredTrace, TraceStore
-from troth.node.watchdog import FINAL_BLOCKS, Watchdog
+from troth.node.watchdog import Watchdog
 from troth.overlay.operator import Operator
 from troth.protocol import calls, typed_data, vrf
 from troth.protocol.announcement import Announcement, announcement_to_wire
 from troth.protocol.assignment import assignment_alpha, tile_indices
-from troth.protocol.contract_types import Parameters
+from troth.protocol.contract_types import Account, Parameters, Role
 from troth.protocol.dtype import Dtype
 from troth.protocol.identifiers import class_id, model_id, verdict_commitment
+from troth.protocol.state import ReviewRecord, TaskRecord
 from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends
 from troth.protocol.trace import TileLayout, TileOpening, opening_root
 from troth.protocol.typed_data import struct_hash
@@ -52,16 +54,28 @@ class FakeView:
     live: Task | None = None
     head: int = OPENED + COMMIT_WINDOW
     over: int | None = None
+    ended: TaskRecord | None = None
+    reviews: dict[Hash32, ReviewRecord] = field(default_factory=dict)
+    stake: int = 10**18
     domain: typed_data.Domain = DOMAIN
     parameters: Parameters = field(
-        default_factory=lambda: Parameters(COMMIT_WINDOW, 20, REVEAL_WINDOW, 400, 1, SCHEDULER)
+        default_factory=lambda: Parameters(COMMIT_WINDOW, 20, REVEAL_WINDOW, 20, 600, 1, SCHEDULER)
     )
 
     def task(self, task_id: Hash32) -> Task | None:
-        return self.live
+        return self.live if self.over is None else None
 
     def ended_at(self, task_id: Hash32) -> int | None:
         return self.over
+
+    def record(self, task_id: Hash32) -> TaskRecord | None:
+        return self.ended
+
+    def review(self, review: Hash32) -> ReviewRecord | None:
+        return self.reviews.get(review)
+
+    def account(self, operator: Address) -> Account:
+        return Account(self.stake, 0, 0, Role.NODE)
 
     def execution_class(self, class_: Hash32) -> Any:
         return CLASS
@@ -246,7 +260,7 @@ async def test_another_attempts_trace_is_never_revealed(tmp_path: Path) -> None:
 
 async def test_an_ended_task_frees_its_trace(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 0)
-    scene.view.over = scene.view.head - FINAL_BLOCKS + 1
+    scene.view.over = scene.view.head - FINAL_BLOCKS - scene.view.parameters.dispute_window
     assert await scene.sent(Phase.ASSIGNED, parties=PARTIES) == []
     assert list(scene.traces.all()) == [scene.trace], "a reorganisation may take the outcome back"
     scene.view.head += 1

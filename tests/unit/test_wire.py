@@ -94,7 +94,7 @@ def numbers(**changes: str) -> bytes:
 
 
 REST = {
-    "upstream": "null", "countersignature": "null", "announcement": "null", "request_size": "0"
+    "upstream": "null", "countersignature": "null", "announcement": "null", "request_size": "0", "review": "null"
 }  # fmt: skip
 
 

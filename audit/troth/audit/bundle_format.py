@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-VERSION = 1
+VERSION = 2
 
 
 class Opening(msgspec.Struct, frozen=True, tag="bundle", tag_field="type", forbid_unknown_fields=True):
@@ -23,6 +23,7 @@ class Opening(msgspec.Struct, frozen=True, tag="bundle", tag_field="type", forbi
     commit_window: int
     sample_window: int
     reveal_window: int
+    dispute_window: int
     unbonding_period: int
     minimum_scheduler_stake: str
     reserve: str

@@ -193,6 +193,7 @@ def _parameters(opening: form.Opening) -> Parameters:
         _natural(opening.commit_window),
         _natural(opening.sample_window),
         _natural(opening.reveal_window),
+        _natural(opening.dispute_window),
         _natural(opening.unbonding_period),
         int(opening.minimum_scheduler_stake),
         to_address(opening.reserve),

@@ -51,6 +51,7 @@ def _opening(evidence: Evidence) -> Opening:
         commit_window=parameters.commit_window,
         sample_window=parameters.sample_window,
         reveal_window=parameters.reveal_window,
+        dispute_window=parameters.dispute_window,
         unbonding_period=parameters.unbonding_period,
         minimum_scheduler_stake=str(parameters.minimum_scheduler_stake),
         reserve=parameters.reserve,

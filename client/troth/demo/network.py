@@ -104,8 +104,7 @@ class LocalNetwork:
         _, self.rpc = start_anvil(self.processes, self.plan.block_seconds)
         owner = keystore.create_account(self.owner_keystore, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
         fund(self.rpc, owner.address, 10_000 * ETHER)
-        commit, sample, reveal, unbonding = self.plan.windows
-        parameters = Parameters(commit, sample, reveal, unbonding, ETHER, owner.address)
+        parameters = Parameters(*self.plan.windows, ETHER, owner.address)
 
         async def create() -> tuple[str, int]:
             chain, receipt = await deploy(self.rpc, parameters, owner)
@@ -121,6 +120,7 @@ class LocalNetwork:
         added = self._troth(
             *("model", "add", self.plan.model, "--home", self.models, "--dtype", self.plan.dtype),
             *("--unit", self.plan.unit, "--candidates", self.plan.candidates, "--verifiers", self.plan.verifiers),
+            *("--reviewers", self.plan.reviewers),
             *("--rpc", self.rpc, "--contract", self.contract, "--keystore", self.owner_keystore, "--broadcast"),
         )
         self.model_id, self.execution_class = added["model_id"], added["class_id"]

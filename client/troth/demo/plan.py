@@ -17,7 +17,8 @@ class Plan:
         nodes_per_slice: at least candidates + verifiers
         unit: wei per unit of pay
         block_seconds: seconds between blocks of the local chain
-        windows: commit, sample, reveal and unbonding periods in blocks
+        reviewers: of a disputed segment; 0 for the class's default
+        windows: commit, sample, reveal, dispute and unbonding periods in blocks
     """
 
     model: str = "smollm2-135m"
@@ -25,9 +26,10 @@ class Plan:
     nodes_per_slice: int = 5
     candidates: int = 2
     verifiers: int = 3
+    reviewers: int = 0
     unit: int = 1_000 * GWEI
     block_seconds: float = 1.0
-    windows: tuple[int, int, int, int] = (120, 60, 30, 600)
+    windows: tuple[int, int, int, int, int] = (120, 60, 30, 60, 900)
     dtype: str = "float32"
 
     @property

@@ -7,6 +7,7 @@ version = 1
 [listen]  host, port, endpoint = "https://name:port" as registered
 [engine]  optional device, threads, cache_megabytes
 [limits]  optional sessions, positions, trace_gigabytes
+[disputes] optional automatic = true
 """
 
 from __future__ import annotations
@@ -71,6 +72,10 @@ class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
     trace_gigabytes: Annotated[float, msgspec.Meta(gt=0)] = 8.0
 
 
+class _Disputes(_Section, frozen=True, forbid_unknown_fields=True):
+    automatic: bool = True
+
+
 class _File(_Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: _Chain
@@ -79,6 +84,7 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
     keys: _Keys = _Keys()
     engine: _Engine = _Engine()
     limits: _Limits = _Limits()
+    disputes: _Disputes = _Disputes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,7 @@ class Configuration:
     sessions: int
     positions: int
     trace_bytes: int
+    disputes: bool
 
     @property
     def tls_folder(self) -> Path:
@@ -162,6 +169,7 @@ def _checked(folder: Path, file: _File) -> Configuration:
         sessions=file.limits.sessions,
         positions=file.limits.positions,
         trace_bytes=int(file.limits.trace_gigabytes * (1 << 30)),
+        disputes=file.disputes.automatic,
     )
 
 

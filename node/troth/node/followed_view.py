@@ -10,6 +10,7 @@ from troth.chain.follower import EventFollower
 from troth.protocol.assignment import Members
 from troth.protocol.contract_types import Account, Parameters
 from troth.protocol.identifiers import group_id
+from troth.protocol.state import ReviewRecord, TaskRecord
 from troth.protocol.task import Task
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, ExecutionClass, Hash32, ModelDescriptor, Segment
@@ -73,6 +74,14 @@ class FollowedView:
         """The block in which the task got its outcome; None as long as it has none."""
         record = self._follower.state.tasks.get(task_id)
         return None if record is None or record.live else record.events[-1].meta.block
+
+    def record(self, task_id: Hash32) -> TaskRecord | None:
+        """All that is known of a task, live or ended."""
+        return self._follower.state.tasks.get(task_id)
+
+    def review(self, review_id: Hash32) -> ReviewRecord | None:
+        """A segment's second verification, live or ended."""
+        return self._follower.state.reviews.get(review_id)
 
     async def block_hash(self, block: int) -> Hash32:
         """Hash of a block, asked from the node's own RPC."""

@@ -64,6 +64,17 @@ def add(
     unit: Annotated[int, typer.Option("--unit", help="Wei per unit of pay.")] = 10**12,
     candidates: Annotated[int, typer.Option("--candidates", help="Candidates for inferencer per segment.")] = 2,
     verifiers: Annotated[int, typer.Option("--verifiers", help="Verifiers per segment, odd.")] = 3,
+    reviewers: Annotated[
+        int,
+        typer.Option("--reviewers", help="Verifiers of a disputed segment, odd; 0: as the next two options ask."),
+    ] = 0,
+    honest_share: Annotated[
+        float, typer.Option("--honest-share", help="Share of nodes that are honest, for the number of reviewers.")
+    ] = 0.9,
+    review_error: Annotated[
+        float,
+        typer.Option("--review-error", help="How often their review may be wrong at that share (Lemma E.2)."),
+    ] = 0.01,
     calibration: Annotated[
         Path | None,
         typer.Option("--calibration", help="report.json of `troth calibrate`; default: the shipped one of this model."),
@@ -81,13 +92,20 @@ def add(
     from troth.node.models.folder import find_model
     from troth.node.models.report import describe_with_progress, report_of
     from troth.node.models.thresholds import read_calibration, shipped_calibration
+    from troth.protocol.review import reviewers_needed
 
     folder = find_model(home, model)
     descriptor = describe_with_progress(folder, dtype)
     report = report_of(folder, descriptor)
     name = class_name or f"{folder.path.name}/torch/{dtype}"
     execution_class = default_class(
-        report.model_id, descriptor.dtype, name, unit, candidates=candidates, verifiers=verifiers
+        report.model_id,
+        descriptor.dtype,
+        name,
+        unit,
+        candidates=candidates,
+        verifiers=verifiers,
+        reviewers=reviewers or max(reviewers_needed(honest_share, review_error), verifiers + 2),
     )
     found = (
         shipped_calibration(report.model_id, dtype)

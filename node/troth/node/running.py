@@ -165,6 +165,7 @@ class RunningNode:
             traces=self._parts.traces(configuration.folder / "traces", limit=configuration.trace_bytes),
             margins=MarginPool(configuration.folder / "margins.sqlite"),
             limits=Limits(configuration.sessions, configuration.positions),
+            disputes=configuration.disputes,
         )
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from troth.node.errors import StorageError
 from troth.protocol.dtype import Dtype
+from troth.protocol.types import Hash32
 
 DAY = 86_400.0
 
@@ -28,7 +29,8 @@ CREATE TABLE IF NOT EXISTS traces (
     task_id BLOB NOT NULL, segment INTEGER NOT NULL, attempt INTEGER NOT NULL, inferred INTEGER NOT NULL,
     positions INTEGER NOT NULL, columns INTEGER NOT NULL, dtype INTEGER NOT NULL, root BLOB NOT NULL,
     salt BLOB NOT NULL, output_hash BLOB NOT NULL, verdict INTEGER NOT NULL, commitment BLOB NOT NULL,
-    judged BLOB NOT NULL, announcement BLOB NOT NULL, created_at REAL NOT NULL, PRIMARY KEY (task_id, segment, attempt)
+    judged BLOB NOT NULL, announcement BLOB NOT NULL, created_at REAL NOT NULL,
+    review_id BLOB NOT NULL DEFAULT x'', PRIMARY KEY (task_id, segment, attempt)
 ) WITHOUT ROWID;
 """
 UNDECIDED = -1
@@ -45,6 +47,8 @@ class StoredTrace:
         commitment: the verdict commitment, empty before Compare and for an inferencer.
         judged: the struct hash of the TraceRoot that the verdict is about, empty where there is no commitment.
         announcement: the scheduler's announcement as JSON without its request salt.
+        review_id: the second verification that a reviewer made it for, empty in the first round. What a reviewer signs
+            about the trace is signed for this id and segment 0.
     """
 
     task_id: bytes
@@ -62,6 +66,12 @@ class StoredTrace:
     judged: bytes
     announcement: bytes
     created_at: float
+    review_id: bytes = b""
+
+    @property
+    def statement(self) -> tuple[Hash32, int]:
+        """The id and the segment for which this node's statements about the trace are signed."""
+        return (Hash32(self.review_id), 0) if self.review_id else (Hash32(self.task_id), self.segment)
 
     @property
     def bytes(self) -> int:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from troth.protocol.assignment import Members
 from troth.protocol.contract_types import Account, Parameters
+from troth.protocol.state import ReviewRecord, TaskRecord
 from troth.protocol.task import Task
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, ExecutionClass, Hash32, ModelDescriptor, Segment
@@ -50,6 +51,12 @@ class ChainView(Protocol):
 
     def ended_at(self, task_id: Hash32) -> int | None:
         """The block in which the task got its outcome; None as long as it has none."""
+
+    def record(self, task_id: Hash32) -> TaskRecord | None:
+        """All that is known of a task, live or ended."""
+
+    def review(self, review_id: Hash32) -> ReviewRecord | None:
+        """A segment's second verification, live or ended."""
 
     async def block_hash(self, block: int) -> Hash32:
         """Hash of a block at or below the head."""

@@ -4,7 +4,8 @@ With every new block, for each stored trace of a live task:
   opened or assigned, half of the commit window gone   assign, then post the own root or commitment
   a quorum posted that way, the same time               seal
   sampled (exact: committed), half of the reveal window  reveal the own opening
-A task that ended FINAL_BLOCKS ago frees its trace. Design.md section 4, steps 6 and 8.
+  rejected, by others, the segment that this node inferred   dispute it, if the operator lets it
+The same for a segment's second verification. Design.md section 4, steps 6, 8 and 9.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import msgspec
 from troth.chain.adapter import Chain
 from troth.chain.errors import ChainError, ChainRejected
 from troth.chain.keystore import Key
+from troth.node.disputes import closing_call, dispute_call, is_forgettable, review_of
 from troth.node.errors import NodeError
 from troth.node.metrics import Metrics
 from troth.node.service.bench import Bench
 from troth.node.service.committing import signed_root
-from troth.node.service.opening import Committed, open_tiles, own_commitment, sampling_seed, stands_on_chain
+from troth.node.service.opening import open_tiles, own_commitment, sampling_seed
+from troth.node.service.standing import Standing, standing_of
 from troth.node.traces import UNDECIDED, StoredTrace
 from troth.overlay.logs import task_bound
 from troth.protocol import calls
@@ -30,15 +33,11 @@ from troth.protocol.calls import Call
 from troth.protocol.contract_types import VrfProof
 from troth.protocol.errors import ProtocolError
 from troth.protocol.task import Phase, Task
-from troth.protocol.typed_data import struct_hash
-from troth.protocol.types import ZERO_HASH, Hash32, TraceRoot, VerdictCommitment
+from troth.protocol.types import ZERO_HASH, Hash32, VerdictCommitment
 from troth.protocol.vrf_hints import hints
 from troth.protocol.wire import AnnouncementPart
 
 log = logging.getLogger(__name__)
-
-FINAL_BLOCKS = 64
-"""After so many blocks no reorganisation takes an outcome back, which would have the trace opened once more."""
 
 
 class Watchdog:
@@ -74,58 +73,68 @@ class Watchdog:
 
     async def _look_after(self, trace: StoredTrace) -> None:
         view = self._bench.view
-        ended_at = view.ended_at(Hash32(trace.task_id))
-        if ended_at is not None:
-            if view.head - ended_at >= FINAL_BLOCKS:
-                await self._bench.write(lambda: self._bench.traces.drop(trace))
+        if is_forgettable(view, trace):
+            await self._bench.write(lambda: self._bench.traces.drop(trace))
             return
-        task = view.task(Hash32(trace.task_id))
-        call = None if task is None else await self.due(trace, task)
+        call = await self.due(trace)
         if call is None:
             return
-        log.warning("the scheduler is late: sending %s myself", call.function)
+        log.warning("sending %s myself", call.function)
         receipt = await self._chain.execute(call, self._key)
         self._metrics.own_posts.labels(call=call.function).inc()
         log.info("%s is in block %d", call.function, receipt.block)
         await view.until(lambda: view.head >= receipt.block, 10.0)
 
-    async def due(self, trace: StoredTrace, task: Task) -> Call | None:
+    async def due(self, trace: StoredTrace) -> Call | None:
         """The call that this trace needs now, if any."""
-        progress, view = task.progress, self._bench.view
+        view = self._bench.view
+        review = review_of(view, trace)
+        if review is not None:
+            standing = standing_of(view, trace, review)
+            if standing is None:
+                return None
+            return closing_call(self._bench, standing) or await self._post_or_reveal(trace, standing)
+        standing = standing_of(view, trace)
+        return dispute_call(self._bench, trace) if standing is None else await self._first_round(trace, standing)
+
+    async def _first_round(self, trace: StoredTrace, standing: Standing) -> Call | None:
         announced = msgspec.json.decode(trace.announcement, type=AnnouncementPart)
-        if tuple(segment.end for segment in task.terms.segments) != announced.ends:
+        if tuple(segment.end for segment in standing.task.terms.segments) != announced.ends:
             # Nothing of this node can be posted there; the order that the client signed does not fix the split.
             log.debug("the task was opened with another split of the layers than was announced")
             return None
-        execution_class = view.execution_class(task.terms.execution_class)
+        return await self._post_or_reveal(trace, standing)
+
+    async def _post_or_reveal(self, trace: StoredTrace, standing: Standing) -> Call | None:
+        progress, view = standing.task.progress, self._bench.view
+        execution_class = view.execution_class(standing.task.terms.execution_class)
         if execution_class is None:
             return None
         if progress.phase in (Phase.OPENED, Phase.ASSIGNED):
             half = progress.phase_block + view.parameters.commit_window // 2
-            return self._commit_call(trace, task) if view.head > half else None
-        revealing = progress.phase is Phase.SAMPLED or execution_class.exact
+            return self._commit_call(trace, standing) if view.head > half else None
+        revealing = progress.phase is Phase.SAMPLED or (execution_class.exact and progress.phase is Phase.COMMITTED)
         half = progress.phase_block + view.parameters.reveal_window // 2
-        if not revealing or view.head <= half or not stands_on_chain(task, trace):
+        if not revealing or view.head <= half or not standing.holds(trace):
             return None
-        committed = own_commitment(view, self._bench.operator.address, trace)
-        return await self._reveal_call(trace, committed)
+        return await self._reveal_call(trace, standing)
 
-    def _commit_call(self, trace: StoredTrace, task: Task) -> Call | None:
+    def _commit_call(self, trace: StoredTrace, standing: Standing) -> Call | None:
         if not trace.inferred and trace.verdict == UNDECIDED:
             return None
-        id_, progress = Hash32(trace.task_id), task.progress
-        if progress.phase is Phase.OPENED:
-            return calls.assign(id_, task, self._assignment_proofs(trace, task))
-        posts = task.posts_of(trace.segment) or (ZERO_HASH,) * (1 + task.verifiers)
+        task = standing.task
+        if task.progress.phase is Phase.OPENED:
+            return calls.assign(standing.id, task, self._assignment_proofs(trace, task))
+        posts = standing.posts() or (ZERO_HASH,) * (1 + task.verifiers)
         if trace.inferred and posts[0] == ZERO_HASH:
             return calls.commit_inference(task, signed_root(trace))
         # Beside another root or another length the commitment might not open, or say no to what was never judged.
-        if not trace.inferred and posted_claim(task, trace) == trace.judged and trace.commitment not in posts:
+        if not trace.inferred and standing.claim() == trace.judged and trace.commitment not in posts:
             commitment, judged = Hash32(trace.commitment), Hash32(trace.judged)
             return calls.commit_verification(
-                task, VerdictCommitment(id_, trace.segment, trace.attempt, commitment, judged)
+                task, VerdictCommitment(standing.id, standing.segment, trace.attempt, commitment, judged)
             )
-        return calls.seal(id_, task) if self._is_sealable(task) and self._is_first_party(task) else None
+        return calls.seal(standing.id, task) if self._is_sealable(task) and self._is_first_party(task) else None
 
     def _is_sealable(self, task: Task) -> bool:
         quorum = (task.verifiers + 1) // 2
@@ -155,26 +164,18 @@ class Watchdog:
             proofs.append(VrfProof(proof, tuple(hints(key, alpha, proof))))
         return proofs
 
-    async def _reveal_call(self, trace: StoredTrace, committed: Committed) -> Call | None:
-        revealed = committed.task.progress.revealed
-        width = committed.task.posts_per_segment
-        if revealed and revealed[trace.segment * width + committed.party] != ZERO_HASH:
+    async def _reveal_call(self, trace: StoredTrace, standing: Standing) -> Call | None:
+        review = None if standing.id == trace.task_id else standing.id
+        committed = own_commitment(self._bench.view, self._bench.operator.address, trace, review)
+        revealed = standing.task.progress.revealed
+        place = standing.segment * standing.task.posts_per_segment + committed.party
+        if revealed and revealed[place] != ZERO_HASH:
             return None
-        seed = await sampling_seed(self._bench.view, trace, committed, None)
+        seed = await sampling_seed(self._bench.view, committed, None)
         opening = await open_tiles(self._bench, trace, committed, seed)
-        return calls.reveal(Hash32(trace.task_id), committed.task, trace.segment, committed.party, opening)
+        return calls.reveal(standing.id, standing.task, standing.segment, committed.party, opening)
 
     def _note(self, trace: StoredTrace, error: Exception) -> None:
         """A rejected call usually means that somebody was faster; it is tried again with the next state."""
         level = logging.INFO if isinstance(error, ChainRejected) else logging.WARNING
         log.log(level, "own post not sent: %s", error)
-
-
-def posted_claim(task: Task, trace: StoredTrace) -> Hash32 | None:
-    """The struct hash of what the inferencer of a trace's segment posted; None as long as there is nothing."""
-    progress, posts = task.progress, task.posts_of(trace.segment)
-    if not posts or posts[0] == ZERO_HASH:
-        return None
-    outputs = progress.output_hash if trace.segment + 1 == progress.segments else ZERO_HASH
-    id_ = Hash32(trace.task_id)
-    return struct_hash(TraceRoot(id_, trace.segment, progress.attempt, progress.positions, posts[0], outputs))

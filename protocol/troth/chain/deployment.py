@@ -1,4 +1,4 @@
-"""Deploy the contract that the packaged bindings describe, with the libraries that it links to."""
+"""Deploy the contract that the packaged bindings describe, after its code for disputes and its libraries."""
 
 from __future__ import annotations
 
@@ -37,8 +37,11 @@ async def deploy(
         for name, bytecode in packaged["libraries"].items():
             created = await _create(transactions, f"library {name}", _unhex(bytecode), key, receipt_timeout)
             libraries[name] = _address_of(created)
+        inputs = named("constructor")["constructor"].inputs
+        disputes = _unhex(packaged["reviewPath"]) + encode_parameters(inputs[:1], [parameters])
+        created = await _create(transactions, "deployment of ReviewPath", disputes, key, receipt_timeout)
         code = _linked(packaged["bytecode"], packaged["references"], libraries)
-        arguments = encode_parameters(named("constructor")["constructor"].inputs, [parameters])
+        arguments = encode_parameters(inputs, [parameters, _address_of(created)])
         receipt = await _create(transactions, "deployment of Troth", code + arguments, key, receipt_timeout)
     except BaseException:
         await rpc.close()

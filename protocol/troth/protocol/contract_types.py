@@ -26,6 +26,7 @@ class Parameters:
     commit_window: int
     sample_window: int
     reveal_window: int
+    dispute_window: int
     unbonding_period: int
     minimum_scheduler_stake: int
     reserve: Address
@@ -56,6 +57,21 @@ class Rules:
     tiles: int
     candidates: int
     verifiers: int
+    reviewers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a settled task keeps for a dispute: per segment its outcome, and bit masks over the verifiers.
+
+    ``valid``: opened a verdict that its own trace does not contradict; 0 if the inferencer opened nothing.
+    """
+
+    outcomes: tuple[int, ...]
+    verdicts: tuple[int, ...]
+    clusters: tuple[int, ...]
+    valid: tuple[int, ...]
+    settled_block: int
 
 
 @dataclass(frozen=True, slots=True)

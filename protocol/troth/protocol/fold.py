@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import reduce
 
-from troth.protocol.events import Event, MoneyEvent, RegistryEvent
+from troth.protocol.events import Event, MoneyEvent, RegistryEvent, ReviewEvent
 from troth.protocol.fold_money import apply_money
 from troth.protocol.fold_registry import apply_registry
+from troth.protocol.fold_reviews import apply_review
 from troth.protocol.fold_tasks import apply_task, note_movement
 from troth.protocol.state import State
 
@@ -18,6 +19,8 @@ def apply(event: Event, state: State) -> State:
         return apply_registry(event, state)
     if isinstance(event, MoneyEvent):
         return note_movement(event, apply_money(event, state))
+    if isinstance(event, ReviewEvent):
+        return apply_review(event, state)
     return apply_task(event, state)
 
 

@@ -14,6 +14,7 @@ from troth.protocol.events import (
     TaskEvent,
     TaskOpened,
 )
+from troth.protocol.fold_reviews import apply_to_review
 from troth.protocol.state import State, TaskRecord
 from troth.protocol.task_progress import advance, opened, outcome_after
 
@@ -22,6 +23,9 @@ def apply_task(event: TaskEvent, state: State) -> State:
     """The state after an event in a task's life."""
     if isinstance(event, TaskOpened):
         return _opened(event, state)
+    review = state.reviews.get(event.task_id)
+    if review is not None:
+        return apply_to_review(event, review, state)
     record = state.tasks.get(event.task_id)
     if isinstance(event, EquivocationProven):
         state = replace(state, equivocations=(*state.equivocations, event))
@@ -29,9 +33,9 @@ def apply_task(event: TaskEvent, state: State) -> State:
             return state
     if record is None:
         raise InvalidField("The task was never opened", event.task_id, "A log is missing; follow the chain anew.")
-    changed = TaskRecord(
+    changed = replace(
+        record,
         task=advance(record.task, event),
-        request_hash=record.request_hash,
         outcome=outcome_after(event) or record.outcome,
         events=(*record.events, event),
     )
@@ -42,6 +46,10 @@ def note_movement(event: MoneyEvent, state: State) -> State:
     """``state`` with a movement that belongs to a task noted in the task's record."""
     if not isinstance(event, Credited | Slashed | EscrowReleased):
         return state
+    review = state.reviews.get(event.task_id)
+    if review is not None:
+        noted = replace(review, events=(*review.events, event))
+        return replace(state, reviews=state.reviews.with_item(event.task_id, noted))
     record = state.tasks.get(event.task_id)
     if record is None:
         return state

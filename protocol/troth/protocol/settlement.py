@@ -21,6 +21,8 @@ REWARD = 6
 """Units paid to an inferencer, to a cluster verifier and to the scheduler; more makes tasks dearer for clients."""
 PENALTY = 2
 """Units slashed for one fault; less makes it cheap to stay silent or to guess."""
+BOND = 8
+"""Units that a disputer puts up; less makes it cheap to have right verdicts repeated."""
 LATE_PENALTY = 4 * PENALTY
 """Units per segment slashed from a scheduler that misses its own deadline."""
 
@@ -43,6 +45,8 @@ class SlashReason(IntEnum):
     UNREVEALED = 3
     SCHEDULER_LATE = 4
     EQUIVOCATED = 5
+    OVERTURNED = 6
+    DISPUTE_LOST = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,10 @@ class SegmentFindings:
 
 @dataclass(frozen=True, slots=True)
 class SegmentDecision:
-    """A segment's outcome; sets hold indices of verifiers. ``dissenting`` ones revealed outside the cluster."""
+    """A segment's outcome; sets hold indices of verifiers. ``dissenting`` ones revealed outside the cluster.
+
+    ``valid`` ones revealed a verdict that their own trace does not contradict; none if the inferencer revealed nothing.
+    """
 
     outcome: Outcome
     inferencer: str
@@ -82,6 +89,7 @@ class SegmentDecision:
     cluster: frozenset[int]
     dissenting: frozenset[int]
     unrevealed: frozenset[int]
+    valid: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +167,7 @@ def decide_segment(findings: SegmentFindings) -> SegmentDecision:
         cluster=cluster,
         dissenting=frozenset(revealed) - cluster,
         unrevealed=frozenset(i for i, party in enumerate(parties) if party.committed and not party.revealed),
+        valid=frozenset(consistent) if findings.inferencer.revealed else frozenset(),
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from troth.protocol.contract_types import Account
-from troth.protocol.events import EquivocationProven, LogMeta, MoneyEvent, TaskEvent
+from troth.protocol.contract_types import Account, Settled
+from troth.protocol.events import EquivocationProven, LogMeta, MoneyEvent, ReviewEvent, TaskEvent, TaskSettled
 from troth.protocol.mapping import PersistentMap
+from troth.protocol.review import settled_by
 from troth.protocol.settlement import Outcome
 from troth.protocol.task import Task
 from troth.protocol.types import Address, ExecutionClass, Hash32, ModelDescriptor, Segment
@@ -88,11 +89,37 @@ class TaskRecord:
     task: Task
     request_hash: Hash32
     outcome: Outcome | None
-    events: tuple[TaskEvent | MoneyEvent, ...]
+    events: tuple[TaskEvent | MoneyEvent | ReviewEvent, ...]
 
     @property
     def live(self) -> bool:
         """True until the task has an outcome."""
+        return self.outcome is None
+
+    @property
+    def settled(self) -> Settled | None:
+        """How the first verification ended, which a dispute must name; None if it did not."""
+        return next((settled_by(event) for event in self.events if isinstance(event, TaskSettled)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewRecord:
+    """One segment's second verification: like a task's record. ``review.terms.fee`` is the bond while it is live."""
+
+    task_id: Hash32
+    segment: int
+    review: Task
+    outcome: Outcome | None
+    events: tuple[TaskEvent | MoneyEvent | ReviewEvent, ...]
+
+    @property
+    def task(self) -> Task:
+        """The review, as calls that take tasks take it."""
+        return self.review
+
+    @property
+    def live(self) -> bool:
+        """True until the review has an outcome."""
         return self.outcome is None
 
 
@@ -108,6 +135,7 @@ class State:
     accounts: PersistentMap[Address, Account] = field(default_factory=PersistentMap)
     escrow: PersistentMap[Address, int] = field(default_factory=PersistentMap)
     tasks: PersistentMap[Hash32, TaskRecord] = field(default_factory=PersistentMap)
+    reviews: PersistentMap[Hash32, ReviewRecord] = field(default_factory=PersistentMap)
     equivocations: tuple[EquivocationProven, ...] = ()
 
     def account(self, operator: Address) -> Account:
@@ -119,8 +147,9 @@ class State:
         return self.escrow.get(client, 0)
 
     def locked_fees(self) -> int:
-        """Wei that live tasks hold: with all stake, credit and free escrow it makes the contract's balance."""
-        return sum(record.task.terms.fee for record in self.tasks.values() if record.live)
+        """Wei of live fees and bonds: with all stake, credit and free escrow it makes the contract's balance."""
+        fees = sum(record.task.terms.fee for record in self.tasks.values() if record.live)
+        return fees + sum(record.review.terms.fee for record in self.reviews.values() if record.live)
 
     def held(self) -> int:
         """Wei that the contract must hold."""

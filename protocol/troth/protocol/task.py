@@ -7,12 +7,15 @@ from enum import IntEnum
 
 from troth.protocol.bindings import named
 from troth.protocol.bindings.structs import encode_parameters, from_abi, to_abi
+from troth.protocol.contract_types import Settled
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, segments_from_ends
 
 MAXIMUM_SEGMENTS = 32
 """``ends`` packs one byte per segment into a word."""
+ENDING_BYTES = 2
+"""The end of a slot that tells how a task ended: segments that are not accepted, outcome."""
 
 
 class Phase(IntEnum):
@@ -23,6 +26,7 @@ class Phase(IntEnum):
     ASSIGNED = 2
     COMMITTED = 3
     SAMPLED = 4
+    DISPUTED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,15 @@ class Terms:
     ends: Hash32
 
     @property
+    def is_review(self) -> bool:
+        """True for a segment's second verification, which is kept like a task."""
+        return self.ends[0] == 0
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
-        """The layer split."""
+        """The layer split; a review has one segment, whose ends follow a zero byte."""
+        if self.is_review:
+            return (Segment(self.ends[1], self.ends[2]),)
         ends = unpack_ends(self.ends)
         return segments_from_ends(ends, ends[-1] if ends else 0)
 
@@ -126,11 +137,22 @@ def terms_hash(terms: Terms) -> Hash32:
 
 
 def task_hash(task: Task) -> Hash32:
-    """What the contract stores for a live task: its ``stateHash``."""
+    """What the contract stores for a live task: its ``stateHash``, whose last two bytes are zero."""
     (parameter,) = named("function")["stateHash"].inputs
     progress = encode_parameters(parameter.components[1:], [task.progress])
     # abi.encode(bytes32, Progress) has the word first, and its offset counts that word: 0x40 in place of 0x20.
-    return Hash32(keccak256(terms_hash(task.terms) + (64).to_bytes(32, "big") + progress[32:]))
+    encoded = terms_hash(task.terms) + (64).to_bytes(32, "big") + progress[32:]
+    return Hash32(keccak256(encoded)[:-ENDING_BYTES] + bytes(ENDING_BYTES))
+
+
+def kept_hash(task: Task, settled: Settled) -> Hash32:
+    """What the contract keeps of a settled task: its last state and how it was decided, the last two bytes zero.
+
+    In the slot those bytes are the number of segments that are not accepted, and the outcome.
+    """
+    parameter = next(given for given in named("function")["dispute"].inputs if given.name == "settled")
+    decided = keccak256(encode_parameters([parameter], [settled]))
+    return Hash32(keccak256(task_hash(task) + decided)[:-ENDING_BYTES] + bytes(ENDING_BYTES))
 
 
 def task_to_abi(task: Task) -> object:

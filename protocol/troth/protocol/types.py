@@ -35,6 +35,7 @@ Uint64 = Annotated[int, Solidity("uint64")]
 Uint96 = Annotated[int, Solidity("uint96")]
 
 ZERO_HASH = Hash32(bytes(32))
+ZERO_ADDRESS = Address("0x" + "0" * 40)
 
 
 @lru_cache(maxsize=4096)
@@ -125,7 +126,8 @@ class ExecutionClass:
     """How a model is run and compared.
 
     ``theta`` is in basis points, ``unit`` and ``minimum_stake`` in wei, ``state_cut`` and ``margin_cut`` in
-    millionths; ``verifiers`` is the odd k and ``candidates`` the c of an assignment.
+    millionths; ``verifiers`` is the odd k, ``reviewers`` the larger odd m' of a dispute, ``candidates`` the c of an
+    assignment.
     """
 
     model: Hash32
@@ -138,6 +140,7 @@ class ExecutionClass:
     tiles: Uint8
     candidates: Uint8
     verifiers: Uint8
+    reviewers: Uint8
     unit: Uint96
     minimum_stake: Uint96
     state_cut: Uint32

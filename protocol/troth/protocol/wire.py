@@ -89,7 +89,8 @@ class Forward(_Message, frozen=True):
     tokens or rows. Rows of segment 0 come behind the ``count`` tokens that they bind (module ``rows``), since segment 1
     needs those to check the signature. ``upstream`` signs the last row sent, absent for tokens. ``emit`` asks the last
     segment for the next token. ``countersignature`` is the scheduler's own signature over the same Row as ``upstream``:
-    two of them for one position convict the scheduler. Answer: Rows.
+    two of them for one position convict the scheduler. ``review`` goes with an announcement to who was drawn to verify
+    the segment a second time, and is the review's id. Answer: Rows.
     """
 
     task_id: Bytes32
@@ -103,6 +104,7 @@ class Forward(_Message, frozen=True):
     countersignature: SignatureBytes | None = None
     announcement: AnnouncementPart | None = None
     request_size: Annotated[int, msgspec.Meta(ge=0, le=1_048_576)] = 0
+    review: Bytes32 | None = None
 
 
 class Commit(_Message, frozen=True):
@@ -143,13 +145,15 @@ class Open(_Message, frozen=True):
     """The commitments are on chain: open.
 
     ``proof`` is the scheduler's VRF proof over ``assignment.sample_alpha``; a node recomputes alpha from its own view
-    of the chain. Absent in an exact class, and where the seed is already on chain. Answer: Opened.
+    of the chain. Absent in an exact class, and where the seed is already on chain. ``review`` names the second
+    verification that the opening is for. Answer: Opened.
     """
 
     task_id: Bytes32
     segment: Uint8
     attempt: Uint8
     proof: ProofBytes | None = None
+    review: Bytes32 | None = None
 
 
 class Release(_Message, frozen=True):

@@ -82,6 +82,9 @@ async def assembled(
         stack.callback(pruning.cancel)
         watching = asyncio.create_task(scheduler.watch_endings())
         stack.callback(watching.cancel)
+        reviewing = asyncio.create_task(scheduler.reviews.watch())
+        stack.push_async_callback(scheduler.reviews.abandon)
+        stack.callback(reviewing.cancel)
         yield scheduler
 
 

@@ -26,15 +26,17 @@ from troth.chain.keystore import Key
 from troth.chain.records import Receipt
 from troth.protocol.calls import Call
 from troth.protocol.contract_types import Role
-from troth.protocol.events import TaskEvent
+from troth.protocol.events import ReviewEvent, TaskEvent
 from troth.protocol.settlement import Outcome
-from troth.protocol.state import State, TaskRecord
+from troth.protocol.state import ReviewRecord, State, TaskRecord
 from troth.protocol.types import Hash32
 from troth.scheduler.errors import TaskFailed
 
 log = logging.getLogger(__name__)
 
-Wanted = TypeVar("Wanted", bound=TaskEvent)
+Wanted = TypeVar("Wanted", bound=TaskEvent | ReviewEvent)
+Folded = TaskRecord | ReviewRecord
+"""What is known of a task, or of a review: both are found by their ids."""
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 15.0
 NEXT_BLOCK = 1.5
@@ -123,6 +125,10 @@ class Ledger:
         """The task as the events tell it, or None if it was never opened."""
         return self.state.tasks.get(task_id)
 
+    def folded(self, id_: Hash32) -> Folded | None:
+        """The task or the review of this id, or None if there is none."""
+        return self.state.tasks.get(id_) or self.state.reviews.get(id_)
+
     async def ensure(self, task_id: Hash32, event: type[Wanted], call: Callable[[], Call]) -> tuple[Wanted, Receipt]:
         """Bring about `event` by `call` unless it is there; its receipt.
 
@@ -130,7 +136,7 @@ class Ledger:
         Raises ChainRejected if the contract refuses, TaskEnded if the task ended otherwise, and what `call` raises.
         """
         pause, uncertain = FIRST_PAUSE, False
-        built_from: TaskRecord | None = None
+        built_from: Folded | None = None
         refusal: ChainRejected | TaskVanished | None = None
         while True:
             try:
@@ -140,9 +146,9 @@ class Ledger:
                 found = self._find(task_id, event)
                 if found is None:
                     # What was refused for the state of before a reorganisation is tried again with that of after it.
-                    if refusal is not None and self.task(task_id) == built_from:
+                    if refusal is not None and self.folded(task_id) == built_from:
                         break
-                    built_from, refusal = self.task(task_id), None
+                    built_from, refusal = self.folded(task_id), None
                     receipt = await self._chain.execute(call(), self._key)
                     await self._follower.reach(receipt.block, timeout=30)
                     found = self._find(task_id, event)
@@ -193,7 +199,9 @@ class Ledger:
 
     def hash_of_phase(self, task_id: Hash32) -> Hash32:
         """Hash of the block in which the task entered its phase; another one after a reorganisation. TaskVanished."""
-        record = self.live_task(task_id)
+        record = self.folded(task_id)
+        if record is None:
+            raise TaskVanished(task_id)
         block = record.task.progress.phase_block
         return next(event.meta.block_hash for event in reversed(record.events) if event.meta.block == block)
 
@@ -205,7 +213,7 @@ class Ledger:
         return record
 
     def _find(self, task_id: Hash32, event: type[Wanted]) -> Wanted | None:
-        record = self.task(task_id)
+        record = self.folded(task_id)
         if record is None:
             return None
         for entry in record.events:

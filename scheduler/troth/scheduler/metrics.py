@@ -18,6 +18,9 @@ class Metrics:
             "troth_scheduler_orders", "Orders by what became of them", ["result"], registry=self.registry
         )
         self.tasks = Counter("troth_scheduler_tasks", "Finished tasks by last step", ["step"], registry=self.registry)
+        self.reviews = Counter(
+            "troth_scheduler_reviews", "Second verifications by their outcome", ["outcome"], registry=self.registry
+        )
         self.running = Gauge("troth_scheduler_running_tasks", "Tasks under way", registry=self.registry)
         self.tokens = Counter("troth_scheduler_tokens", "Tokens streamed", registry=self.registry)
         self.block = Gauge("troth_scheduler_block", "Newest block that was followed", registry=self.registry)

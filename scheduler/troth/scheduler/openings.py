@@ -58,16 +58,25 @@ class OpeningCollector:
     Args:
         seed: the sample's seed; None in an exact class.
         proof: shown to the nodes while the seed is not yet on chain.
+        reviewed: the segment's second verification and the segment, if the openings are for that.
     """
 
     def __init__(
-        self, task: AdmittedTask, on_chain: Task, peers: Peers, *, seed: Hash32 | None, proof: bytes | None
+        self,
+        task: AdmittedTask,
+        on_chain: Task,
+        peers: Peers,
+        *,
+        seed: Hash32 | None,
+        proof: bytes | None,
+        reviewed: tuple[Hash32, int] | None = None,
     ) -> None:
         self._task = task
         self._on_chain = on_chain
         self._peers = peers
         self._seed = seed
         self._proof = proof
+        self._reviewed = reviewed
         self._per_segment = on_chain.posts_per_segment
         self.openings = [ABSENT] * len(on_chain.progress.posts)
 
@@ -99,9 +108,10 @@ class OpeningCollector:
     async def _ask(self, seat: Seat, seconds: float) -> None:
         request = Open(
             task_id=self._task.task_id,
-            segment=seat.segment,
+            segment=self._reviewed[1] if self._reviewed else seat.segment,
             attempt=self._on_chain.progress.attempt,
             proof=self._proof,
+            review=self._reviewed[0] if self._reviewed else None,
         )
         while True:
             try:
@@ -124,7 +134,7 @@ class OpeningCollector:
             promised = opening.root
         else:
             promised = verdict_commitment(
-                self._task.task_id,
+                self._reviewed[0] if self._reviewed else self._task.task_id,
                 seat.segment,
                 seat.party,
                 root=opening.root,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from troth.overlay.errors import OverlayError
 from troth.protocol.errors import ProtocolError
-from troth.protocol.types import Address
+from troth.protocol.types import Address, Hash32
 from troth.protocol.wire import Release
 from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.peers import Peers
@@ -20,14 +21,18 @@ SECONDS = 5.0
 
 async def release(task: AdmittedTask, peers: Peers) -> None:
     """Send Release to every party; who cannot be reached is left to its own timeout."""
-    parties = {party for segment in task.assignment.parties for party in segment}
-    await asyncio.gather(*[_release(task, party, peers) for party in parties])
+    await release_from(task.task_id, {party for segment in task.assignment.parties for party in segment}, peers)
 
 
-async def _release(task: AdmittedTask, party: Address, peers: Peers) -> None:
+async def release_from(task_id: Hash32, parties: Iterable[Address], peers: Peers) -> None:
+    """Send Release to some parties of a task."""
+    await asyncio.gather(*[_release(task_id, party, peers) for party in parties])
+
+
+async def _release(task_id: Hash32, party: Address, peers: Peers) -> None:
     try:
         channel = peers.channel(party)
         if channel.connected:
-            await channel.request(Release(task_id=task.task_id), timeout=SECONDS)
+            await channel.request(Release(task_id=task_id), timeout=SECONDS)
     except (OverlayError, ProtocolError) as error:
         log.debug("%s was not released: %s", party, error)

@@ -14,12 +14,13 @@ from troth.scheduler.admission import Admission, SubmittedOrder, View
 from troth.scheduler.admitted import AdmittedTask, from_record
 from troth.scheduler.catalogue import Catalogue
 from troth.scheduler.desk import Desk
-from troth.scheduler.endings import Endings
+from troth.scheduler.endings import REMEMBERED_SECONDS, Endings
 from troth.scheduler.errors import Busy, ChainAway, OrderRefused
 from troth.scheduler.lifecycle import Lifecycle
 from troth.scheduler.metrics import Metrics
 from troth.scheduler.records import Failed, Reopened
 from troth.scheduler.release import release
+from troth.scheduler.reviews import Reviews
 from troth.scheduler.story import Story
 from troth.scheduler.stream import ClientStream
 
@@ -44,6 +45,7 @@ class Scheduler:
         self._running: dict[Hash32, Lifecycle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._endings = Endings.of(desk.journal)
+        self.reviews = Reviews(desk, metrics, self._admitted)
 
     async def submit(self, submitted: SubmittedOrder) -> Lifecycle:
         """Take an order and start its task; raises one of OrderRefused's kinds, with nothing charged or kept."""
@@ -67,6 +69,8 @@ class Scheduler:
 
     async def resume(self) -> int:
         """Take up every unfinished task; returns how many. Call it once, before orders are taken."""
+        for task_id in self.desk.journal.ended_since(time.time() - REMEMBERED_SECONDS):
+            self.reviews.note_ending(Hash32(task_id), Story.of(self.desk.journal.history(task_id)))
         unfinished = self.desk.journal.unfinished()
         if not unfinished:
             return 0
@@ -124,7 +128,7 @@ class Scheduler:
         """Remove rows of tasks that ended longer ago than that; their journal stays."""
         running = set(self.desk.journal.unfinished())
         for task_id in self.desk.traces.older_than(time.time() - keep_seconds):
-            if task_id not in running:
+            if task_id not in running and not self.reviews.concerns(Hash32(task_id)):
                 self.desk.traces.forget(task_id)
 
     async def _admit(self, submitted: SubmittedOrder) -> AdmittedTask:
@@ -150,16 +154,22 @@ class Scheduler:
     def _known(self, task_id: Hash32) -> bool:
         return task_id in self._running or self.desk.journal.known(task_id)
 
-    async def _take_up(self, task_id: Hash32) -> None:
-        story = Story.of(self.desk.journal.history(task_id))
+    def _admitted(self, task_id: Hash32, story: Story) -> AdmittedTask | None:
+        """A task again from its story; None if its class is not on this chain."""
         state, received = self.desk.ledger.state, story.received
         execution_class = state.classes.get(Hash32(received.execution_class)) if received else None
         model = state.models.get(execution_class.model) if execution_class else None
         if received is None or execution_class is None or model is None:
+            return None
+        return from_record(task_id, received, execution_class, model)
+
+    async def _take_up(self, task_id: Hash32) -> None:
+        story = Story.of(self.desk.journal.history(task_id))
+        task = self._admitted(task_id, story)
+        if task is None:
             log.error("the task cannot be resumed: its class is not on this chain")
             await self.desk.journal.record(task_id, Failed("unknown_class", "The class is not on this chain", True))
             return
-        task = from_record(task_id, received, execution_class, model)
         lifecycle = Lifecycle(task, self.desk, ClientStream(), story)
         log.info("resuming after step %s", story.step)
         self._running[task_id] = lifecycle
@@ -182,6 +192,7 @@ class Scheduler:
             finally:
                 del self._running[lifecycle.task.task_id]
                 self._endings.note(lifecycle.task.task_id, lifecycle.story, self.desk.ledger.block)
+                self.reviews.note_ending(lifecycle.task.task_id, lifecycle.story)
                 self.metrics.running.set(len(self._running))
                 self.metrics.observe(lifecycle.story.step, lifecycle.spent)
 

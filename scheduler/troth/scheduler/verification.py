@@ -44,14 +44,34 @@ log = logging.getLogger(__name__)
 class _Root:
     root: Hash32
     output_hash: Hash32
-    signature: bytes
+    signature: bytes | None
     judged: Hash32
 
 
 @dataclass(frozen=True, slots=True)
-class _Commitment:
+class SignedCommitment:
+    """A verifier's VerdictCommitment."""
+
     commitment: Hash32
     signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Committee:
+    """Who verifies a segment: the nodes, and the id and segment that their statements are signed for.
+
+    `review` is that id again where it is a segment's second verification.
+    """
+
+    verifiers: tuple[Address, ...]
+    id: Hash32
+    segment: int
+    review: Hash32 | None = None
+
+    @property
+    def quorum(self) -> int:
+        """Commitments that are needed."""
+        return (len(self.verifiers) + 1) // 2
 
 
 class SegmentVerification:
@@ -67,6 +87,7 @@ class SegmentVerification:
         peers: Peers,
         scheduler: Operator,
         timeout: float,
+        committee: Committee | None = None,
     ) -> None:
         self._task = task
         self._generated = generated
@@ -75,6 +96,7 @@ class SegmentVerification:
         self._peers = peers
         self._scheduler = scheduler
         self._timeout = timeout
+        self._committee = committee or Committee(task.assignment.verifiers(segment), task.task_id, segment)
         self._last = segment == task.segment_count - 1
         self._positions = len(task.request.prompt_tokens) + len(generated.tokens) - 1
         self._inferencer = task.assignment.candidates(segment)[generated.inferencers[segment]]
@@ -82,22 +104,30 @@ class SegmentVerification:
     async def run(self) -> SegmentPosts:
         """The segment's posts; raises HopFailed for the inferencer and QuorumMissed for the verifiers."""
         root = await self._inferencer_root()
-        upstream = self._upstream_links()
-        verifiers = self._task.assignment.verifiers(self._segment)
-        found = await asyncio.gather(*[self._attempt(verifier, root, upstream) for verifier in verifiers])
-        committed = sum(commitment is not None for commitment in found)
-        if committed < self._task.execution_class.quorum:
-            raise QuorumMissed(
-                f"{committed} of {len(verifiers)} verifiers of segment {self._segment} committed, "
-                f"{self._task.execution_class.quorum} are needed"
-            )
+        found = await self._collected(root)
         return SegmentPosts(
             inferencer=self._generated.inferencers[self._segment],
             root=root.root,
-            root_signature=root.signature,
+            root_signature=root.signature or b"",
             commitments=tuple(b"" if c is None else c.commitment for c in found),
             signatures=tuple(b"" if c is None else c.signature for c in found),
         )
+
+    async def review(self, posted: TraceRoot) -> tuple[SignedCommitment | None, ...]:
+        """The reviewers' commitments about what an inferencer `posted`; raises QuorumMissed."""
+        judged = typed_data.struct_hash(posted)
+        return await self._collected(_Root(posted.root, posted.output_hash, None, judged))
+
+    async def _collected(self, root: _Root) -> tuple[SignedCommitment | None, ...]:
+        upstream, committee = self._upstream_links(), self._committee
+        found = await asyncio.gather(*[self._attempt(verifier, root, upstream) for verifier in committee.verifiers])
+        committed = sum(commitment is not None for commitment in found)
+        if committed < committee.quorum:
+            raise QuorumMissed(
+                f"{committed} of {len(committee.verifiers)} verifiers of segment {self._segment} committed, "
+                f"{committee.quorum} are needed"
+            )
+        return tuple(found)
 
     async def _inferencer_root(self) -> _Root:
         try:
@@ -126,7 +156,7 @@ class SegmentVerification:
         typed_data.require_signer(message, self._scheduler.domain, answer.signature, self._inferencer)
         return _Root(Hash32(answer.root), expected, answer.signature, typed_data.struct_hash(message))
 
-    async def _attempt(self, verifier: Address, root: _Root, upstream: dict[int, Link]) -> _Commitment | None:
+    async def _attempt(self, verifier: Address, root: _Root, upstream: dict[int, Link]) -> SignedCommitment | None:
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._verify(verifier, root, upstream)
@@ -138,7 +168,7 @@ class SegmentVerification:
         log.warning("verifier %s of segment %d is left out: %s", verifier, self._segment, reason)
         return None
 
-    async def _verify(self, verifier: Address, root: _Root, upstream: dict[int, Link]) -> _Commitment:
+    async def _verify(self, verifier: Address, root: _Root, upstream: dict[int, Link]) -> SignedCommitment:
         channel = self._peers.channel(verifier)
         for number, (start, count) in enumerate(self._chunks()):
             header, payload = self._forward_request(start, count, upstream, first=number == 0)
@@ -162,18 +192,22 @@ class SegmentVerification:
         if not isinstance(answer, TraceCommitted):
             raise TaskFailed("The verifier did not commit to its own trace", type(answer).__name__)
         promised = Hash32(answer.commitment)
-        message = TraceCommitment(self._task.task_id, self._segment, self._generated.attempt, promised)
+        committee = self._committee
+        message = TraceCommitment(committee.id, committee.segment, self._generated.attempt, promised)
         typed_data.require_signer(message, self._scheduler.domain, answer.signature, verifier)
         return promised
 
-    def _checked_commitment(self, verifier: Address, answer: Compared, root: _Root, promised: Hash32) -> _Commitment:
+    def _checked_commitment(
+        self, verifier: Address, answer: Compared, root: _Root, promised: Hash32
+    ) -> SignedCommitment:
         commitment = Hash32(answer.commitment)
         if either_verdict(commitment, Hash32(answer.other)) != promised:
             # It has seen the rows since: what it commits to now may be a copy of them.
             raise TaskFailed("The verifier judges by another trace than the one it committed to")
-        message = VerdictCommitment(self._task.task_id, self._segment, self._generated.attempt, commitment, root.judged)
+        committee = self._committee
+        message = VerdictCommitment(committee.id, committee.segment, self._generated.attempt, commitment, root.judged)
         typed_data.require_signer(message, self._scheduler.domain, answer.signature, verifier)
-        return _Commitment(commitment, answer.signature)
+        return SignedCommitment(commitment, answer.signature)
 
     def _commit_request(self) -> Commit:
         return Commit(
@@ -204,6 +238,7 @@ class SegmentVerification:
             countersignature=link.countersignature if link else None,
             announcement=part,
             request_size=len(prefix),
+            review=self._committee.review if first else None,
         )
         return header, prefix + self._inputs(start, count)
 

@@ -6,9 +6,7 @@ from troth.audit.evidence import Evidence
 from troth.audit.history import History
 from troth.audit.report import Finding, Kind, Result
 from troth.protocol.identifiers import class_id, model_id
-from troth.protocol.state import TaskRecord
-from troth.protocol.task import task_hash
-from troth.protocol.types import Hash32
+from troth.protocol.slots import review_slot, task_slot
 
 NUMBER = "V1"
 TITLE = "Events fold, money adds up"
@@ -53,17 +51,10 @@ def _sums(evidence: Evidence, history: History) -> list[Finding]:
 def _states(evidence: Evidence, history: History) -> list[Finding]:
     findings = []
     for task_id, stored in evidence.task_states.items():
-        record = history.state.tasks.get(task_id)
-        expected = None if record is None else _stored(record)
+        record, review = history.state.tasks.get(task_id), history.state.reviews.get(task_id)
+        expected = task_slot(record) if record is not None else review_slot(review) if review is not None else None
         if expected is not None and expected != stored:
             shown = (("recomputed", "0x" + expected.hex()), ("on chain", "0x" + stored.hex()))
             message = "The contract keeps another state of the task than its events give"
             findings.append(Finding(NUMBER, Kind.MISMATCH, message, task_id, evidence=shown))
     return findings
-
-
-def _stored(record: TaskRecord) -> Hash32:
-    """What the contract keeps: the state's hash, or the number of the outcome."""
-    if record.outcome is not None:
-        return Hash32(int(record.outcome).to_bytes(32))
-    return task_hash(record.task)

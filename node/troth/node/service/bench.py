@@ -39,7 +39,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A node's tools. `clock` gives Unix seconds."""
+    """A node's tools. `disputes`: whether rejections are disputed by themselves. `clock` gives Unix seconds."""
 
     engine: Engine
     view: ChainView
@@ -49,6 +49,7 @@ class Bench:
     traces: TraceStore
     margins: MarginPool
     limits: Limits = field(default_factory=Limits)
+    disputes: bool = True
     clock: Callable[[], float] = time.time
     scribe: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="records"))
 

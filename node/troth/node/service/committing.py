@@ -119,6 +119,7 @@ async def _store(bench: Bench, work: Work, tokens: tuple[int, ...]) -> StoredTra
         judged=b"",
         announcement=msgspec.json.encode(part),
         created_at=bench.traces.now(),
+        review_id=seat.review or b"",
     )
     await bench.write(lambda: bench.traces.keep(trace, rows))
     return trace
@@ -131,12 +132,12 @@ def signed_root(trace: StoredTrace) -> TraceRoot:
 
 
 async def _signed(bench: Bench, trace: StoredTrace) -> Reply:
-    task, root = Hash32(trace.task_id), Hash32(trace.root)
+    (task, segment), root = trace.statement, Hash32(trace.root)
     if trace.inferred:
         statement = signed_root(trace)
-        subject = Subject(task, trace.segment, trace.attempt, TRACE_ROOT)
+        subject = Subject(task, segment, trace.attempt, TRACE_ROOT)
         return Committed(root, statement.output_hash, await bench.sign(subject, statement))
-    hidden = trace_commitment(task, trace.segment, bench.operator.address, root=root, salt=Hash32(trace.salt))
-    promise = TraceCommitment(task, trace.segment, trace.attempt, hidden)
-    subject = Subject(task, trace.segment, trace.attempt, TRACE_COMMITMENT)
+    hidden = trace_commitment(task, segment, bench.operator.address, root=root, salt=Hash32(trace.salt))
+    promise = TraceCommitment(task, segment, trace.attempt, hidden)
+    subject = Subject(task, segment, trace.attempt, TRACE_COMMITMENT)
     return TraceCommitted(hidden, await bench.sign(subject, promise))

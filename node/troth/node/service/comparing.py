@@ -50,7 +50,7 @@ async def compare(bench: Bench, work: Work, header: Compare, payload: memoryview
         work.claimed.append(rows)
         return Received(received + header.count), b""
     claimed = np.concatenate([*work.claimed, rows])
-    claim = _signed_claim(bench, work, header, claimed)
+    claim = (_signed_claim if work.seat.review is None else _reviewed_claim)(bench, work, header, claimed)
     judgement = await _pooled(bench, work, header, await judge(bench.engine, work, claimed, claim.root))
     report(judgement)
     work.trace = await _decide(bench, trace, judgement, claim)
@@ -94,6 +94,21 @@ def _signed_claim(bench: Bench, work: Work, header: Compare, claimed: NDArray[An
     return statement
 
 
+def _reviewed_claim(bench: Bench, work: Work, header: Compare, claimed: NDArray[Any]) -> TraceRoot:
+    """What stands on chain of the inferencer's trace, after checking that these are its rows."""
+    assert work.seat.review is not None
+    record, row = bench.view.review(work.seat.review), header.row
+    if record is None or row is None:
+        raise BadInput("the last rows of a review come with the chain's end", header.start, "Add it.")
+    progress, inferencer = record.review.progress, record.review.progress.parties[0]
+    if (header.positions, work.attempt) != (progress.positions, progress.attempt):
+        raise BadInput("the trace on chain is another one", header.positions, f"Send attempt {progress.attempt}.")
+    if work.seat.is_last and work.trace is not None and work.trace.output_hash != progress.output_hash:
+        raise BadInput("the text on chain is another one", progress.output_hash, "Send the tokens of the receipt.")
+    _check_chain(bench, work, inferencer, row, claimed)
+    return TraceRoot(work.seat.review, 0, progress.attempt, progress.positions, progress.posts[0], progress.output_hash)
+
+
 def _check_chain(bench: Bench, work: Work, inferencer: Address, row: RowSignature, claimed: NDArray[Any]) -> None:
     start = RowChain(work.seat.task_id, work.seat.index, work.attempt)
     verify_rows(
@@ -114,13 +129,13 @@ async def _decide(bench: Bench, trace: StoredTrace, judgement: Judgement, claim:
 
 
 def _commitment(me: Address, trace: StoredTrace, verdict: bool) -> Hash32:
-    task, root, salt = Hash32(trace.task_id), Hash32(trace.root), Hash32(trace.salt)
-    return verdict_commitment(task, trace.segment, me, root=root, verdict=verdict, salt=salt)
+    (task, segment), root, salt = trace.statement, Hash32(trace.root), Hash32(trace.salt)
+    return verdict_commitment(task, segment, me, root=root, verdict=verdict, salt=salt)
 
 
 async def _signed(bench: Bench, trace: StoredTrace) -> Compared:
-    commitment = Hash32(trace.commitment)
-    statement = VerdictCommitment(Hash32(trace.task_id), trace.segment, trace.attempt, commitment, Hash32(trace.judged))
-    subject = Subject(trace.task_id, trace.segment, trace.attempt, VERDICT)
+    (task, segment), commitment = trace.statement, Hash32(trace.commitment)
+    statement = VerdictCommitment(task, segment, trace.attempt, commitment, Hash32(trace.judged))
+    subject = Subject(task, segment, trace.attempt, VERDICT)
     other = _commitment(bench.operator.address, trace, not trace.verdict)
     return Compared(commitment, other, await bench.sign(subject, statement))

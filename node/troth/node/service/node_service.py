@@ -13,11 +13,12 @@ from troth.node.service.comparing import compare
 from troth.node.service.credit import Credit
 from troth.node.service.forwarding import forward
 from troth.node.service.opening import open_trace
+from troth.node.service.review_seat import take_review_seat
 from troth.node.service.seat import take_seat
 from troth.node.service.work import Work
 from troth.overlay.logs import task_bound
 from troth.protocol.announcement import announcement_from_wire
-from troth.protocol.types import Address
+from troth.protocol.types import Address, Hash32
 from troth.protocol.wire import Commit, Compare, Forward, NodeReply, NodeRequest, Open, Release, Released
 
 Name = tuple[bytes, int, int]
@@ -94,7 +95,15 @@ class NodeService:
         await self._make_room()
         announcement = announcement_from_wire(header.announcement, request)
         bench, now = self._bench, self._bench.clock()
-        seat = await take_seat(announcement, header.segment, sender=sender, post=bench.post, view=bench.view, now=now)
+        if header.review is None:
+            seat = await take_seat(
+                announcement, header.segment, sender=sender, post=bench.post, view=bench.view, now=now
+            )
+        else:
+            review = Hash32(header.review)
+            seat = await take_review_seat(
+                announcement, header.segment, review, sender=sender, post=bench.post, view=bench.view
+            )
         if seat.task_id != header.task_id:
             raise NotAssigned("the announcement is for another task", seat.task_id, "Send the order's own task id.")
         await self._credit.require(seat, self._works.values(), now)

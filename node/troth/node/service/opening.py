@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from troth.node.errors import NotAssigned, OutOfOrder
 from troth.node.service.bench import Bench
+from troth.node.service.standing import Standing, own_post, standing_of
 from troth.node.traces import StoredTrace
 from troth.node.view import ChainView
 from troth.protocol import vrf
@@ -27,11 +28,16 @@ PATIENCE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A live task in which this node's own commitment stands; `party` is 0 for the inferencer, then verifiers."""
+    """A live task or review in which this node's own commitment stands; `party` 0 is the inferencer."""
 
-    task: Task
+    standing: Standing
     execution_class: ExecutionClass
     party: int
+
+    @property
+    def task(self) -> Task:
+        """The task as it is on chain."""
+        return self.standing.task
 
 
 async def open_trace(bench: Bench, sender: Address, header: Open) -> tuple[Opened, bytes]:
@@ -44,62 +50,44 @@ async def open_trace(bench: Bench, sender: Address, header: Open) -> tuple[Opene
     trace = await bench.write(lambda: bench.traces.find(header.task_id, header.segment, header.attempt))
     if trace is None:
         raise OutOfOrder("this node committed to no such trace", header.segment, "Commit first.")
-    await bench.view.until(lambda: _may_open(bench.view, trace, header), PATIENCE)
-    committed = own_commitment(bench.view, bench.operator.address, trace)
+    review = Hash32(header.review) if header.review else None
+    await bench.view.until(lambda: _may_open(bench.view, standing_of(bench.view, trace, review), header), PATIENCE)
+    committed = own_commitment(bench.view, bench.operator.address, trace, review)
     if sender != committed.task.terms.scheduler:
         raise NotAssigned("this is another scheduler's task", sender, "Open your own tasks.")
-    seed = await sampling_seed(bench.view, trace, committed, header.proof)
+    seed = await sampling_seed(bench.view, committed, header.proof)
     opening = await open_tiles(bench, trace, committed, seed)
     payload = opening.tiles + b"".join(opening.siblings)
     tiles, siblings = len(opening.tiles) // 512, len(opening.siblings)
     return Opened(opening.root, opening.verdict, opening.salt, tiles, siblings), payload
 
 
-def _may_open(view: ChainView, trace: StoredTrace, header: Open) -> bool:
-    task = view.task(Hash32(trace.task_id))
-    if task is None:
+def _may_open(view: ChainView, standing: Standing | None, header: Open) -> bool:
+    if standing is None:
         return False
-    phase, block = task.progress.phase, task.progress.phase_block
+    phase, block = standing.task.progress.phase, standing.task.progress.phase_block
     a_block_later = header.proof is None or view.head > block
     return phase is Phase.SAMPLED or (phase is Phase.COMMITTED and a_block_later)
 
 
-def own_commitment(view: ChainView, me: Address, trace: StoredTrace) -> Committed:
-    """The task, if this node's own commitment is on chain; raises OutOfOrder otherwise."""
-    task = view.task(Hash32(trace.task_id))
-    if task is None or task.progress.phase not in (Phase.COMMITTED, Phase.SAMPLED):
+def own_commitment(view: ChainView, me: Address, trace: StoredTrace, review: Hash32 | None = None) -> Committed:
+    """The task or review, if this node's own commitment is on chain; raises OutOfOrder otherwise."""
+    standing = standing_of(view, trace, review)
+    if standing is None or standing.task.progress.phase not in (Phase.COMMITTED, Phase.SAMPLED):
         raise OutOfOrder("the commitments are not on chain", trace.task_id, "Open after the commit's block.")
-    execution_class = view.execution_class(task.terms.execution_class)
+    execution_class = view.execution_class(standing.task.terms.execution_class)
     if execution_class is None:
-        raise OutOfOrder("the execution class is unknown", task.terms.execution_class, "Wait for the node to catch up.")
-    if not stands_on_chain(task, trace):
+        missing = standing.task.terms.execution_class
+        raise OutOfOrder("the execution class is unknown", missing, "Wait for the node to catch up.")
+    if not standing.holds(trace):
         raise OutOfOrder("another commitment than this node's is on chain", trace.segment, "Open what was committed.")
-    posts, expected = task.posts_of(trace.segment), own_post(trace)
-    party = party_of(task, execution_class, me, trace)
-    if posts[party] != expected:
+    party = standing.party_of(me, trace)
+    if standing.posts()[party] != own_post(trace):
         raise OutOfOrder("this node's commitment stands at another's place", party, "Report the contract.")
-    return Committed(task, execution_class, party)
+    return Committed(standing, execution_class, party)
 
 
-def own_post(trace: StoredTrace) -> bytes:
-    """What stands on chain for a trace: an inferencer's root, a verifier's verdict commitment."""
-    return trace.root if trace.inferred else trace.commitment
-
-
-def stands_on_chain(task: Task, trace: StoredTrace) -> bool:
-    """Whether this trace, and not that of another attempt, was committed to."""
-    return task.progress.attempt == trace.attempt and own_post(trace) in task.posts_of(trace.segment)
-
-
-def party_of(task: Task, execution_class: ExecutionClass, me: Address, trace: StoredTrace) -> int:
-    """0 for the inferencer, 1 + index for a verifier."""
-    verifiers = task.parties_of(trace.segment)[execution_class.candidates :]
-    return 0 if trace.inferred else 1 + verifiers.index(me)
-
-
-async def sampling_seed(
-    view: ChainView, trace: StoredTrace, committed: Committed, proof: bytes | None
-) -> Hash32 | None:
+async def sampling_seed(view: ChainView, committed: Committed, proof: bytes | None) -> Hash32 | None:
     """The seed that picks tiles, None in an exact class; from the chain if it is there, else from the proof."""
     progress, terms = committed.task.progress, committed.task.terms
     if committed.execution_class.exact:
@@ -110,7 +98,7 @@ async def sampling_seed(
     if proof is None or key is None or view.head <= progress.phase_block:
         raise OutOfOrder("there is no sampling seed yet", progress.phase_block, "Send the proof, a block later.")
     block_hash = await view.block_hash(progress.phase_block)
-    alpha = sample_alpha(view.domain, Hash32(trace.task_id), posts=progress.posts, block_hash=block_hash)
+    alpha = sample_alpha(view.domain, committed.standing.id, posts=progress.posts, block_hash=block_hash)
     return Hash32(vrf.verify(key, alpha, proof))
 
 
@@ -126,5 +114,5 @@ async def open_tiles(bench: Bench, trace: StoredTrace, committed: Committed, see
 def _tiles(bench: Bench, trace: StoredTrace, committed: Committed, seed: Hash32) -> TileOpening:
     model = committed.execution_class.model
     layout = TileLayout(trace.task_id, model, trace.positions, trace.columns, Dtype(trace.dtype))
-    indices = tile_indices(seed, trace.segment, committed.execution_class.tiles, layout.count)
+    indices = tile_indices(seed, committed.standing.segment, committed.execution_class.tiles, layout.count)
     return layout.commit(bench.traces.rows(trace)).open(indices)

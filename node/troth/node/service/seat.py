@@ -26,7 +26,8 @@ PATIENCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """This node's part in one segment of one task."""
+    """This node's part in one segment of one task. ``review`` is the id of the segment's second verification, if it is
+    for that."""
 
     announcement: Announcement
     assignment: Assignment
@@ -34,6 +35,7 @@ class Seat:
     execution_class: ExecutionClass
     descriptor: ModelDescriptor
     me: Address
+    review: Hash32 | None = None
 
     @property
     def task_id(self) -> Hash32:
@@ -53,7 +55,7 @@ class Seat:
     @property
     def infers(self) -> bool:
         """Candidate for inferencer; otherwise a verifier."""
-        return self.me in self.assignment.candidates(self.index)
+        return self.review is None and self.me in self.assignment.candidates(self.index)
 
     @property
     def is_first(self) -> bool:
@@ -128,18 +130,19 @@ async def take_seat(
     _require(seen, "this node has not seen the reference block", order.reference_block, "Retry, or check its RPC node.")
     recent = order.reference_block >= view.head - OLDEST_REFERENCE
     _require(recent, "the reference block is too old", order.reference_block, "Ask the client for a new order.")
-    context, descriptor = _context(announcement, view)
+    context, descriptor = context_of(announcement, view)
     assignment = verify_assignment(announcement, context)
     _require(index < len(assignment.segments), "there is no such segment", index)
     mine = post.operator in assignment.parties[index]
     _require(mine, "this node is not among the segment's parties", post.operator, "Draw the parties again.")
     _require_money(assignment, context, view)
     seat = Seat(announcement, assignment, index, context.execution_class, descriptor, post.operator)
-    _require_request(seat, post)
+    require_request(seat, post)
     return seat
 
 
-def _context(announcement: Announcement, view: ChainView) -> tuple[AssignmentContext, ModelDescriptor]:
+def context_of(announcement: Announcement, view: ChainView) -> tuple[AssignmentContext, ModelDescriptor]:
+    """What this node's own chain says about the announced task; NotAssigned where it knows too little."""
     order = announcement.order
     account, key = view.account(order.scheduler), view.vrf_key(order.scheduler)
     bonded = account is not None and account.role is Role.SCHEDULER and account.exit_block == 0
@@ -165,7 +168,8 @@ def _require_money(assignment: Assignment, context: AssignmentContext, view: Cha
     _require(balance >= price, f"the client's escrow is below the fee of {price} wei", balance, "Deposit first.")
 
 
-def _require_request(seat: Seat, post: Post) -> None:
+def require_request(seat: Seat, post: Post) -> None:
+    """Raise NotAssigned unless this node can serve what was ordered, where it is shown the request."""
     if not (seat.is_first or seat.is_last):
         return
     request = seat.request

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from troth.protocol.bindings.structs import from_abi
 from troth.protocol.calls.call import decode_call
-from troth.protocol.contract_types import CommitSubmission, Opening, VrfProof
+from troth.protocol.contract_types import CommitSubmission, Opening, Settled, VrfProof
 from troth.protocol.errors import InvalidField
 from troth.protocol.task import Task
 from troth.protocol.types import Hash32, Order
@@ -61,13 +61,39 @@ class SettleCall:
     openings: tuple[Opening, ...]
 
 
-TaskCall = OpenCall | OpenAndCommitCall | CommitCall | RevealCall | SettleCall
+@dataclass(frozen=True, slots=True)
+class CommitReviewCall:
+    """Input of ``commitReview``."""
+
+    review_id: Hash32
+    review: Task
+    proofs: tuple[VrfProof, ...]
+    commitments: tuple[Hash32, ...]
+    signatures: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SettleReviewCall:
+    """Input of ``settleReview``; tiles as they travelled."""
+
+    task_id: Hash32
+    task: Task
+    settled: Settled
+    segment: int
+    review: Task
+    proof: VrfProof
+    openings: tuple[Opening, ...]
+
+
+TaskCall = OpenCall | OpenAndCommitCall | CommitCall | RevealCall | SettleCall | CommitReviewCall | SettleReviewCall
 _TYPES: dict[str, type[TaskCall]] = {
     "open": OpenCall,
     "openAndCommit": OpenAndCommitCall,
     "commit": CommitCall,
     "reveal": RevealCall,
     "settle": SettleCall,
+    "commitReview": CommitReviewCall,
+    "settleReview": SettleReviewCall,
 }
 
 

@@ -26,6 +26,14 @@ from troth.protocol.events.registry import (
     SlotFilled,
     SlotVacated,
 )
+from troth.protocol.events.reviews import (
+    BondReturned,
+    ReviewAssigned,
+    ReviewEvent,
+    ReviewExpired,
+    ReviewSettled,
+    TaskDisputed,
+)
 from troth.protocol.events.tasks import (
     EquivocationProven,
     InferenceCommitted,
@@ -43,6 +51,7 @@ from troth.protocol.events.tasks import (
 
 __all__ = [
     "EVENT_TYPES",
+    "BondReturned",
     "Claimed",
     "ClassRegistered",
     "Credited",
@@ -62,6 +71,10 @@ __all__ = [
     "NodeRegistered",
     "PayoutChanged",
     "RegistryEvent",
+    "ReviewAssigned",
+    "ReviewEvent",
+    "ReviewExpired",
+    "ReviewSettled",
     "SchedulerRegistered",
     "Slashed",
     "SlotFilled",
@@ -70,6 +83,7 @@ __all__ = [
     "TaskAborted",
     "TaskAssigned",
     "TaskCommitted",
+    "TaskDisputed",
     "TaskEvent",
     "TaskExpired",
     "TaskOpened",

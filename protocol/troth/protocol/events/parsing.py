@@ -13,9 +13,10 @@ from troth.protocol.errors import InvalidField
 from troth.protocol.events.log import Log
 from troth.protocol.events.money import MoneyEvent
 from troth.protocol.events.registry import RegistryEvent
+from troth.protocol.events.reviews import ReviewEvent
 from troth.protocol.events.tasks import TaskEvent
 
-Event = RegistryEvent | MoneyEvent | TaskEvent
+Event = RegistryEvent | MoneyEvent | TaskEvent | ReviewEvent
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
 
 

@@ -100,13 +100,14 @@ class TraceRevealed:
 
 @dataclass(frozen=True, slots=True)
 class TaskSettled:
-    """Decided. Per segment its outcome, and bit masks over the verifiers: verdict true, in the proper cluster."""
+    """Decided. Per segment its outcome, and bit masks over the verifiers: verdict true, in the cluster, valid."""
 
     task_id: Hash32
     outcome: Outcome
     segment_outcomes: tuple[Outcome, ...]
     verdicts: tuple[int, ...]
     clusters: tuple[int, ...]
+    valid: tuple[int, ...]
     meta: LogMeta
 
 

@@ -1,0 +1,13 @@
+"""The overlay's costs: `scripts/bench overlay`. A new table is a module with `measure`, and its name below."""
+
+from __future__ import annotations
+
+from benchmarks.figures import Figure
+from benchmarks.overlay import sida
+
+TABLES = (sida,)
+
+
+def measure() -> list[Figure]:
+    """The figures of all tables, in order, in one run."""
+    return [figure for table in TABLES for figure in table.measure()]
