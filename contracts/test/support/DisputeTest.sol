@@ -112,16 +112,21 @@ abstract contract DisputeTest is TaskTest {
     /// @dev Disputes, and expects the state that the rules give.
     /// @param bond zero where nobody has to ask
     function dispute(Dispute memory made, address by, uint96 bond) internal {
+        noteDisputed(made, by, bond);
+        vm.prank(by);
+        bytes32 id = troth.dispute(made.first.id, made.first.task, made.settled, made.segment);
+        assertEq(id, made.review.id, "review id");
+        assertEq(troth.taskState(id), stateHash(made.review.task), "review state");
+    }
+
+    /// @dev What a dispute of this block leaves behind.
+    function noteDisputed(Dispute memory made, address by, uint96 bond) internal {
         Task memory task = made.review.task;
         task.terms.client = bond == 0 ? address(0) : by;
         task.terms.fee = bond;
         task.terms.referenceBlock = uint64(vm.getBlockNumber());
         task.progress.phaseBlock = uint40(vm.getBlockNumber());
-        vm.prank(by);
-        bytes32 id = troth.dispute(made.first.id, made.first.task, made.settled, made.segment);
-        assertEq(id, made.review.id, "review id");
-        assertEq(troth.taskState(id), stateHash(task), "review state");
-        _origins[id] = Origin(made.first.id, made.segment);
+        _origins[made.review.id] = Origin(made.first.id, made.segment);
     }
 
     function _newReview(Play memory play, uint8 segment) private view returns (Play memory review) {
