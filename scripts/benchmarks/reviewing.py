@@ -47,7 +47,7 @@ class Second:
 
 
 async def reviewed(world: World, nonce: int) -> dict[str, int]:
-    """Gas of dispute, commitReview (with the draw) and settleReview (with the sample), after a task that is accepted."""
+    """Gas of dispute, commitReview (with the draw) and settleReview (with the sample), after an accepted task."""
     first = await lifecycle.place(world, nonce)
     await first.send("open", calls.open_task(first.order, first.signature), world.scheduler)
     assert first.task is not None

@@ -42,7 +42,7 @@ abstract contract InvariantReviews is InvariantHandler {
         bool done;
         if (phase == Phase.Disputed) done = _assignReview(made);
         else if (phase == Phase.Assigned) done = _commitReview(made);
-        else if (phase == Phase.Committed && seed % 3 == 0) done = _sampleReview(made);
+        else if (phase == Phase.Committed && _isTolerant(made) && seed % 3 == 0) done = _sampleReview(made);
         else done = _settleReview(index, made);
         if (done) disputes[index] = abi.encode(made);
     }
@@ -61,6 +61,10 @@ abstract contract InvariantReviews is InvariantHandler {
             bytes32 expected = ends[i] == Outcome.None ? stateOf(made.review.task) : bytes32(uint256(ends[i]));
             if (troth.taskState(made.review.id) != expected) ++count;
         }
+    }
+
+    function _isTolerant(Dispute memory made) private view returns (bool) {
+        return made.review.task.terms.executionClass == tolerant;
     }
 
     function _assignReview(Dispute memory made) private returns (bool done) {
@@ -94,8 +98,7 @@ abstract contract InvariantReviews is InvariantHandler {
     function _settleReview(uint256 index, Dispute memory made) private returns (bool) {
         VrfProof memory proof;
         bytes32 drawn = made.review.task.progress.seed;
-        bool samples = made.review.task.progress.phase == Phase.Committed
-            && made.review.task.terms.executionClass == tolerant;
+        bool samples = made.review.task.progress.phase == Phase.Committed && _isTolerant(made);
         if (samples) (proof, drawn) = sampleProof(made.review);
         Opening[] memory openings = openingsOf(made.review, drawn);
         bytes memory data = abi.encodeCall(
