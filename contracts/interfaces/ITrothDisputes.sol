@@ -71,7 +71,8 @@ interface ITrothDisputes {
         bytes calldata signatures
     ) external;
 
-    /// @notice Anyone: decides the review; who was wrong pays those who were right, and for the review.
+    /// @notice Anyone: decides the review; who was wrong pays those who were right, and for the review. An inferencer that
+    ///         shows nothing is rejected, and pays alone.
     /// @param proof sampling proof, used if the class is tolerant and the review is not sampled yet
     /// @param openings the inferencer's, then the reviewers'
     function settleReview(
@@ -85,6 +86,7 @@ interface ITrothDisputes {
     ) external;
 
     /// @notice Anyone: ends a review that its scheduler left unfinished. The bond returns, the first verdict stays, the
-    ///         scheduler is slashed unless there were too few reviewers to draw.
+    ///         scheduler is slashed unless there were too few reviewers to draw: for a party that disputed, for those who
+    ///         committed, else for the reserve.
     function closeReview(bytes32 reviewId, Task calldata review) external;
 }

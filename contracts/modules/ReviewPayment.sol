@@ -59,7 +59,7 @@ abstract contract ReviewPayment is ReviewOpening {
     }
 
     /// @dev Who is no party paid for the reviewers in advance.
-    function _isOutsider(Case memory review) private pure returns (bool) {
+    function _isOutsider(Case memory review) internal pure returns (bool) {
         return review.terms.fee > review.rules.unit * BOND;
     }
 
@@ -122,7 +122,7 @@ abstract contract ReviewPayment is ReviewOpening {
             _oweFirstRound(dues, ended, settled, segment, finding.outcome, right);
             if (_isOutsider(review)) _owe(dues, review.terms.client, unit * REWARD);
             uint256 owed = refund ? _spent(ended, settled) : 0;
-            uint256 pool = _chargeLosers(ended, segment, review, finding.outcome, right, owed + dues.total);
+            uint256 pool = _chargeLosers(ended, segment, review, finding, right, owed + dues.total);
             uint256 refunded = pool < owed ? pool : owed;
             _release(ended.taskId, ended.terms.client, refunded);
             return _settleDues(review.taskId, dues, pool - refunded);
@@ -152,20 +152,22 @@ abstract contract ReviewPayment is ReviewOpening {
         }
     }
 
-    /// @dev Takes the same from each of the first round that was wrong or silent.
+    /// @dev Takes the same from each of the first round that was wrong or silent. An inferencer that shows nothing proves
+    ///      nobody else wrong: it pays alone, or it could make its verifiers pay for its silence.
     function _chargeLosers(
         Case memory ended,
         uint8 segment,
         Case memory review,
-        Outcome outcome,
+        Finding memory finding,
         uint256 right,
         uint256 owed
     ) private returns (uint256 pool) {
         unchecked {
             uint256 width = 1 + uint256(ended.rules.verifiers);
             bytes32[] memory posts = ended.progress.posts;
-            uint256 losers = outcome == Outcome.Rejected ? 1 : 0;
-            for (uint256 v = 1; v < width; ++v) {
+            uint256 losers = finding.outcome == Outcome.Rejected ? 1 : 0;
+            bool shown = finding.opened & 1 != 0;
+            for (uint256 v = 1; v < width && shown; ++v) {
                 if (posts[segment * width + v] != 0 && right >> (v - 1) & 1 == 0) losers |= 1 << v;
             }
             if (losers == 0) return 0;

@@ -87,9 +87,10 @@ abstract contract Reviews is ReviewPayment, SignedPosts, Compensation {
             uint256 penalty = late.rules.unit * SCHEDULER_PENALTY;
             uint256 taken = _slash(reviewId, late.terms.scheduler, penalty, SlashReason.SchedulerLate, evidence);
             uint256 paid = sampleDue ? _compensate(reviewId, progress, taken) : 0;
-            // Who disputed gets what the scheduler's silence cost it, as far as that goes.
-            address disputer = late.terms.client;
-            _credit(reviewId, disputer == address(0) || sampleDue ? RESERVE : disputer, taken - paid);
+            // A party that disputed gets what the scheduler's silence cost it, as far as that goes. Anybody else may be
+            // the scheduler itself, which would end disputes for nothing.
+            bool wronged = late.terms.fee != 0 && !sampleDue && !_isOutsider(late);
+            _credit(reviewId, wronged ? late.terms.client : RESERVE, taken - paid);
         }
         _returnBond(late);
     }

@@ -4,10 +4,10 @@ pragma solidity ^0.8.30;
 import {StdInvariant} from "@uniswap/v4-core/lib/forge-std/src/StdInvariant.sol";
 import {Test} from "@uniswap/v4-core/lib/forge-std/src/Test.sol";
 import {Outcome, SlashReason} from "../interfaces/TrothTypes.sol";
-import {InvariantHandler} from "./support/InvariantHandler.sol";
+import {InvariantReviews} from "./support/InvariantReviews.sol";
 
 /// @dev The test runner fuzzes contracts of this file only.
-contract Everybody is InvariantHandler {}
+contract Everybody is InvariantReviews {}
 
 /// @title What holds after any sequence of calls
 contract InvariantsTest is Test {
@@ -32,6 +32,10 @@ contract InvariantsTest is Test {
             everybody.sample.selector,
             everybody.reveal.selector,
             everybody.settle.selector,
+            everybody.dispute.selector,
+            everybody.review.selector,
+            everybody.review.selector,
+            everybody.closeReview.selector,
             everybody.abort.selector,
             everybody.close.selector,
             everybody.replay.selector,
@@ -54,7 +58,7 @@ contract InvariantsTest is Test {
 
     /// @dev One campaign checks all rules: each costs as much as the calls themselves.
     function invariant_MoneyStakesAndTasksAreInOrder() public view {
-        assertEq(everybody.owed(), everybody.held(), "stakes, credits, escrows and live fees are not the balance");
+        assertEq(everybody.owed(), everybody.held(), "stakes, credits, escrows, live fees and bonds are not the balance");
         assertEq(everybody.held() + everybody.paidOut(), everybody.paidIn(), "more or less came out than went in");
         assertEq(everybody.enrichedClients(), 0, "a client has more than was deposited for it");
         assertEq(everybody.earlyWithdrawals(), 0, "a stake was withdrawn before its exit block had passed");
@@ -62,6 +66,7 @@ contract InvariantsTest is Test {
         assertEq(everybody.wrongStakes(), 0, "a stake is not what deposits and slashes leave");
         assertEq(everybody.backwardSteps(), 0, "a task went backwards");
         assertEq(everybody.wrongTasks(), 0, "a task is not where its steps took it");
+        assertEq(everybody.wrongReviews(), 0, "a review is not where its steps took it");
     }
 
     /// @dev The rules above would hold of calls that all fail: these calls can reach every outcome and every slash.
@@ -78,6 +83,7 @@ contract InvariantsTest is Test {
             everybody.settle(0);
             conduct += 2;
         }
+        reviewUntilBothWaysOfLosing(conduct);
         everybody.openTask(EXACT_OPENED, 0);
         everybody.abort(0);
         everybody.openTask(EXACT_OPENED, 0);
@@ -89,5 +95,26 @@ contract InvariantsTest is Test {
             assertGt(everybody.slashes(SlashReason(i)), 0, string.concat("no slash for reason ", vm.toString(i)));
         }
         invariant_MoneyStakesAndTasksAreInOrder();
+    }
+
+    /// @dev Disputes of the latest task by each kind of party in turn, until one has won and one has lost.
+    function reviewUntilBothWaysOfLosing(uint256 conduct) private {
+        for (
+            uint256 i = 0;
+            everybody.slashes(SlashReason.Overturned) == 0 || everybody.slashes(SlashReason.DisputeLost) == 0;
+            ++i
+        ) {
+            assertLt(i, 100, "a hundred disputes are all won, or all lost");
+            uint256 last = everybody.tasks();
+            everybody.openTask(EXACT_COMMITTED, conduct + 2 * i);
+            everybody.advance(PAST_REVEALS);
+            everybody.settle(0);
+            everybody.dispute(last, i % 6, 0);
+            everybody.advance(0);
+            everybody.review(0);
+            everybody.review(0);
+            everybody.advance(PAST_REVEALS);
+            everybody.review(0);
+        }
     }
 }

@@ -26,6 +26,7 @@ contract ModelsTest is TrothTest {
         assertEq(rules.tiles, class.tiles);
         assertEq(rules.candidates, class.candidates);
         assertEq(rules.verifiers, class.verifiers);
+        assertEq(rules.reviewers, class.reviewers);
         assertEq(troth.minimumStakeOf(tolerant), class.minimumStake);
         assertEq(troth.layersOf(model), descriptor().layers);
     }
@@ -179,12 +180,32 @@ contract ModelsTest is TrothTest {
         refused(wrong, abi.encodeWithSelector(ITrothModels.ZeroUnit.selector));
     }
 
-    function test_RefusesAStakeThatTwoRejectionsExceed() public {
+    /// @dev Two rejections by three verifiers, a bond and five reviewers: 2 (2 + 6 * 3) + 8 + 6 * 5.
+    function test_RefusesAStakeThatTwoRejectionsAndADisputeExceed() public {
         ExecutionClass memory wrong = executionClass(false);
-        wrong.minimumStake = UNIT * 40 - 1;
-        refused(wrong, abi.encodeWithSelector(ITrothModels.MinimumStakeTooLow.selector, wrong.minimumStake, UNIT * 40));
-        wrong.minimumStake = UNIT * 40;
+        wrong.minimumStake = UNIT * 78 - 1;
+        refused(wrong, abi.encodeWithSelector(ITrothModels.MinimumStakeTooLow.selector, wrong.minimumStake, UNIT * 78));
+        wrong.minimumStake = UNIT * 78;
         troth.registerClass(wrong);
+    }
+
+    /// @dev The stake rule keeps every bond and every price in 96 bits, however large the unit.
+    function testFuzz_ARegisteredUnitsBondFits(uint96 unit, uint8 verifiers, uint8 reviewers) public {
+        ExecutionClass memory class = executionClass(true);
+        class.unit = uint96(bound(unit, 1, type(uint96).max));
+        class.verifiers = uint8(bound(verifiers, 0, 2)) * 2 + 1;
+        class.reviewers = uint8(bound(reviewers, class.verifiers / 2 + 1, 4)) * 2 + 1;
+        class.minimumStake = type(uint96).max;
+        uint256 bond = uint256(class.unit) * (8 + 6 * uint256(class.reviewers));
+        uint256 stake = bond + 2 * uint256(class.unit) * (2 + 6 * uint256(class.verifiers));
+        if (stake > type(uint96).max) {
+            refused(
+                class, abi.encodeWithSelector(ITrothModels.MinimumStakeTooLow.selector, type(uint96).max, stake)
+            );
+        } else {
+            troth.registerClass(class);
+            assertLe(bond, type(uint96).max);
+        }
     }
 
     function refused(ModelDescriptor memory wrong) private {

@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from benchmarks import lifecycle
+from benchmarks import lifecycle, reviewing
 from benchmarks.figures import Figure
 from troth.demo.anvil import start_anvil
 from troth.demo.processes import ProcessGroup
@@ -44,7 +44,21 @@ async def _measure(rpc: str) -> list[Figure]:
         runs[name] = (await play(world, nonce)).gas
     for world in (tolerant, exact):
         await world.chain.close()
-    return [*_steps(runs["steps"]), *_totals(runs)]
+    return [*_steps(runs["steps"]), *_totals(runs), *await _reviews(rpc)]
+
+
+async def _reviews(rpc: str) -> list[Figure]:
+    figures = []
+    for reviewers in (5, 15):
+        for exact in (False, True):
+            world = await lifecycle.build(rpc, exact=exact, reviewers=reviewers, group=5 + reviewers)
+            gas: dict[str, int] = {}
+            for nonce in range(2):
+                gas = await reviewing.reviewed(world, nonce)
+            await world.chain.close()
+            kind = f"{'exact' if exact else 'tolerant'} class, m' = {reviewers}"
+            figures += [Figure(f"{step}: {kind}", value, "gas") for step, value in gas.items()]
+    return figures
 
 
 def _steps(gas: dict[str, int]) -> list[Figure]:

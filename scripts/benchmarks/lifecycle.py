@@ -73,11 +73,11 @@ class World:
         return VrfProof(proof, tuple(hints(vrf.public_key(self.vrf_secret), alpha, proof)))
 
 
-async def build(rpc: str, *, exact: bool) -> World:
-    """Deploy, register a model, a class, a scheduler and c + k nodes, and fill the client's escrow."""
+async def build(rpc: str, *, exact: bool, reviewers: int = 15, group: int = 5) -> World:
+    """Deploy, register a model, a class, a scheduler and ``group`` nodes, and fill the client's escrow."""
     owner = Key.generate()
     fund(rpc, owner.address, 1_000 * ETHER)
-    chain, _ = await deploy(rpc, Parameters(100, 100, 100, 100, 1_000, ETHER, owner.address), owner)
+    chain, _ = await deploy(rpc, Parameters(100, 100, 100, 100, 2_000, ETHER, owner.address), owner)
     descriptor = ModelDescriptor("llama/gas/gas", LAYERS, COLUMNS, 49_152, 0, Hash32(secrets.token_bytes(32)))
     rules = ExecutionClass(
         *(
@@ -91,7 +91,7 @@ async def build(rpc: str, *, exact: bool) -> World:
             0 if exact else 1,
             2,
             3,
-            15,
+            reviewers,
             10**12,
             10**15,
             1_000,
@@ -108,7 +108,7 @@ async def build(rpc: str, *, exact: bool) -> World:
         world.scheduler.address, owner.address, x, y, "https://127.0.0.1:1", Hash32(bytes(31) + b"\1")
     )
     await chain.execute(calls.register_scheduler(registration, _consent(world, world.scheduler), ETHER), owner)
-    for _ in range(rules.candidates + rules.verifiers):
+    for _ in range(group):
         await _register_node(world)
     await chain.execute(calls.deposit(world.client.address, ETHER), owner)
     return world

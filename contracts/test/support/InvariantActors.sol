@@ -6,9 +6,9 @@ import {InvariantLedger} from "./InvariantLedger.sol";
 
 /// @title Random calls of clients, owners and bystanders
 abstract contract InvariantActors is InvariantLedger {
-    uint256 private constant MOST_OPERATORS = 28;
+    uint256 private constant MOST_OPERATORS = 32;
     uint256 private constant FRESH_KEY = 0xf4e5;
-    uint256 private constant SPARE_NODES = 3;
+    uint256 private constant SPARE_NODES = 1;
 
     uint256 private _calls;
 
@@ -24,7 +24,10 @@ abstract contract InvariantActors is InvariantLedger {
         clients.push(client);
         keys[client] = CLIENT_KEY;
         paidIn = address(troth).balance;
-        deposited[client] = paidIn - _bookFirstOperators();
+        deposited[client] = DEPOSIT;
+        deposited[outsider] = paidIn - _bookFirstOperators() - DEPOSIT;
+        clients.push(outsider);
+        keys[outsider] = uint256(keccak256(abi.encodePacked("outsider")));
         for (uint256 i = 0; i < SPARE_NODES; ++i) {
             _register(tolerant, NODE_STAKE);
             _register(exact, NODE_STAKE);
@@ -35,7 +38,7 @@ abstract contract InvariantActors is InvariantLedger {
             clients.push(other);
             _deposit(other, DEPOSIT);
         }
-        vm.roll(1020);
+        vm.roll(1030);
     }
 
     function deposit(uint256 seed, uint256 amount) external step {
@@ -154,11 +157,11 @@ abstract contract InvariantActors is InvariantLedger {
 
     function _bookFirstOperators() private returns (uint256 sum) {
         _book(scheduler, SCHEDULER_KEY, SCHEDULER_STAKE);
-        for (uint256 i = 0; i < NODES; ++i) {
+        for (uint256 i = 0; i < NODES + MORE_NODES; ++i) {
             _book(vm.addr(NODE_KEY + i), NODE_KEY + i, NODE_STAKE);
             _book(vm.addr(NODE_KEY + 100 + i), NODE_KEY + 100 + i, NODE_STAKE);
         }
-        return SCHEDULER_STAKE + 2 * NODES * uint256(NODE_STAKE);
+        return SCHEDULER_STAKE + 2 * (NODES + MORE_NODES) * uint256(NODE_STAKE);
     }
 
     function _operator(uint256 seed) private view returns (address) {

@@ -40,6 +40,8 @@ abstract contract InvariantHandler is InvariantActors {
         plays.push();
         phases.push();
         outcomes.push();
+        settleds.push();
+        missing.push();
         save(plays.length - 1, play);
     }
 
@@ -127,7 +129,13 @@ abstract contract InvariantHandler is InvariantActors {
         bool samples = play.task.progress.phase == Phase.Committed && play.task.terms.executionClass == tolerant;
         if (samples) (proof, drawn) = sampleProof(play);
         bytes memory data = abi.encodeCall(troth.settle, (play.id, play.task, proof, openingsOf(play, drawn)));
-        if (send(funder, 0, data)) finish(index, play);
+        if (!send(funder, 0, data)) return;
+        if (samples) {
+            play.task.progress.phase = Phase.Sampled;
+            play.task.progress.phaseBlock = uint40(vm.getBlockNumber());
+            play.task.progress.seed = drawn;
+        }
+        finish(index, play);
     }
 
     function abort(uint256 seed) external step {

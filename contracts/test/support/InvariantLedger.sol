@@ -4,14 +4,27 @@ pragma solidity ^0.8.30;
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {Vm} from "@uniswap/v4-core/lib/forge-std/src/Vm.sol";
 import {ITrothMoney} from "../../interfaces/ITrothMoney.sol";
-import {Account as Standing, Outcome, Phase, SlashReason, Task} from "../../interfaces/TrothTypes.sol";
-import {TaskTest} from "./TaskTest.sol";
+import {ITrothDisputes} from "../../interfaces/ITrothDisputes.sol";
+import {ITrothSettlement} from "../../interfaces/ITrothSettlement.sol";
+import {
+    Account as Standing,
+    Outcome,
+    Phase,
+    Role,
+    Settled,
+    SlashReason,
+    Task
+} from "../../interfaces/TrothTypes.sol";
+import {DisputeTest} from "./DisputeTest.sol";
 
 /// @title Books kept beside the contract, from what goes in, what comes out and which slashes are announced
 /// @dev No book is read from the contract's own sums: a mistake there shows up as a difference.
-abstract contract InvariantLedger is TaskTest {
+abstract contract InvariantLedger is DisputeTest {
     uint256 internal constant MOST_UNITS_REJECTED = 2 + 6 * 3;
     uint256 internal constant MOST_UNITS_LATE = 8 * 2;
+    /// @dev One loser for the fee of two segments, a committee of each round, the scheduler and an outsider.
+    uint256 internal constant MOST_UNITS_OVERTURNED = 6 * 9 + 8 * 3 + 6 * 5 + 6 + 6 + 20;
+    uint256 internal constant MOST_UNITS_LOST = 6 * 5;
 
     address internal reporter = makeAddr("reporter");
     address internal funder = makeAddr("funder");
@@ -22,17 +35,21 @@ abstract contract InvariantLedger is TaskTest {
     bytes[] internal plays;
     Phase[] internal phases;
     Outcome[] internal outcomes;
+    /// @notice What a settled task keeps, as abi.encode(Settled), and how many of its segments are not accepted.
+    bytes[] internal settleds;
+    uint256[] internal missing;
 
     mapping(address operator => uint256) internal stakes;
     mapping(address operator => uint256) internal exitBlocks;
     mapping(address client => uint256) internal deposited;
     mapping(bytes32 taskId => mapping(bytes32 state => bool)) private _seen;
+    Settled private _settled;
     mapping(Outcome outcome => uint256) public finished;
     mapping(SlashReason reason => uint256) public slashes;
 
     /// @notice Wei that went into the contract.
     uint256 public paidIn;
-    /// @notice Fees of the tasks that are not finished.
+    /// @notice Fees of the tasks, and bonds of the reviews, that are not finished.
     uint256 public liveFees;
     /// @notice Stakes paid out before their time.
     uint256 public earlyWithdrawals;
@@ -55,6 +72,8 @@ abstract contract InvariantLedger is TaskTest {
         paidIn += value;
         for (uint256 i = 0; i < logs.length; ++i) {
             if (logs[i].topics[0] == ITrothMoney.Slashed.selector) _bookSlash(logs[i]);
+            else if (logs[i].topics[0] == ITrothDisputes.BondReturned.selector) _bookBond(logs[i]);
+            else if (logs[i].topics[0] == ITrothSettlement.TaskSettled.selector) _bookSettled(logs[i]);
         }
     }
 
@@ -74,11 +93,31 @@ abstract contract InvariantLedger is TaskTest {
         Outcome outcome = troth.outcomeOf(play.id);
         outcomes[index] = outcome;
         ++finished[outcome];
+        if (outcome <= Outcome.Indeterminate) {
+            settleds[index] = abi.encode(_settled);
+            for (uint256 s = 0; s < _settled.outcomes.length; ++s) {
+                if (_settled.outcomes[s] != uint8(Outcome.Accepted)) ++missing[index];
+            }
+            plays[index] = abi.encode(play);
+        }
         liveFees -= play.task.terms.fee;
     }
 
     function stateOf(Task memory task) internal pure returns (bytes32) {
         return keccak256(abi.encode(keccak256(abi.encode(task.terms)), task.progress)) & ~bytes32(uint256(0xffff));
+    }
+
+    function _bookSettled(Vm.Log memory log) private {
+        (, _settled.outcomes, _settled.verdicts, _settled.clusters, _settled.valid) =
+            abi.decode(log.data, (uint8, uint8[], uint8[], uint8[], uint8[]));
+        _settled.settledBlock = uint40(vm.getBlockNumber());
+    }
+
+    /// @dev A party's bond goes back to its stake, if it still has one.
+    function _bookBond(Vm.Log memory log) private {
+        address disputer = address(uint160(uint256(log.topics[2])));
+        (uint256 amount,) = abi.decode(log.data, (uint256, uint256));
+        if (amount == BOND && troth.accountOf(disputer).role != Role.None) stakes[disputer] += amount;
     }
 
     function _bookSlash(Vm.Log memory log) private {
@@ -97,7 +136,14 @@ abstract contract InvariantLedger is TaskTest {
     function _mostOf(SlashReason reason) private pure returns (uint256) {
         if (reason == SlashReason.Equivocated) return type(uint256).max;
         if (reason == SlashReason.Rejected) return UNIT * MOST_UNITS_REJECTED;
+        if (reason == SlashReason.Overturned) return UNIT * MOST_UNITS_OVERTURNED;
+        if (reason == SlashReason.DisputeLost) return UNIT * MOST_UNITS_LOST;
         return UNIT * (reason == SlashReason.SchedulerLate ? MOST_UNITS_LATE : 2);
+    }
+
+    /// @notice Tasks ever opened.
+    function tasks() external view returns (uint256) {
+        return plays.length;
     }
 
     /// @notice Wei in the contract.
@@ -142,9 +188,15 @@ abstract contract InvariantLedger is TaskTest {
     function wrongTasks() external view returns (uint256 count) {
         for (uint256 i = 0; i < plays.length; ++i) {
             Play memory play = abi.decode(plays[i], (Play));
-            bytes32 expected = outcomes[i] == Outcome.None ? stateOf(play.task) : bytes32(uint256(outcomes[i]));
-            if (troth.taskState(play.id) != expected) ++count;
+            if (troth.taskState(play.id) != _slotOf(i, play)) ++count;
         }
+    }
+
+    function _slotOf(uint256 index, Play memory play) private view returns (bytes32) {
+        if (outcomes[index] == Outcome.None) return stateOf(play.task);
+        if (settleds[index].length == 0) return bytes32(uint256(outcomes[index]));
+        bytes32 kept = keccak256(abi.encode(stateOf(play.task), keccak256(settleds[index])));
+        return kept & ~bytes32(uint256(0xffff)) | bytes32(missing[index] << 8 | uint256(outcomes[index]));
     }
 
     function _ofAccount(address account) private view returns (uint256) {

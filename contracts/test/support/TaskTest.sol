@@ -153,7 +153,12 @@ abstract contract TaskTest is TrothTest {
         return progress.parties[segment * stride + (party == 0 ? 0 : progress.candidates + party - 1)];
     }
 
-    function traceOf(Play memory play, uint256 segment, uint256 party) internal view returns (Traces.Trace memory) {
+    function traceOf(Play memory play, uint256 segment, uint256 party)
+        internal
+        view
+        virtual
+        returns (Traces.Trace memory)
+    {
         bool noisy = !troth.rulesOf(play.task.terms.executionClass).exact;
         bytes32 data = keccak256(abi.encode(play.conducts[segment * play.width + party].data, segment));
         return Traces.Trace({data: data, noise: noisy ? keccak256(abi.encode(play.id, segment, party)) : bytes32(0)});
