@@ -19,7 +19,7 @@ from adversaries.trial import Finding, play_all
 from troth.client.money import parse_amount
 from troth.demo import acts, cli
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(1200)]
 
 REDUCED = tuple(adversary for adversary in PLAYED if adversary.reduced)
 TOGETHER = 4
