@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from rich.console import Console
+
 from adversaries.notes import Notes
 from troth.chain import keystore
 from troth.client.ordering import Choices, SignedOrder, sign_order
@@ -163,7 +165,8 @@ def adversary_stage(folder: Path) -> Iterator[AdversaryStage]:
         block_seconds=0.5,
         windows=(COMMIT_BLOCKS, SAMPLE_BLOCKS, REVEAL_BLOCKS, 4_000),
     )
-    display = Display()
+    # Standard output is for tables, as Markdown or JSON.
+    display = Display(Console(stderr=True))
     prepare_models(MODELS, plan, display)
     with MixedNetwork(folder / "network", MODELS, plan, report=lambda line: None) as network:
         network.start()
