@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from rich.console import Console
+
 from adversaries.notes import Notes
 from troth.chain import keystore
 from troth.client.ordering import Choices, SignedOrder, sign_order
 from troth.client.session import Session
 from troth.demo import acts, cli
 from troth.demo.display import Display
-from troth.demo.network import PASSWORD, LocalNetwork, Party, is_ready
+from troth.demo.network import PASSWORD, READY_SECONDS, LocalNetwork, Party, is_ready
 from troth.demo.plan import Plan
 from troth.demo.play import prepare_models
 from troth.demo.processes import Child, wait_until
@@ -33,9 +35,12 @@ TESTS = Path(__file__).resolve().parent.parent
 MODELS = TESTS.parent / ".troth"
 HONEST, ROGUES = 3, 4
 VERIFIERS = 3
-SAMPLE_BLOCKS, REVEAL_BLOCKS = 40, 16
+COMMIT_BLOCKS, SAMPLE_BLOCKS, REVEAL_BLOCKS = 600, 60, 30
+"""Blocks pass while nodes compute, on a busy machine many: no window may be over before an honest party is done. Nobody
+waits for the end of the commit window; those who are silent make one wait for that of the reveal or sample window."""
 ORDERS = 2_000
-OPENING_SECONDS = 4
+WAITS = "[waits]\ntoken = 60\nopening = 4\n"
+"""The scheduler's patience: much with a busy machine, little with openings that do not come."""
 QUESTION = "Count from one to twenty in words."
 
 
@@ -66,10 +71,10 @@ class MixedNetwork(LocalNetwork):
             self.wait_ready(name)
 
     def start_scheduler(self, *, wait: bool = True) -> None:
-        """Start the shipped scheduler, with less patience for openings that do not come."""
+        """Start the shipped scheduler, with `WAITS`."""
         settings = self.scheduler.home / "scheduler.toml"
         if "[waits]" not in settings.read_text():
-            settings.write_text(f"{settings.read_text()}\n[waits]\nopening = {OPENING_SECONDS}\n")
+            settings.write_text(f"{settings.read_text()}\n{WAITS}")
         if self.honest_scheduler:
             LocalNetwork.start_scheduler(self, wait=wait)
         else:
@@ -81,8 +86,8 @@ class MixedNetwork(LocalNetwork):
         self.scheduler.child.stop()
         self.honest_scheduler = False
         self.start_scheduler()
-        endpoint = self.scheduler.endpoint
-        wait_until(lambda: is_ready(endpoint), "the dishonest scheduler", 60, [self.scheduler.child])
+        endpoint, started = self.scheduler.endpoint, [self.scheduler.child]
+        wait_until(lambda: is_ready(endpoint), "the dishonest scheduler becoming ready", READY_SECONDS, started)
 
     def _start_dishonest(self, party: Party, module: str) -> Child:
         environment = cli.environment(self.password_file)
@@ -158,9 +163,10 @@ def adversary_stage(folder: Path) -> Iterator[AdversaryStage]:
         candidates=1,
         verifiers=VERIFIERS,
         block_seconds=0.5,
-        windows=(120, SAMPLE_BLOCKS, REVEAL_BLOCKS, 60, 900),
+        windows=(COMMIT_BLOCKS, SAMPLE_BLOCKS, REVEAL_BLOCKS, 60, 4_000),
     )
-    display = Display()
+    # Standard output is for tables, as Markdown or JSON.
+    display = Display(Console(stderr=True))
     prepare_models(MODELS, plan, display)
     with MixedNetwork(folder / "network", MODELS, plan, report=lambda line: None) as network:
         network.start()

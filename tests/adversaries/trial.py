@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from adversaries.notes import SCHEDULER
 from adversaries.registry import BEFORE_REPLAY, NEVER_SETTLES, Adversary
 from adversaries.stage import AdversaryStage
-from troth.client.asking import Posted, Text, Verdict, ask
+from troth.client.asking import Finished, Posted, Text, Verdict, ask
 from troth.client.errors import ClientError
 from troth.client.ordering import Choices, SignedOrder
 from troth.client.session import Session, session
@@ -33,6 +33,8 @@ from troth.protocol.settlement import SlashReason
 from troth.protocol.types import Address
 
 END_SECONDS = 90.0
+TRIAL_SECONDS = 180.0
+"""How long one trial may take on a busy machine. Nothing in it waits for ever, and some of it for half an hour."""
 COMPARED = re.compile(
     r"compared: verdict (\w+), root \w+, states (\S+) of (\S+) .*tokens (\S+) of ([\d.e+-]+), end (\w+)"
 )
@@ -59,15 +61,21 @@ class Judged:
 
 @dataclass(slots=True)
 class Finding:
-    """What a trial showed. Amounts are in units of pay; blocks and seconds count from the commit to the settlement."""
+    """What a trial showed. Amounts are in units of pay; blocks and seconds count from the commit to the settlement.
+
+    ``since_answer`` counts the seconds from the answer's last token to the settlement, ``awaited`` is what came last or
+    never came.
+    """
 
     adversary: Adversary
+    awaited: str = "a session with the scheduler"
     outcome: str = ""
     cost: int = 0
     fee: int = 0
     text: str = ""
     blocks: int = 0
     seconds: float = 0.0
+    since_answer: float = 0.0
     slashed: dict[Address, tuple[SlashReason, int]] = field(default_factory=dict)
     credited: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     released: int = 0
@@ -95,16 +103,17 @@ async def play_all(
     adversaries: Sequence[Adversary],
     together: int = 1,
     report: Callable[[Finding], None] = lambda found: None,
+    seconds: float = float("inf"),
 ) -> list[Finding]:
-    """Play several adversaries, so many at a time, schedulers last, after the honest task whose rows one replays."""
-    places = asyncio.Semaphore(together)
+    """Play several adversaries, so many at a time, schedulers last, after the honest task whose rows one replays.
+
+    After `seconds` the trials that have not ended are broken off, and say what they were waiting for.
+    """
+    places, until = asyncio.Semaphore(together), asyncio.get_running_loop().time() + seconds
 
     async def one(adversary: Adversary) -> Finding:
         async with places:
-            try:
-                found = await play(stage, adversary)
-            except Exception as error:  # noqa: BLE001 - one trial that breaks must not hide the others
-                found = Finding(adversary, outcome=f"broke: {error!r}")
+            found = await _bounded(stage, adversary, until)
         report(found)
         return found
 
@@ -116,8 +125,23 @@ async def play_all(
     return found
 
 
-async def play(stage: AdversaryStage, adversary: Adversary) -> Finding:
-    """Seat the adversary, ask, wait for the verdict."""
+async def _bounded(stage: AdversaryStage, adversary: Adversary, until: float) -> Finding:
+    """A trial that ends by `until` (the loop's time) and after TRIAL_SECONDS at the latest, whatever breaks in it."""
+    begun, found = asyncio.get_running_loop().time(), Finding(adversary)
+    try:
+        async with asyncio.timeout_at(min(begun + TRIAL_SECONDS, until)):
+            await play(stage, found)
+    except TimeoutError:
+        waited = asyncio.get_running_loop().time() - begun
+        found.outcome = f"broke: {found.awaited} did not come, the trial was broken off after {waited:.0f} s"
+    except Exception as error:  # noqa: BLE001 - one trial that breaks must not hide the others
+        found.outcome = f"broke while waiting for {found.awaited}: {error!r}"
+    return found
+
+
+async def play(stage: AdversaryStage, found: Finding) -> None:
+    """Seat the finding's adversary, ask, wait for the verdict; everything seen goes into the finding."""
+    adversary = found.adversary
     async with session(stage.client.home, stage.client.configuration) as ready:
         choices = Choices(adversary.tokens, int(adversary.temperature * 1_000_000))
         signed, parties = await stage.drawn_order(
@@ -129,14 +153,13 @@ async def play(stage: AdversaryStage, adversary: Adversary) -> Finding:
         )
         cheats = _parts_of(adversary, parties, stage)
         stage.network.notes.write(signed.task_id, cheats)
-        found = Finding(adversary, fee=signed.fee, parties=parties, rogues=frozenset(cheats))
+        found.fee, found.parties, found.rogues = signed.fee, parties, frozenset(cheats)
         found.unit, found.scheduler = stage.network.plan.unit, stage.network.scheduler.operator
         await _ask(ready, signed, found, impatient=adversary.scheduler == NEVER_SETTLES)
         if not found.outcome:
             await _wait_for_the_end(stage, ready, signed, found)
         _read_events(ready, signed, found)
         found.judged = _judgements(stage, signed, [party for party in parties[1:] if party not in cheats])
-        return found
 
 
 def _parts_of(adversary: Adversary, parties: Sequence[Address], stage: AdversaryStage) -> dict[str, str]:
@@ -149,28 +172,33 @@ def _parts_of(adversary: Adversary, parties: Sequence[Address], stage: Adversary
 
 
 async def _ask(ready: Session, signed: SignedOrder, found: Finding, *, impatient: bool) -> None:
-    begun = time.monotonic()
+    begun = answered = time.monotonic()
+    found.awaited = "the answer"
     try:
         async with aclosing(ask(ready, signed)) as updates:
             async for update in updates:
                 match update:
                     case Text(text):
                         found.text += text
+                    case Finished():
+                        answered, found.awaited = time.monotonic(), "the commitments"
                     case Posted(step="committed"):
-                        begun = time.monotonic()
+                        begun, found.awaited = time.monotonic(), "the verdict"
                         if impatient:
                             break
                     case Verdict(outcome, cost):
                         found.outcome, found.cost = outcome, cost
     except ClientError as error:
         found.error = f"{type(error).__name__}: {error.what}"
-    found.seconds = time.monotonic() - begun
+    ended = time.monotonic()
+    found.seconds, found.since_answer = ended - begun, ended - answered
 
 
 async def _wait_for_the_end(stage: AdversaryStage, ready: Session, signed: SignedOrder, found: Finding) -> None:
     """The stream ended without a verdict: see what becomes of the fee on chain, and close what the scheduler left."""
     begun = time.monotonic()
     task, network = signed.task_id, stage.network
+    found.awaited = f"the end on chain of what the client was told was {found.error or 'committed'!r}"
     if found.adversary.scheduler == NEVER_SETTLES:
         await ready.follower.wait_until(lambda seen: task in seen.tasks, END_SECONDS)
         due = ready.follower.state.tasks[task].task.progress.phase_block + network.plan.windows[1] + 1

@@ -23,7 +23,9 @@ from troth.node.engine.torch_engine import TORCH_DTYPES, TorchEngine  # noqa: E4
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
-from troth.protocol.types import Segment  # noqa: E402
+from troth.node.models.thresholds import shipped_calibration  # noqa: E402
+from troth.protocol.identifiers import model_id  # noqa: E402
+from troth.protocol.types import Hash32, Segment  # noqa: E402
 from troth.scheduler.catalogue import Texts  # noqa: E402
 
 # The conversion takes a minute, several on a busy machine, so it is kept between runs.
@@ -57,6 +59,12 @@ def test_the_conversion_is_the_same_everywhere(folder: ModelFolder) -> None:
     descriptor = describe(folder, 1)
     assert (descriptor.layers, descriptor.hidden_size, descriptor.vocabulary) == (18, 640, 262_144)
     assert descriptor.weights_root.hex() == "91d0f5121dde08f6c16986333174f281a9e2addea2e51053190bfb3da11f719e"
+
+
+def test_its_calibrated_class_ships(folder: ModelFolder) -> None:
+    found = shipped_calibration(Hash32(model_id(describe(folder, 1))), "bfloat16")
+    assert found is not None
+    assert found.source == "gemma3-270m-bfloat16.json"
 
 
 def test_a_client_asks_in_the_words_of_the_model(folder: ModelFolder, tokenizer: Any) -> None:

@@ -13,6 +13,7 @@ from troth.node.calibration.intervals import share
 from troth.node.calibration.measurements import Measurements
 from troth.node.calibration.plots import Strip, strips
 from troth.node.calibration.thresholds import (
+    OVERLAP,
     between,
     choose_tile_rule,
     least_cut,
@@ -47,7 +48,7 @@ def test_a_cut_lies_between_honest_runs_and_cheats() -> None:
     cut = between(np.array([1e-6, 1e-5]), np.full(9, 1e-3))
     assert cut == pytest.approx(1e-4, rel=0.01)
     overlapping = between(np.array([1.0, 2.0]), np.array([1.5, 3.0]))
-    assert overlapping == pytest.approx(2.2), "no honest run is refused to catch one more cheat"
+    assert overlapping == pytest.approx(2.0 * OVERLAP), "no honest run is refused to catch one more cheat"
     assert rejected(np.array([1.0, 2.0]), overlapping) == 0
 
 

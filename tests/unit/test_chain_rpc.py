@@ -97,6 +97,19 @@ async def test_an_error_of_the_node_is_not_repeated() -> None:
         assert len(asked) == 1
 
 
+async def test_requests_that_are_given_up_do_not_stop_later_ones() -> None:
+    async with node(*[result("0x1")] * 60) as (client, _), node(result("0x2")) as (other, _):
+        for yields in range(20):
+            asking = [asyncio.create_task(client.request("eth_chainId")) for _ in range(3)]
+            for _ in range(yields):
+                await asyncio.sleep(0)
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+        async with asyncio.timeout(10):
+            assert await other.request("eth_chainId") == "0x2", "also of another client in the same process"
+
+
 def test_pauses_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "FIRST_PAUSE", 0.2)
     pauses = [transport.pause(attempt) for attempt in range(8)]

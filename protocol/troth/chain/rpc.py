@@ -12,9 +12,9 @@ import logging
 from typing import Any
 
 import aiohttp
-from web3 import AsyncHTTPProvider
 
 from troth.chain.errors import ChainUnavailable, RpcRefused, without_credentials
+from troth.chain.provider import Provider
 from troth.chain.recursion import restore_recursion_limit
 
 restore_recursion_limit()
@@ -44,7 +44,7 @@ class Rpc:
         if not url.startswith(("http://", "https://")):
             raise ChainUnavailable("The RPC address must be http or https", self.place, "Correct --rpc.")
         self._attempts = attempts
-        self._provider = AsyncHTTPProvider(
+        self._provider = Provider(
             url,
             request_kwargs={"timeout": aiohttp.ClientTimeout(total=timeout)},
             exception_retry_configuration=None,

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from benchmarks.detection import toploc
+from benchmarks.detection import latency, lazy, toploc
 from benchmarks.figures import Figure
 from benchmarks.weights import weights
 from troth.node.calibration import tampering
@@ -42,7 +43,9 @@ CONDITIONS = (
     Condition("forged text, one honest prefill", TEXT, text="forged"),
 )
 PAPER_CAUGHT = {"W8A8": 99.9, "early exit": 100.0, "forged text, one honest prefill": 99.8}
-"""Table 5, per cent."""
+PAPER_LAZY = 99.9
+"""Table 5, detection probability in per cent."""
+LAZY_NOTE = "share of openings, by the contract's own test on tiles"
 PAPER_METRICS = {"decode, 16 together": (0.03, 100.0), "int4 weights": (16.5, 24.6)}
 """Tables 2 and 3 (AWQ) at 3584 elements, per cent: exponents that differ, and close mantissas of the others."""
 SENSITIVITY = {
@@ -58,11 +61,13 @@ SENSITIVITY = {
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One condition: what a verifier measured, and which runs TOPLOC accepts."""
+    """One condition: what a verifier measured, which runs TOPLOC accepts, the verifier's last rows (runs x positions x
+    hidden size)."""
 
     condition: Condition
     measured: Measured
     toploc: list[bool]
+    own: NDArray[Any]
 
     def caught(self, cuts: Thresholds) -> float:
         """Per cent of runs that our verifier refuses."""
@@ -96,7 +101,10 @@ def measure() -> list[Figure]:
             for condition in CONDITIONS
             for bucket in buckets(folder, PROMPTS)
         ]
-    return [*_caught(runs, shipped.thresholds), *_metrics(runs), *_sensitivity(runs), *costs.figures()]
+    openings = lazy.found(runs[0].own, model_id(descriptor), shipped.thresholds)
+    found = Figure("found: a lazy verifier's random rows", openings, "%", PAPER_LAZY, note=LAZY_NOTE)
+    judged = [*_caught(runs, shipped.thresholds), found, *latency.measure()]
+    return [*judged, *_metrics(runs), *_sensitivity(runs), *costs.figures()]
 
 
 def _stack(folder: Any, attention: str) -> Stack:
@@ -109,7 +117,7 @@ def _run(condition: Condition, bucket: Bucket, plan: Plan, load: Any, tools: tup
     own = prefill(stack, bucket.tokens, claim.text, plan)[-1]
     prompt = bucket.tokens.shape[1]
     accepted = [costs.judge(rows, ours, prompt) for rows, ours in zip(claim.rows[-1], own, strict=True)]
-    return _Run(condition, verifier.measure(bucket, claim), accepted)
+    return _Run(condition, verifier.measure(bucket, claim), accepted, own)
 
 
 class _Costs:

@@ -25,6 +25,7 @@ from troth.node.calibration.thresholds import (
     between,
     choose_tile_rule,
     margin_cuts,
+    margins_of,
     state_cuts,
     tile_shares,
 )
@@ -33,7 +34,7 @@ from troth.node.models.thresholds import Thresholds, TileRule
 from troth.protocol.dtype import Dtype
 
 ABOUT_SAMPLING = frozenset({"greedy", "wrong seed", "cool"})
-"""Lies that change nothing in a text that was asked for greedily."""
+"""Lies that change nothing in a text that was asked for greedily, or whose likeliest tokens leave no choice."""
 Parts = Mapping[str, list[Measured]]
 
 
@@ -131,9 +132,10 @@ def _millionths(cut: float) -> int:
 
 
 def _applying(condition: Condition, parts: list[Measured]) -> NDArray[np.bool_]:
-    """Per run, whether the condition changes anything."""
+    """Per run, whether the condition changes anything: a text that loses nothing anywhere is the honest one."""
     sampled = np.concatenate([part["sampled"] for part in parts]).astype(bool)
-    return sampled if condition.text in ABOUT_SAMPLING else np.ones_like(sampled)
+    changed = np.concatenate([margins_of(part).any(axis=1) for part in parts])
+    return sampled & changed if condition.text in ABOUT_SAMPLING else np.ones_like(sampled)
 
 
 def _text_cuts(condition: Condition, parts: list[Measured], length: int | None = None) -> Numbers:

@@ -27,6 +27,8 @@ NEARLY = 0.05
 """By how much of the widest gap a more tolerant tile rule may be worse."""
 LEAST_MARGIN = 1e-3
 """Margin of a window that an honest run is granted, seen or not: a near tie that falls the other way, 0.03 logits."""
+OVERLAP = 2.0
+"""Where honest runs and lies overlap, the cut is so many times the worst honest run: those to come may be worse."""
 Numbers = NDArray[np.float64]
 
 
@@ -73,11 +75,11 @@ def margin_cuts(parts: Iterable[Measured], length: int | None = None) -> Numbers
 
 
 def between(honest: Numbers, cheating: Numbers) -> float:
-    """A cut between two lists of least cuts: their geometric middle, or just above the honest ones if they overlap."""
+    """A cut between two lists of least cuts: their geometric middle, or well above the honest ones if they overlap."""
     upper = float(np.max(honest)) if len(honest) else SMALLEST
     lower = float(np.quantile(cheating, FORGETTABLE)) if len(cheating) else upper
     upper = max(upper, SMALLEST)
-    return float(np.sqrt(upper * lower)) if lower > upper else upper * 1.1
+    return float(np.sqrt(upper * lower)) if lower > upper else upper * OVERLAP
 
 
 def tile_shares(parts: Iterable[Measured], layout: str, segment: int, dtype: Dtype) -> Numbers:
