@@ -59,8 +59,9 @@ interface ITrothDisputes {
     /// @notice Anyone: draws the reviewers, at least one block after the dispute.
     function assignReview(bytes32 reviewId, Task calldata review, VrfProof calldata proof) external;
 
-    /// @notice Anyone: posts at least a quorum of the reviewers' commitments with their signatures; those that reviewers
-    ///         posted themselves are replaced.
+    /// @notice Anyone: posts reviewers' commitments with their signatures, which with those that reviewers posted
+    ///         themselves make at least a quorum. While some are missing, only after three quarters of the commit window:
+    ///         until then a reviewer that was left out can post for itself.
     /// @param proofs one if the reviewers are not drawn yet, else none
     /// @param commitments one per reviewer, zero where there is none
     function commitReview(
@@ -72,7 +73,8 @@ interface ITrothDisputes {
     ) external;
 
     /// @notice Anyone: decides the review; who was wrong pays those who were right, and for the review. An inferencer that
-    ///         shows nothing is rejected, and pays alone.
+    ///         shows nothing is rejected, and pays alone. Undecided with commitments missing, the review costs its scheduler
+    ///         as one that it left unfinished.
     /// @param proof sampling proof, used if the class is tolerant and the review is not sampled yet
     /// @param openings the inferencer's, then the reviewers'
     function settleReview(
@@ -86,7 +88,7 @@ interface ITrothDisputes {
     ) external;
 
     /// @notice Anyone: ends a review that its scheduler left unfinished. The bond returns, the first verdict stays, the
-    ///         scheduler is slashed unless there were too few reviewers to draw: for a party that disputed, for those who
-    ///         committed, else for the reserve.
+    ///         scheduler is slashed (10 units, and 6 for each first verifier) unless there were too few reviewers to draw:
+    ///         for those who committed if the sample is missing, else for a party that disputed, else for the reserve.
     function closeReview(bytes32 reviewId, Task calldata review) external;
 }

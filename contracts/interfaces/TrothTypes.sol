@@ -181,7 +181,7 @@ struct Order {
 
 /// @notice The part of a task that never changes.
 /// @dev A review, which is a segment's second verification, is kept like a task: its client is who disputed (zero if
-///      nobody did), its fee is the bond, its reference block that of the dispute.
+///      nobody did), its fee is the bond, its reference block the one before the dispute.
 /// @param ends byte s is the end of segment s (segment 0 starts at layer 0); zero after the last segment. A review's is
 ///        a zero byte, the first layer, and the end of its one segment
 struct Terms {

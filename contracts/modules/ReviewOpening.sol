@@ -72,7 +72,8 @@ abstract contract ReviewOpening is ITrothDisputes, Reviewers {
                 scheduler: ended.terms.scheduler,
                 executionClass: ended.terms.executionClass,
                 fee: 0,
-                referenceBlock: uint64(block.number),
+                // Members of this block could still leave in it, and nobody might be left to draw.
+                referenceBlock: uint64(block.number - 1),
                 ends: bytes32(uint256(first) << 240 | uint256(uint8(ends[segment])) << 232)
             });
             uint256 width = progress.parties.length / progress.segments;

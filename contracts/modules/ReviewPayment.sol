@@ -3,13 +3,14 @@ pragma solidity ^0.8.30;
 
 import {Outcome, Role, Settled, SlashReason} from "../interfaces/TrothTypes.sol";
 import {Clusters} from "../libraries/Clusters.sol";
+import {Compensation} from "./Compensation.sol";
 import {ReviewOpening} from "./ReviewOpening.sol";
 
 /// @title Who pays for a review, and who is paid (VeriLLM Appendix E)
 /// @dev The client's fee is out of it: it was paid or refunded with the first outcome. Who turns out to be wrong makes good
 ///      what the first outcome took, rewards who was right, and pays the reviewers; so a review never lacks its price
 ///      while stakes last. Arithmetic is unchecked: committees have at most 31 members, and amounts fit 96 bits.
-abstract contract ReviewPayment is ReviewOpening {
+abstract contract ReviewPayment is ReviewOpening, Compensation {
     /// @dev What is owed to whom.
     struct Dues {
         address[] payees;
@@ -32,6 +33,9 @@ abstract contract ReviewPayment is ReviewOpening {
             Outcome first = Outcome(settled.outcomes[segment]);
             if (finding.outcome == Outcome.Indeterminate) {
                 _returnBond(review);
+                // Whoever chooses which commitments are posted could leave out those that would decide.
+                bool complete = Clusters.count(finding.committed) == review.progress.posts.length;
+                if (!complete) _payWronged(review, _fineScheduler(review, review.progress.posts[0]));
             } else if (finding.outcome == first) {
                 reserved += _chargeDisputer(review, finding);
             } else {
@@ -40,6 +44,24 @@ abstract contract ReviewPayment is ReviewOpening {
             }
             _credit(review.taskId, RESERVE, reserved);
         }
+    }
+
+    /// @dev What a scheduler loses by a review without a result: the penalty, and all that a wrong rejection costs an
+    ///      inferencer, so that a scheduler in league with the first verifiers gains nothing by it.
+    function _fineScheduler(Case memory review, bytes32 evidence) internal returns (uint256 taken) {
+        unchecked {
+            uint256 units = SCHEDULER_PENALTY + PENALTY;
+            units += REWARD * uint256(_rulesOf(review.terms.executionClass).verifiers);
+            address scheduler = review.terms.scheduler;
+            return _slash(review.taskId, scheduler, review.rules.unit * units, SlashReason.SchedulerLate, evidence);
+        }
+    }
+
+    /// @dev A party that disputed gets what the scheduler's fault cost it, as far as that goes. Anybody else may be the
+    ///      scheduler itself, which would end disputes for nothing.
+    function _payWronged(Case memory review, uint256 amount) internal {
+        bool wronged = review.terms.fee != 0 && !_isOutsider(review);
+        _credit(review.taskId, wronged ? review.terms.client : RESERVE, amount);
     }
 
     /// @dev Gives a bond back to where it came from.
@@ -59,7 +81,7 @@ abstract contract ReviewPayment is ReviewOpening {
     }
 
     /// @dev Who is no party paid for the reviewers in advance.
-    function _isOutsider(Case memory review) internal pure returns (bool) {
+    function _isOutsider(Case memory review) private pure returns (bool) {
         return review.terms.fee > review.rules.unit * BOND;
     }
 

@@ -2,13 +2,12 @@
 pragma solidity ^0.8.30;
 
 import {ITrothDisputes} from "../interfaces/ITrothDisputes.sol";
-import {Opening, Outcome, Phase, Progress, Settled, SlashReason, Task, VrfProof} from "../interfaces/TrothTypes.sol";
-import {Compensation} from "./Compensation.sol";
+import {Opening, Outcome, Phase, Progress, Settled, Task, VrfProof} from "../interfaces/TrothTypes.sol";
 import {ReviewPayment} from "./ReviewPayment.sol";
 import {SignedPosts} from "./SignedPosts.sol";
 
 /// @title How a review goes on and ends
-abstract contract Reviews is ReviewPayment, SignedPosts, Compensation {
+abstract contract Reviews is ReviewPayment, SignedPosts {
     /// @inheritdoc ITrothDisputes
     function assignReview(bytes32 reviewId, Task calldata review, VrfProof calldata proof) external {
         Case memory due = _load(reviewId, review);
@@ -35,12 +34,22 @@ abstract contract Reviews is ReviewPayment, SignedPosts, Compensation {
         _requireNotAfter(progress.phaseBlock + COMMIT_WINDOW);
         uint256 expected = progress.posts.length - 1;
         if (commitments.length != expected) revert WrongPostCount(commitments.length, expected);
+        bytes32[] memory own = progress.posts;
+        progress.posts = new bytes32[](own.length);
+        progress.posts[0] = own[0];
         for (uint256 v = 0; v < expected; ++v) {
             progress.posts[1 + v] = commitments[v];
         }
-        _requireSealable(progress, 0);
         uint256 used = _checkSignatures(reviewId, progress, 0, 1, signatures, 0);
         if (used != signatures.length) revert WrongSignatureCount(signatures.length, used);
+        // What a reviewer posted itself stays, unless it signed something else since: nobody's vote can be left out.
+        bool complete = true;
+        for (uint256 v = 1; v <= expected; ++v) {
+            if (progress.posts[v] == 0) progress.posts[v] = own[v];
+            if (progress.posts[v] == 0) complete = false;
+        }
+        if (!complete) _requireAfter(progress.phaseBlock + COMMIT_WINDOW * 3 / 4);
+        _requireSealable(progress, 0);
         _enterCommitted(reviewId, progress);
         _store(reviewId, due.termsHash, progress);
     }
@@ -84,13 +93,9 @@ abstract contract Reviews is ReviewPayment, SignedPosts, Compensation {
         _finish(reviewId, Outcome.Expired);
         emit ReviewExpired(reviewId, progress.phase);
         if (!undrawn || _reviewersIn(_reviewGroup(late), late) == late.rules.reviewers) {
-            uint256 penalty = late.rules.unit * SCHEDULER_PENALTY;
-            uint256 taken = _slash(reviewId, late.terms.scheduler, penalty, SlashReason.SchedulerLate, evidence);
-            uint256 paid = sampleDue ? _compensate(reviewId, progress, taken) : 0;
-            // A party that disputed gets what the scheduler's silence cost it, as far as that goes. Anybody else may be
-            // the scheduler itself, which would end disputes for nothing.
-            bool wronged = late.terms.fee != 0 && !sampleDue && !_isOutsider(late);
-            _credit(reviewId, wronged ? late.terms.client : RESERVE, taken - paid);
+            uint256 taken = _fineScheduler(late, evidence);
+            if (sampleDue) _credit(reviewId, RESERVE, taken - _compensate(reviewId, progress, taken));
+            else _payWronged(late, taken);
         }
         _returnBond(late);
     }
