@@ -5,15 +5,13 @@ The task that each call carries comes from the fold, so a wrong fold also shows 
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from typing import Any
 
 import pytest
+from support.contract_comparison import compare
 from support.contract_parties import (
     MONEY,
     REGISTRY,
-    build,
     change_endpoint,
     change_payout,
     claim,
@@ -25,6 +23,16 @@ from support.contract_parties import (
     top_up,
     withdraw,
     withdraw_escrow,
+)
+from support.contract_reviews import (
+    REVIEWS,
+    assign_review,
+    close_reviewed,
+    commit_review,
+    dispute,
+    post_review,
+    reveal_review,
+    settle_reviewed,
 )
 from support.contract_tasks import (
     TASKS,
@@ -41,88 +49,27 @@ from support.contract_tasks import (
     sample,
     seal,
     settle,
+    settle_promptly,
     settle_without_openings,
 )
 from support.contract_world import LAYERS, UNIT, Course, World
 
-from troth.chain.follower import EventFollower
 from troth.protocol.bindings import named
 from troth.protocol.calls import views
 from troth.protocol.events import TaskSettled
-from troth.protocol.identifiers import class_id, model_id
+from troth.protocol.identifiers import class_id
 from troth.protocol.settlement import Outcome
-from troth.protocol.slots import review_slot, task_slot
-from troth.protocol.types import (
-    ZERO_HASH,
-    ExecutionClass,
-    Hash32,
-    ModelDescriptor,
-)
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
-OPERATIONS = 60
-
-
-async def compare(world: World) -> None:
-    """Every getter against the fold, at the followed block, and memberships at a past block too."""
-    state, block, read = await world.follower.catch_up(), world.follower.block, world.chain.read
-    assert block == await world.chain.block_number()
-    people = {*state.accounts, *state.nodes, *state.schedulers, world.client.address, world.owner.address}
-    for person in people:
-        assert state.account(person) == await read(views.account_of(person))
-        assert state.escrow_of(person) == await read(views.escrow_of(person))
-        party = state.nodes.get(person) or state.schedulers.get(person)
-        if party is not None:
-            assert party.owner == await read(views.owner_of(person))
-            assert party.payout == await read(views.payout_of(person))
-    for key, group in state.groups.items():
-        for height in (block + 1, block, world.random.randint(max(0, block - 30), block), 0):
-            assert group.size_at(height) == await read(views.group_size_at(key, height))
-            for slot, member in enumerate(group.members_at(height)):
-                assert (member or "0x" + "00" * 20) == await read(views.member_at(key, slot, height))
-    for key, record in state.tasks.items():
-        assert task_slot(record) == await read(views.task_state(key))
-        assert record.outcome == await read(views.outcome_of(key))
-    for key, review in state.reviews.items():
-        assert review_slot(review) == await read(views.task_state(key))
-    assert state.held() == await world.chain.balance(world.chain.contract)
-
-
-@pytest.fixture
-async def world(request: pytest.FixtureRequest, deployed: Any) -> Any:
-    course = getattr(request, "param", Course())
-    descriptor = ModelDescriptor("llama/a/b", LAYERS, 64, 100, 0, Hash32(b"\x01" * 32))
-    execution_class = ExecutionClass(
-        model=model_id(descriptor),
-        name="float32",
-        dtype=0,
-        exact=course.exact,
-        mantissa_bits=10,
-        steps=8,
-        theta=9000,
-        tiles=0 if course.exact else 1,
-        candidates=2,
-        verifiers=3,
-        reviewers=5,
-        unit=UNIT,
-        minimum_stake=UNIT * 78,
-        state_cut=1000,
-        margin_cut=20_000,
-        calibration=ZERO_HASH,
-    )
-    follower = EventFollower(deployed.chain, start_block=deployed.block)
-    made = World(deployed, follower, random.Random(course.seed), execution_class, b"\x05" * 32)
-    await build(made, descriptor)
-    yield made
-    await follower.close()
+OPERATIONS = 80
 
 
 @pytest.mark.parametrize("world", [Course(1), Course(2), Course(3)], indirect=True)
 async def test_fold_equals_getters_after_random_operations(world: World) -> None:
     await compare(world)
     for number in range(OPERATIONS):
-        family = world.random.choices([REGISTRY, MONEY, TASKS], weights=[3, 1, 8])[0]
+        family = world.random.choices([REGISTRY, MONEY, TASKS, REVIEWS], weights=[3, 1, 8, 8])[0]
         await world.random.choice(family)(world)
         if number % 5 == 0:
             await compare(world)
@@ -137,15 +84,27 @@ async def test_every_kind_of_call_keeps_fold_and_getters_equal(world: World) -> 
     assert (rules.unit, rules.layers, rules.candidates, rules.verifiers) == (UNIT, LAYERS, 2, 3)
     begin = (open_task, assign)
     own = (*begin, *(post_own,) * 8)
+    reviewed = (dispute, commit_review, reveal_review, settle_reviewed)
     courses = [
-        (*begin, commit, reveal, reveal, settle),
+        (*begin, commit, reveal, reveal, settle_promptly, *reviewed, *reviewed),
+        (
+            open_and_commit,
+            settle_promptly,
+            dispute,
+            assign_review,
+            post_review,
+            commit_review,
+            settle_reviewed,
+            *reviewed,
+        ),
+        (open_and_commit, settle_promptly, dispute, close_reviewed),
         (*own, reveal, settle),
         (open_task, abort),
         (*begin, post_quorum, seal, reveal, settle),
         (open_and_commit, settle),
         (*begin, close),
         (change_endpoint, change_payout, top_up, withdraw_escrow, register_node, enroll, enroll, enroll, claim),
-        (equivocate, evict, deregister, withdraw, withdraw),
+        (equivocate, evict, deregister, *(withdraw,) * 6),
     ]
     for course in courses:
         for operation in course:

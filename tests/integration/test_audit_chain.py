@@ -82,6 +82,32 @@ def test_a_cheated_task_names_the_culprit(troth: Troth, played: Played, name: st
     assert all(check["number"] in {"V10", "V11"} for check in outcome.json["checks"] if check["violations"])
 
 
+@pytest.mark.parametrize(
+    ("name", "roles"),
+    [
+        ("overturned", {"verifier"}),
+        ("refunded", {"inferencer", "verifier"}),
+        ("dispute lost", {"verifier", "reviewer", "disputer"}),
+        ("escalated", {"verifier"}),
+        ("unreviewed", {"inferencer", "scheduler"}),
+    ],
+)
+def test_a_disputed_task_is_audited_with_its_review(troth: Troth, played: Played, name: str, roles: set[str]) -> None:
+    outcome = troth.task(played.tasks[name], "--json")
+    assert outcome.code == 1
+    assert {finding["role"] for finding in outcome.json["findings"]} == roles
+    assert {finding["check"] for finding in outcome.json["findings"]} == {"V11"}
+    assert {finding["task"] for finding in outcome.json["findings"]} == {"0x" + played.tasks[name].hex()}
+    counted = {check["number"]: check["ok"] for check in outcome.json["checks"]}
+    assert counted["V12"] == 1
+    assert counted["V13"] == (0 if name == "unreviewed" else 1)
+
+
+def test_a_review_that_nobody_moves_on_is_inconclusive(troth: Troth, played: Played) -> None:
+    outcome = troth.task(played.tasks["waiting"], "--json")
+    assert (outcome.code, outcome.json["verdict"]) == (4, "inconclusive")
+
+
 def test_the_command_of_a_finding_shows_it_again(troth: Troth, played: Played) -> None:
     (finding,) = troth.task(played.tasks["rejected"], "--json").json["findings"]
     command = finding["reproduce"].split()

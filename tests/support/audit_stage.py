@@ -10,6 +10,7 @@ import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+from support import audit_stage_reviews  # noqa: E402
 from support.audit_stage_names import TASKS  # noqa: E402
 
 from scripts.benchmarks import lifecycle  # noqa: E402
@@ -53,7 +55,7 @@ async def play(url: str) -> Played:
 
 
 async def _play(world: World, url: str) -> Played:
-    exact = await _exact_world(world)
+    exact, reviewed = await _exact_world(world), await audit_stage_reviews.reviewed_world(world)
     acts: list[Callable[[], object]] = [
         lambda: lifecycle.cooperative(world, 1),
         lambda: lifecycle.merged(world, 2),
@@ -63,7 +65,8 @@ async def _play(world: World, url: str) -> Played:
         lambda: silent(world, 6),
         lambda: expired(world, 7),
         lambda: aborted(world, 8),
-        lambda: opened_only(world, 9),
+        *(partial(act, reviewed, 9 + number) for number, act in enumerate(audit_stage_reviews.ACTS)),
+        lambda: opened_only(world, 15),
     ]
     requests = {}
     for name, act in zip(TASKS, acts, strict=True):
@@ -75,6 +78,10 @@ async def _play(world: World, url: str) -> Played:
         "silent": requests["silent"].parties[world.rules.candidates + 1],
         "expired": world.scheduler.address,
         "own calls": liar,
+        "overturned": requests["overturned"].parties[world.rules.candidates],
+        "refunded": requests["refunded"].parties[0],
+        "dispute lost": requests["dispute lost"].parties[world.rules.candidates],
+        "unreviewed": world.scheduler.address,
     }
     tasks = {name: request.task_id for name, request in requests.items()}
     return Played(world.chain.contract, tasks, {name: Address(culprit) for name, culprit in culprits.items()})

@@ -18,8 +18,10 @@ from troth.protocol.bindings import named
 from troth.protocol.bindings.structs import encode_parameters, field_names
 from troth.protocol.calls import decode_call
 from troth.protocol.events import Log, parse_log
+from troth.protocol.review import review_id
 from troth.protocol.types import Hash32
 
+REVIEW_OF = "review of "
 BUNDLE = Path(__file__).resolve().parents[1] / "unit" / "data" / "audit_bundle.jsonl.gz"
 
 
@@ -29,8 +31,14 @@ def recorded() -> Evidence:
 
 
 def task_named(evidence: Evidence, name: str) -> Hash32:
-    """The id of a played task."""
-    return opened_tasks(read_history(evidence.logs))[TASKS.index(name)]
+    """The id of a played task, or of "review of" its first segment."""
+    task = opened_tasks(read_history(evidence.logs))[TASKS.index(name.removeprefix(REVIEW_OF))]
+    return review_id(task, 0) if name.startswith(REVIEW_OF) else task
+
+
+def subject(event: Any) -> Hash32 | None:
+    """The review, or else the task, that an event names."""
+    return getattr(event, "review_id", getattr(event, "task_id", None))
 
 
 def audited(evidence: Evidence, name: str | None = None) -> Report:
@@ -39,7 +47,7 @@ def audited(evidence: Evidence, name: str | None = None) -> Report:
     tasks = opened_tasks(history)
     if name is None:
         return audit(evidence, history, tasks, blocks=range(evidence.last.number + 1))
-    return audit(evidence, history, [tasks[TASKS.index(name)]])
+    return audit(evidence, history, [tasks[TASKS.index(name.removeprefix(REVIEW_OF))]])
 
 
 def result(report: Report, number: str) -> CheckReport:
@@ -66,7 +74,7 @@ def with_event(
     logs = list(evidence.logs)
     for index, log in enumerate(logs):
         event = parse_log(log)
-        if not isinstance(event, kind) or (task is not None and event.task_id != task):
+        if not isinstance(event, kind) or (task is not None and subject(event) != task):
             continue
         if skip:
             skip -= 1
@@ -85,7 +93,7 @@ def without_event(evidence: Evidence, kind: type, name: str) -> Evidence:
 def place_of(evidence: Evidence, kind: type, name: str, skip: int = 0) -> Any:
     """Where an event of a task stands."""
     task = task_named(evidence, name)
-    events = [event for event in map(parse_log, evidence.logs) if isinstance(event, kind) and event.task_id == task]
+    events = [event for event in map(parse_log, evidence.logs) if isinstance(event, kind) and subject(event) == task]
     return events[skip].meta
 
 

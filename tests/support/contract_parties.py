@@ -101,6 +101,11 @@ async def withdraw_escrow(world: World) -> None:
 async def equivocate(world: World) -> None:
     accounts = world.follower.state.accounts
     key = world.keys[world.random.choice([name for name in world.keys if name in accounts and accounts[name].stake])]
+    await equivocated(world, key)
+
+
+async def equivocated(world: World, key: Key) -> None:
+    """The client proves that a party signed two rows; the whole stake is gone."""
     rows = [Row(world.fresh("task"), 0, 0, 4, world.fresh("row"), ZERO_HASH)]
     rows.append(Row(rows[0].task_id, 0, 0, 4, world.fresh("row"), ZERO_HASH))
     signatures = [sign(row, world.chain.domain, key.secret) for row in rows]
@@ -112,7 +117,7 @@ MONEY = (deposit, withdraw_escrow)
 
 
 async def build(world: World, descriptor: ModelDescriptor) -> None:
-    """A model, a class, a scheduler, twelve nodes, a client with escrow."""
+    """A model, a class, a scheduler, sixteen nodes, a client with escrow."""
     assert await world.run(calls.register_model(descriptor), world.owner)
     assert await world.run(calls.register_class(world.execution_class), world.owner)
     x, y = vrf.public_key(world.vrf_secret)
@@ -121,6 +126,6 @@ async def build(world: World, descriptor: ModelDescriptor) -> None:
     )
     consent = sign(Consent(world.owner.address, world.scheduler.address), world.chain.domain, world.scheduler.secret)
     assert await world.run(calls.register_scheduler(registration, consent, 10**18), world.owner)
-    for _ in range(12):
+    for _ in range(16):
         await register_node(world)
     await deposit(world)

@@ -118,7 +118,7 @@ def unnamed_transaction(changed: Lines) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (other("version", 2, "bundle"), "version"),
+        (other("version", 3, "bundle"), "version"),
         (other("logs", 2**60, "bundle"), "more lines"),
         (other("logs", 2**20, "bundle"), "malformed"),
         (other("contract", "0x12", "bundle"), "wrong form"),

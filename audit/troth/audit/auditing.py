@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from troth.audit.case import TaskCase, open_case
+from troth.audit.case import TaskCase, attributed, open_case, open_review
 from troth.audit.checks import EQUIVOCATION, NUMBERS, STREAM, TASK_CHECKS, TaskCheck, equivocation, event_stream
 from troth.audit.evidence import Evidence
 from troth.audit.history import History
@@ -33,7 +33,7 @@ def audit(
 
     Equivocations in ``blocks`` are examined too, whatever their task, which need not have been opened.
     """
-    cases = [open_case(evidence, history, task) for task in tasks]
+    cases = [case for task in tasks for case in _cases(evidence, history, task)]
     reports = {check.number: _each(check, cases) for check in TASK_CHECKS if check.number in only}
     if STREAM[0] in only:
         reports[STREAM[0]] = CheckReport(*STREAM, event_stream.examine(evidence, history))
@@ -53,6 +53,13 @@ def audit(
     )
 
 
+def _cases(evidence: Evidence, history: History, task: Hash32) -> Iterable[TaskCase]:
+    """The case of a task, then those of its reviews."""
+    yield open_case(evidence, history, task)
+    for review in history.reviews_of(task):
+        yield open_review(evidence, history, review)
+
+
 def _each(check: TaskCheck, cases: Iterable[TaskCase]) -> CheckReport:
     results = []
     for case in cases:
@@ -63,7 +70,8 @@ def _each(check: TaskCheck, cases: Iterable[TaskCase]) -> CheckReport:
             what = f"The check could not be carried out: {type(error).__name__}: {error}"
             findings = [Finding(check.number, Kind.INCOMPLETE, what, case.task_id)]
         if findings is not None:
-            results.append(Result(case.task_id, tuple(findings)))
+            subject = case.task_id if case.review is None else case.review.task_id
+            results.append(Result(subject, tuple(attributed(case, finding) for finding in findings)))
     return CheckReport(check.number, check.title, tuple(results))
 
 
@@ -87,5 +95,5 @@ def tasks_between(history: History, first: int, last: int) -> tuple[Hash32, ...]
     return tuple(
         task
         for task in opened_tasks(history)
-        if any(first <= step.event.meta.block <= last for step in history.steps[task])
+        if any(first <= step.event.meta.block <= last for step in history.with_reviews(task))
     )

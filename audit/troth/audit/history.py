@@ -14,6 +14,8 @@ from troth.protocol.events import (
     Event,
     Log,
     LogMeta,
+    ReviewEvent,
+    ReviewSettled,
     Slashed,
     TaskEvent,
     parse_log,
@@ -22,13 +24,13 @@ from troth.protocol.fold import apply
 from troth.protocol.state import State
 from troth.protocol.types import Hash32
 
-TaskBound = TaskEvent | Credited | Slashed | EscrowReleased
-"""Events that name a task."""
+TaskBound = TaskEvent | Credited | Slashed | EscrowReleased | ReviewEvent
+"""Events that name a task or a review."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An event of a task and the state in which it happened."""
+    """An event of a task or a review and the state in which it happened."""
 
     event: TaskBound
     before: State
@@ -44,12 +46,25 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """``steps`` by task id, also for ids that were never opened; ``contradictions`` in the order of the chain."""
+    """``steps`` by id of task or review, also for ids that were never opened.
+
+    A refund that a review brings about names the task, but is among the review's steps. ``contradictions`` are in the
+    order of the chain.
+    """
 
     state: State
     ledger: Ledger
     steps: Mapping[Hash32, tuple[Step, ...]]
     contradictions: tuple[Contradiction, ...]
+
+    def reviews_of(self, task_id: Hash32) -> tuple[Hash32, ...]:
+        """Ids of a task's reviews, in the order in which they began."""
+        found = [review for review, record in self.state.reviews.items() if record.task_id == task_id]
+        return tuple(sorted(found, key=lambda review: self.steps[review][0].event.meta))
+
+    def with_reviews(self, task_id: Hash32) -> tuple[Step, ...]:
+        """Steps of a task and of all its reviews."""
+        return tuple(step for found in (task_id, *self.reviews_of(task_id)) for step in self.steps[found])
 
 
 def read_history(logs: Iterable[Log]) -> History:
@@ -72,6 +87,7 @@ class _Reader:
         self.steps: dict[Hash32, list[Step]] = {}
         self.contradictions: list[Contradiction] = []
         self.last: LogMeta | None = None
+        self.reviewed: ReviewSettled | None = None
 
     def take(self, log: Log) -> bool:
         """Fold one log; False if it cannot follow."""
@@ -98,8 +114,20 @@ class _Reader:
         broken = broken_balance(event, self.state)
         if broken is not None:
             self.contradictions.append(Contradiction(place, broken))
+        if isinstance(event, ReviewSettled):
+            self.reviewed = event
         if isinstance(event, TaskBound):
-            self.steps.setdefault(event.task_id, []).append(Step(event, self.state))
+            self.steps.setdefault(self._subject(event), []).append(Step(event, self.state))
+
+    def _subject(self, event: TaskBound) -> Hash32:
+        """The task or review that an event is a step of."""
+        if isinstance(event, ReviewEvent):
+            return event.review_id
+        if isinstance(event, EscrowReleased) and self.reviewed is not None:
+            same = (event.meta.transaction, event.task_id)
+            if same == (self.reviewed.meta.transaction, self.reviewed.task_id):
+                return self.reviewed.review_id
+        return event.task_id
 
     def close_transaction(self) -> None:
         """Whatever a transaction takes from one account it must have given to others by its end."""

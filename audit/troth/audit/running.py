@@ -32,8 +32,8 @@ async def audit_task(
             logs = await source.logs(start, head.number)
             history = read_history(logs)
             _require_task(history, task)
-            places = [step.event.meta for step in history.steps[task]]
-            evidence = await source.evidence(start, head, logs, places, [task])
+            places = [step.event.meta for step in history.with_reviews(task)]
+            evidence = await source.evidence(start, head, logs, places, _slots(history, [task]))
     except ChainError as error:
         raise SourceUnusable(error.what, error.value, error.remedy) from error
     return audit(evidence, history, [task], only=only)
@@ -51,7 +51,7 @@ async def audit_chain(
             logs = await source.logs(start, head.number)
             history = read_history(logs)
             tasks = tasks_between(history, first, head.number)
-            evidence = await source.evidence(start, head, logs, _places(history, tasks), tasks)
+            evidence = await source.evidence(start, head, logs, _places(history, tasks), _slots(history, tasks))
     except ChainError as error:
         raise SourceUnusable(error.what, error.value, error.remedy) from error
     return audit(evidence, history, tasks, blocks=range(first, head.number + 1), only=only)
@@ -82,8 +82,13 @@ def audit_bundle(path: Path, task: Hash32 | None, only: Collection[str]) -> tupl
 
 
 def _places(history: History, tasks: Collection[Hash32]) -> list[LogMeta]:
-    places = [step.event.meta for task in tasks for step in history.steps[task]]
+    places = [step.event.meta for task in tasks for step in history.with_reviews(task)]
     return places + [step.event.meta for step in equivocations(history)]
+
+
+def _slots(history: History, tasks: Collection[Hash32]) -> list[Hash32]:
+    """Tasks and their reviews, each of which has a slot in the contract."""
+    return [found for task in tasks for found in (task, *history.reviews_of(task))]
 
 
 def _require_task(history: History, task: Hash32) -> None:

@@ -23,14 +23,14 @@ def apply_task(event: TaskEvent, state: State) -> State:
     """The state after an event in a task's life."""
     if isinstance(event, TaskOpened):
         return _opened(event, state)
-    review = state.reviews.get(event.task_id)
-    if review is not None:
-        return apply_to_review(event, review, state)
-    record = state.tasks.get(event.task_id)
+    record, review = state.tasks.get(event.task_id), state.reviews.get(event.task_id)
     if isinstance(event, EquivocationProven):
         state = replace(state, equivocations=(*state.equivocations, event))
-        if record is None:  # Rows can be signed, and their contradiction proven, for an order that was never opened.
+        # Rows can be signed, and their contradiction proven, for an order that was never opened.
+        if record is None and review is None:
             return state
+    if review is not None:
+        return apply_to_review(event, review, state)
     if record is None:
         raise InvalidField("The task was never opened", event.task_id, "A log is missing; follow the chain anew.")
     changed = replace(

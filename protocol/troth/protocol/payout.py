@@ -9,6 +9,7 @@ from troth.protocol.settlement import (
     LATE_PENALTY,
     PENALTY,
     REWARD,
+    BondReturn,
     Credit,
     Movement,
     Outcome,
@@ -21,7 +22,7 @@ from troth.protocol.settlement import (
 )
 
 
-class _Ledger:
+class MovementLedger:
     """Collects movements while stakes go down; every amount is positive."""
 
     def __init__(self, pot: Pot, stakes: Mapping[str, int]) -> None:
@@ -31,19 +32,30 @@ class _Ledger:
 
     def slash(self, operator: str, units: int, reason: SlashReason) -> int:
         """Takes up to ``units`` from the operator's stake and returns the wei taken."""
-        amount = min(self.left.get(operator, 0), units * self.pot.unit)
+        return self.slash_wei(operator, units * self.pot.unit, reason)
+
+    def slash_wei(self, operator: str, owed: int, reason: SlashReason) -> int:
+        """Takes up to ``owed`` wei from the operator's stake and returns the wei taken."""
+        amount = min(self.left.get(operator, 0), owed)
         if amount:
             self.left[operator] -= amount
             self.movements.append(Slash(operator, amount, reason))
         return amount
 
     def credit(self, account: str, amount: int) -> None:
+        """Gives ``amount`` wei to an account."""
         if amount:
             self.movements.append(Credit(account, amount))
 
-    def release(self, amount: int) -> None:
+    def release(self, amount: int, client: str | None = None) -> None:
+        """Gives ``amount`` wei to a client's escrow, by default to that of the pot's client."""
         if amount:
-            self.movements.append(Release(self.pot.client, amount))
+            self.movements.append(Release(client or self.pot.client, amount))
+
+    def return_bond(self) -> None:
+        """Gives a review's bond, which is its pot's fee, back to who disputed."""
+        if self.pot.fee:
+            self.movements.append(BondReturn(self.pot.client, self.pot.fee))
 
 
 def settle_task(decision: TaskDecision, pot: Pot, stakes: Mapping[str, int]) -> tuple[Movement, ...]:
@@ -52,7 +64,7 @@ def settle_task(decision: TaskDecision, pot: Pot, stakes: Mapping[str, int]) -> 
     ``stakes`` are the parties' stakes in wei; one that has left has none. Raises InvalidSettlement if the fee cannot
     pay for an accepted task.
     """
-    ledger = _Ledger(pot, stakes)
+    ledger = MovementLedger(pot, stakes)
     spent = 0
     for segment in decision.segments:
         if segment.outcome is Outcome.REJECTED:
@@ -75,7 +87,7 @@ def settle_late(pot: Pot, segments: int, committed: Sequence[str], stakes: Mappi
     The client gets the fee back. The slash goes in equal parts to the parties that had ``committed`` (an operator once
     for each commitment), rounded down, the rest to the reserve.
     """
-    ledger = _Ledger(pot, stakes)
+    ledger = MovementLedger(pot, stakes)
     taken = ledger.slash(pot.scheduler, LATE_PENALTY * segments, SlashReason.SCHEDULER_LATE)
     share = taken // len(committed) if committed else 0
     for operator in committed:
@@ -85,7 +97,7 @@ def settle_late(pot: Pot, segments: int, committed: Sequence[str], stakes: Mappi
     return tuple(ledger.movements)
 
 
-def _compensate(ledger: _Ledger, segment: SegmentDecision) -> None:
+def _compensate(ledger: MovementLedger, segment: SegmentDecision) -> None:
     """A rejected inferencer pays cluster verifiers their reward and the reserve the penalty, or a part of each."""
     owed = PENALTY + REWARD * len(segment.cluster)
     taken = ledger.slash(segment.inferencer, owed, SlashReason.REJECTED)
@@ -95,7 +107,7 @@ def _compensate(ledger: _Ledger, segment: SegmentDecision) -> None:
     ledger.credit(ledger.pot.reserve, taken - share * len(segment.cluster))
 
 
-def _slash_verifiers(ledger: _Ledger, segment: SegmentDecision, outcome: Outcome) -> None:
+def _slash_verifiers(ledger: MovementLedger, segment: SegmentDecision, outcome: Outcome) -> None:
     """Silence always costs; dissent does where there is a cluster to dissent from and the task is decided."""
     dissent_counts = bool(segment.cluster) and outcome is not Outcome.INDETERMINATE
     for index, operator in enumerate(segment.verifiers):
@@ -108,7 +120,7 @@ def _slash_verifiers(ledger: _Ledger, segment: SegmentDecision, outcome: Outcome
         ledger.credit(ledger.pot.reserve, ledger.slash(operator, PENALTY, reason))
 
 
-def _reward(ledger: _Ledger, segment: SegmentDecision) -> int:
+def _reward(ledger: MovementLedger, segment: SegmentDecision) -> int:
     """Pays inferencer and cluster from the fee; returns the wei spent."""
     paid = [segment.inferencer, *(segment.verifiers[index] for index in sorted(segment.cluster))]
     for operator in paid:

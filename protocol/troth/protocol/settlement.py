@@ -81,6 +81,7 @@ class SegmentDecision:
     """A segment's outcome; sets hold indices of verifiers. ``dissenting`` ones revealed outside the cluster.
 
     ``valid`` ones revealed a verdict that their own trace does not contradict; none if the inferencer revealed nothing.
+    ``shown`` if it did.
     """
 
     outcome: Outcome
@@ -90,6 +91,7 @@ class SegmentDecision:
     dissenting: frozenset[int]
     unrevealed: frozenset[int]
     valid: frozenset[int] = frozenset()
+    shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,15 @@ class Release:
     amount: int
 
 
-Movement = Slash | Credit | Release
+@dataclass(frozen=True, slots=True)
+class BondReturn:
+    """A disputer's bond, back where it came from."""
+
+    disputer: str
+    amount: int
+
+
+Movement = Slash | Credit | Release | BondReturn
 
 
 def decide_segment(findings: SegmentFindings) -> SegmentDecision:
@@ -168,6 +178,7 @@ def decide_segment(findings: SegmentFindings) -> SegmentDecision:
         dissenting=frozenset(revealed) - cluster,
         unrevealed=frozenset(i for i, party in enumerate(parties) if party.committed and not party.revealed),
         valid=frozenset(consistent) if findings.inferencer.revealed else frozenset(),
+        shown=findings.inferencer.revealed is not None,
     )
 
 

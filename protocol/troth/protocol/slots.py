@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from troth.protocol.contract_types import Settled
+from troth.protocol.errors import InvalidField
 from troth.protocol.events import ReviewSettled
 from troth.protocol.settlement import Outcome
 from troth.protocol.state import ReviewRecord, TaskRecord
@@ -24,6 +25,20 @@ def task_slot(record: TaskRecord) -> Hash32:
 def review_slot(record: ReviewRecord) -> Hash32:
     """The state's hash of a live review, the number of its outcome otherwise."""
     return task_hash(record.review) if record.outcome is None else Hash32(int(record.outcome).to_bytes(32))
+
+
+def restated(record: TaskRecord, segment: int, decided: Outcome) -> Outcome:
+    """How a settled task stands once a review has ``decided`` about a segment."""
+    settled = record.settled
+    if settled is None or record.outcome is None:
+        raise InvalidField(
+            "Only a settled task is reviewed", record.outcome, "A log is missing; follow the chain anew."
+        )
+    if decided in (Outcome.INDETERMINATE, settled.outcomes[segment]):
+        return record.outcome
+    if decided is Outcome.REJECTED:
+        return Outcome.REJECTED
+    return Outcome.ACCEPTED if _not_accepted(record, settled) == 1 else record.outcome
 
 
 def _not_accepted(record: TaskRecord, settled: Settled) -> int:

@@ -10,6 +10,7 @@ from troth.audit.checks import (
     assignment,
     commitments,
     decision,
+    dispute,
     equivocation,
     event_stream,
     faults,
@@ -17,6 +18,7 @@ from troth.audit.checks import (
     openings,
     order,
     phases,
+    reviewers,
     sampling,
 )
 from troth.audit.report import Finding
@@ -34,12 +36,12 @@ class TaskCheck:
 STREAM = (event_stream.NUMBER, event_stream.TITLE)
 EQUIVOCATION = (equivocation.NUMBER, equivocation.TITLE)
 
+_BOTH_ROUNDS = (order, assignment, commitments, phases, sampling, openings, decision, money, faults)
 TASK_CHECKS = tuple(
-    TaskCheck(module.NUMBER, module.TITLE, module.examine)
-    for module in (order, assignment, commitments, phases, sampling, openings, decision, money, faults)
+    TaskCheck(module.NUMBER, module.TITLE, module.examine) for module in (*_BOTH_ROUNDS, dispute, reviewers)
 )
 
 NUMBERS = tuple(
     sorted((STREAM[0], EQUIVOCATION[0], *(check.number for check in TASK_CHECKS)), key=lambda number: int(number[1:]))
 )
-"""V1 to V11, in order."""
+"""V1 to V13, in order."""

@@ -22,7 +22,7 @@ def examine(case: TaskCase) -> list[Finding] | None:
         return None
     event = step.event
     assert isinstance(event, TaskAssigned)
-    terms = case.record.task.terms
+    terms = case.task.terms
     segments, width = terms.segments, case.definition.parties
     counts = (len(event.parties), len(event.betas), len(event.proofs))
     if counts != (width * len(segments), len(segments), len(segments)):
@@ -39,7 +39,7 @@ def examine(case: TaskCase) -> list[Finding] | None:
 
 
 def _segment(case: TaskCase, step: Step, segment: int, members: Members, key: tuple[int, int]) -> list[Finding]:
-    event, terms = step.event, case.record.task.terms
+    event, terms = step.event, case.task.terms
     assert isinstance(event, TaskAssigned)
     alpha = assignment_alpha(
         case.evidence.domain,

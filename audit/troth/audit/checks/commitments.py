@@ -8,15 +8,20 @@ from troth.audit.case import TaskCase, compare, mismatch, unavailable
 from troth.audit.history import Step
 from troth.audit.inputs import Unavailable, decoded, direct, struct
 from troth.audit.report import Finding
-from troth.protocol.contract_types import SIGNATURE_BYTES, CommitSubmission
-from troth.protocol.errors import ProtocolError
+from troth.protocol.calls import DecodedCall
+from troth.protocol.contract_types import SIGNATURE_BYTES, CommitSubmission, pack_inferencers
+from troth.protocol.errors import InvalidField, ProtocolError
 from troth.protocol.events import InferenceCommitted, TaskCommitted, VerificationCommitted
 from troth.protocol.task import Task
 from troth.protocol.typed_data import require_signer, struct_hash
-from troth.protocol.types import ZERO_HASH, TraceRoot, VerdictCommitment
+from troth.protocol.types import ZERO_HASH, Hash32, TraceRoot, VerdictCommitment
 
 NUMBER = "V4"
 TITLE = "Commitments and their signatures"
+
+_OWN = ("seal", "commitInference", "commitVerification")
+_HANDED_IN = {False: ("commit", "openAndCommit"), True: ("commitReview",)}
+"""Calls that carry all posts with their signatures, of a task and of a review."""
 
 
 def examine(case: TaskCase) -> list[Finding] | None:
@@ -62,19 +67,34 @@ def _committed(case: TaskCase, step: Step) -> list[Finding]:
     findings = _quorum(case, step, after)
     if findings:
         return findings
-    call = decoded(
-        case.evidence, event.meta, "commit", "openAndCommit", "seal", "commitInference", "commitVerification"
-    )
+    handed_in = _HANDED_IN[case.review is not None]
+    call = decoded(case.evidence, event.meta, *handed_in, *_OWN)
     if isinstance(call, Unavailable):
         return [*findings, unavailable(NUMBER, case, step, "The signatures of the commitments", call)]
-    if call.entry.name not in ("commit", "openAndCommit"):
+    if call.entry.name not in handed_in:
         # The phase ended on posts that the parties made themselves, each of which is checked above.
-        return findings + compare(NUMBER, case, step, [("The posts", case.before(step).progress.posts, event.posts)])
+        before = case.before(step).progress
+        shape = (before.attempt, before.positions, before.output_hash, before.posts)
+        stood = (event.attempt, event.positions, event.output_hash, event.posts)
+        return findings + compare(NUMBER, case, step, [("The posts", shape, stood)])
     try:
-        submission = struct(call, "submission", CommitSubmission)
+        submission = _handed_in(case, step, call)
     except (ProtocolError, ValueError) as error:
         return [*findings, mismatch(NUMBER, case, step, f"The submission cannot be read: {error}")]
     return findings + _submission(case, step, after, submission)
+
+
+def _handed_in(case: TaskCase, step: Step, call: DecodedCall) -> CommitSubmission:
+    """All posts of the call. A review's root, attempt, length and output are those of the first verification."""
+    if case.review is None:
+        return struct(call, "submission", CommitSubmission)
+    first = case.before(step).progress
+    if bytes(call.value("reviewId")) != case.task_id:
+        raise InvalidField("The call is about another review", call.value("reviewId"), "Take the event's transaction.")
+    posts = (first.posts[0], *(Hash32(bytes(commitment)) for commitment in call.value("commitments")))
+    signatures: bytes = call.value("signatures")
+    shape = (first.attempt, first.positions, first.output_hash, pack_inferencers((0,)))
+    return CommitSubmission(*shape, posts, signatures)
 
 
 def _quorum(case: TaskCase, step: Step, task: Task) -> list[Finding]:
@@ -119,13 +139,13 @@ def _submission(case: TaskCase, step: Step, task: Task, submission: CommitSubmis
 
 
 def _signatures(case: TaskCase, step: Step, task: Task, submission: CommitSubmission) -> Iterator[Finding]:
-    """One signature for each post that is not zero, in the posts' order."""
+    """One signature for each post that is not zero, in the posts' order; a review's root was signed before."""
     width, used = 1 + case.definition.verifiers, 0
     segments = task.progress.segments
     for place, post in enumerate(submission.posts):
-        if post == ZERO_HASH:
-            continue
         segment, party = divmod(place, width)
+        if post == ZERO_HASH or (party == 0 and case.review is not None):
+            continue
         signer = task.parties_of(segment)[0] if party == 0 else task.verifiers_of(segment)[party - 1]
         output = submission.output_hash if segment + 1 == segments else ZERO_HASH
         root = submission.posts[segment * width]
@@ -140,7 +160,7 @@ def _signatures(case: TaskCase, step: Step, task: Task, submission: CommitSubmis
         try:
             require_signer(message, case.evidence.domain, signature, signer)
         except ProtocolError as error:
-            role = "verifier" if party else "inferencer"
+            role = case.roles[party > 0]
             yield mismatch(
                 NUMBER, case, step, f"The post was not signed: {error}", segment=segment, party=signer, role=role
             )

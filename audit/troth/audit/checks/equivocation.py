@@ -27,7 +27,8 @@ def examine(evidence: Evidence, history: History, tasks: frozenset[Hash32], bloc
     return tuple(
         Result(step.event.task_id, tuple(_one(evidence, history, step)))
         for step in equivocations(history)
-        if step.event.task_id in tasks or step.event.meta.block in blocks
+        if isinstance(step.event, EquivocationProven)
+        and (step.event.task_id in tasks or step.event.meta.block in blocks)
     )
 
 

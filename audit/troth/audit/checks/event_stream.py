@@ -55,6 +55,8 @@ def _states(evidence: Evidence, history: History) -> list[Finding]:
         expected = task_slot(record) if record is not None else review_slot(review) if review is not None else None
         if expected is not None and expected != stored:
             shown = (("recomputed", "0x" + expected.hex()), ("on chain", "0x" + stored.hex()))
-            message = "The contract keeps another state of the task than its events give"
-            findings.append(Finding(NUMBER, Kind.MISMATCH, message, task_id, evidence=shown))
+            what = "task" if review is None else "review"
+            message = f"The contract keeps another state of the {what} than its events give"
+            subject = task_id if review is None else review.task_id
+            findings.append(Finding(NUMBER, Kind.MISMATCH, message, subject, evidence=shown))
     return findings

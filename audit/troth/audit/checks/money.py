@@ -1,4 +1,4 @@
-"""V9: pay, slashes and refunds of an ended task, recomputed to the wei."""
+"""V9: pay, slashes, refunds and bonds of an ended task or review, recomputed to the wei."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from troth.audit.case import TaskCase, compare, mismatch, unavailable
-from troth.audit.decisions import decide
 from troth.audit.history import Step
 from troth.audit.inputs import Unavailable
+from troth.audit.payments import movements_due
 from troth.audit.report import Finding
 from troth.protocol.errors import ProtocolError
-from troth.protocol.events import Credited, EscrowReleased, Slashed, TaskAborted, TaskExpired
-from troth.protocol.payout import settle_late, settle_task
-from troth.protocol.settlement import Credit, Movement, Pot, Release, Slash, SlashReason
-from troth.protocol.state import State
-from troth.protocol.task import Phase, Task, task_hash
-from troth.protocol.types import ZERO_HASH, Hash32
+from troth.protocol.events import BondReturned, Credited, EscrowReleased, Slashed
+from troth.protocol.settlement import BondReturn, Credit, Movement, Release, Slash, SlashReason
+from troth.protocol.task import Task, task_hash
+from troth.protocol.types import Address, Hash32
 
 NUMBER = "V9"
-TITLE = "Pay, slashes, refunds"
+TITLE = "Pay, slashes, refunds, bonds"
 
 Totals = Mapping[tuple[str, ...], int]
 """Wei by kind of movement and account (a slash also by its reason)."""
@@ -30,7 +28,8 @@ def examine(case: TaskCase) -> list[Finding] | None:
     ending = case.ending
     if ending is None:
         return None
-    moved = [step for step in case.of(Slashed, Credited, EscrowReleased) if not _by_equivocation(case, step)]
+    moving = case.of(Slashed, Credited, EscrowReleased, BondReturned)
+    moved = [step for step in moving if not _by_equivocation(case, step)]
     findings = [
         mismatch(NUMBER, case, step, "Money of the task moved outside the transaction that ended it")
         for step in moved
@@ -39,7 +38,7 @@ def examine(case: TaskCase) -> list[Finding] | None:
     if isinstance(case.shown, Unavailable):
         return [*findings, unavailable(NUMBER, case, ending, "Pay and slashes", case.shown)]
     try:
-        expected = _expected(case, ending)
+        expected = movements_due(case, ending)
     except (ProtocolError, ValueError) as error:
         return [*findings, mismatch(NUMBER, case, ending, f"No payment follows from this decision: {error}")]
     return findings + _difference(case, ending, _due(expected), _paid(moved)) + _evidence(case, ending, moved)
@@ -56,44 +55,6 @@ def _by_equivocation(case: TaskCase, step: Step) -> bool:
     )
 
 
-def _expected(case: TaskCase, ending: Step) -> tuple[Movement, ...]:
-    event, task = ending.event, case.before(ending)
-    terms = task.terms
-    pot = Pot(terms.fee, case.definition.unit, terms.client, terms.scheduler, case.evidence.parameters.reserve)
-    stakes = _stakes(task, ending.before, event.meta.block)
-    match event:
-        case TaskAborted():
-            return (Release(terms.client, terms.fee),)
-        case TaskExpired():
-            workers = _workers(task) if task.progress.phase is Phase.COMMITTED else ()
-            return settle_late(pot, task.progress.segments, workers, stakes)
-        case _:
-            assert case.shown is not None
-            assert not isinstance(case.shown, Unavailable)
-            return settle_task(decide(case, task, case.shown), pot, stakes)
-
-
-def _stakes(task: Task, state: State, block: int) -> dict[str, int]:
-    """What can be taken: nothing any more once a party's exit block has passed."""
-    accounts = {operator: state.account(operator) for operator in (*task.progress.parties, task.terms.scheduler)}
-    return {
-        operator: account.stake if account.exit_block == 0 or block <= account.exit_block else 0
-        for operator, account in accounts.items()
-    }
-
-
-def _workers(task: Task) -> tuple[str, ...]:
-    """Each party once for each of its posts."""
-    width = task.posts_per_segment
-    members = [
-        member
-        for segment in range(task.progress.segments)
-        for member in (task.parties_of(segment)[0], *task.verifiers_of(segment))
-    ]
-    assert len(members) == width * task.progress.segments
-    return tuple(member for member, post in zip(members, task.progress.posts, strict=True) if post != ZERO_HASH)
-
-
 def _due(movements: Iterable[Movement]) -> Totals:
     totals: Counter[tuple[str, ...]] = Counter()
     for movement in movements:
@@ -104,6 +65,8 @@ def _due(movements: Iterable[Movement]) -> Totals:
                 totals["credit", movement.account] += movement.amount
             case Release():
                 totals["refund", movement.client] += movement.amount
+            case BondReturn():
+                totals["bond", movement.disputer] += movement.amount
     return +totals
 
 
@@ -117,6 +80,8 @@ def _paid(moved: Iterable[Step]) -> Totals:
                 totals["credit", step.event.account] += step.event.amount
             case EscrowReleased():
                 totals["refund", step.event.client] += step.event.amount
+            case BondReturned():
+                totals["bond", step.event.disputer] += step.event.amount
     return +totals
 
 
@@ -134,21 +99,31 @@ def _evidence(case: TaskCase, ending: Step, moved: Iterable[Step]) -> list[Findi
     for step in moved:
         if not isinstance(step.event, Slashed):
             continue
-        allowed = _allowed_evidence(task, step.event)
+        allowed = _allowed_evidence(case, task, step.event)
         if step.event.evidence not in allowed:
             message = f"The slash for {step.event.reason.name} names evidence that is not the party's"
             findings.append(mismatch(NUMBER, case, step, message, party=step.event.operator))
     return findings
 
 
-def _allowed_evidence(task: Task, event: Slashed) -> set[Hash32]:
-    if event.reason is SlashReason.SCHEDULER_LATE:
-        return {task_hash(task)}
+def _allowed_evidence(case: TaskCase, task: Task, event: Slashed) -> set[Hash32]:
+    match event.reason:
+        case SlashReason.SCHEDULER_LATE:
+            return {task_hash(task)}
+        case SlashReason.DISPUTE_LOST:
+            return {task.progress.posts[0]}
+        case SlashReason.OVERTURNED if case.review is not None:
+            return _posts_of(case.disputed.task, event.operator, range(case.review.segment, case.review.segment + 1))
+        case _:
+            return _posts_of(task, event.operator, range(task.progress.segments))
+
+
+def _posts_of(task: Task, operator: Address, segments: range) -> set[Hash32]:
     return {
         post
-        for segment in range(task.progress.segments)
-        for operator, post in zip(
+        for segment in segments
+        for party, post in zip(
             (task.parties_of(segment)[0], *task.verifiers_of(segment)), task.posts_of(segment), strict=True
         )
-        if operator == event.operator
+        if party == operator
     }

@@ -13,7 +13,7 @@ from troth.protocol.calls import RevealCall
 from troth.protocol.contract_types import Opening
 from troth.protocol.dtype import Dtype
 from troth.protocol.errors import ProtocolError
-from troth.protocol.events import TaskSettled, TraceRevealed
+from troth.protocol.events import TraceRevealed
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import verdict_commitment
 from troth.protocol.task import Task
@@ -27,7 +27,7 @@ TITLE = "Openings and inclusion proofs"
 
 def examine(case: TaskCase) -> list[Finding] | None:
     """Findings on reveals of their own and on the settlement's openings; None before there are any."""
-    reveals, settled = case.of(TraceRevealed), case.first(TaskSettled)
+    reveals, settled = case.of(TraceRevealed), case.settlement
     if not reveals and settled is None:
         return None
     findings = [finding for step in reveals for finding in _reveal(case, step)]
@@ -120,6 +120,6 @@ def _wrong_tiles(case: TaskCase, task: Task, segment: int, opening: Opening) -> 
 
 def _finding(case: TaskCase, step: Step, task: Task, place: tuple[int, int], wrong: str) -> Finding:
     segment, party = place
-    role = "verifier" if party else "inferencer"
+    role = case.roles[party > 0]
     operator = _members(task, segment)[party]
     return mismatch(NUMBER, case, step, f"An opening was accepted: {wrong}", segment=segment, party=operator, role=role)

@@ -11,6 +11,10 @@ from troth.audit.report import Finding, Kind
 from troth.audit.shown import Shown
 from troth.protocol.events import (
     InferenceCommitted,
+    ReviewAssigned,
+    ReviewEvent,
+    ReviewExpired,
+    ReviewSettled,
     TaskAborted,
     TaskAssigned,
     TaskCommitted,
@@ -21,6 +25,7 @@ from troth.protocol.events import (
     TraceRevealed,
     VerificationCommitted,
 )
+from troth.protocol.review import DRAW_WINDOW
 from troth.protocol.task import Phase, Task
 from troth.protocol.types import ZERO_HASH
 
@@ -39,7 +44,12 @@ _Moving = (
     | TaskSettled
     | TaskAborted
     | TaskExpired
+    | ReviewAssigned
+    | ReviewSettled
+    | ReviewExpired
 )
+_TASKS_ONLY = TaskAssigned | InferenceCommitted | TaskSettled | TaskAborted | TaskExpired
+"""What never happens to a review."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,7 @@ class Window:
 
 
 def examine(case: TaskCase) -> list[Finding] | None:
-    """Findings on every step after the opening, and on a live task that nobody moves on."""
+    """Findings on every step after the opening, and on a live task or review that nobody moves on."""
     findings = [
         finding for step in case.steps if isinstance(step.event, _Moving) for finding in _step(case, step, step.event)
     ]
@@ -60,8 +70,10 @@ def examine(case: TaskCase) -> list[Finding] | None:
 
 
 def _step(case: TaskCase, step: Step, event: _Moving) -> list[Finding]:
-    record = step.before.tasks[case.task_id]
+    record = case.record_before(step)
     name = type(event).__name__
+    if case.review is not None and isinstance(event, _TASKS_ONLY):
+        return [mismatch(NUMBER, case, step, f"{name} is no step of a review")]
     if record.outcome is not None:
         return [mismatch(NUMBER, case, step, f"{name} follows the end of the task")]
     progress = record.task.progress
@@ -75,12 +87,14 @@ def _step(case: TaskCase, step: Step, event: _Moving) -> list[Finding]:
     return []
 
 
-def _window(case: TaskCase, step: Step, event: TaskEvent, task: Task) -> Window:
+def _window(case: TaskCase, step: Step, event: TaskEvent | ReviewEvent, task: Task) -> Window:
     limits, exact = case.evidence.parameters, case.definition.exact
     revealing = Phase.COMMITTED if exact else Phase.SAMPLED
     match event:
         case TaskAssigned():
             return Window((Phase.OPENED,), -1, limits.commit_window)
+        case ReviewAssigned():
+            return Window((Phase.DISPUTED,), 0, _draw_window(case))
         case TaskAborted():
             return Window((Phase.OPENED, Phase.ASSIGNED), -1, limits.commit_window)
         case TaskCommitted():
@@ -91,7 +105,7 @@ def _window(case: TaskCase, step: Step, event: TaskEvent, task: Task) -> Window:
             return Window(() if exact else (Phase.COMMITTED,), 0, limits.sample_window)
         case TraceRevealed():
             return Window((revealing,), 0 if exact else -1, limits.reveal_window)
-        case TaskSettled():
+        case TaskSettled() | ReviewSettled():
             return Window((revealing,), 0 if exact else -1, NO_LIMIT)
         case _:
             return _closing(case, task)
@@ -107,7 +121,16 @@ def _closing(case: TaskCase, task: Task) -> Window:
     limits = case.evidence.parameters
     if task.progress.phase is Phase.COMMITTED and not case.definition.exact:
         return Window((Phase.COMMITTED,), limits.sample_window, NO_LIMIT)
+    if task.progress.phase is Phase.DISPUTED:
+        return Window((Phase.DISPUTED,), _draw_window(case), NO_LIMIT)
+    if case.review is not None:
+        return Window((Phase.ASSIGNED,), limits.commit_window, NO_LIMIT)
     return Window((Phase.OPENED, Phase.ASSIGNED), limits.commit_window, NO_LIMIT)
+
+
+def _draw_window(case: TaskCase) -> int:
+    """The hash of the dispute's block is known no longer."""
+    return min(case.evidence.parameters.commit_window, DRAW_WINDOW)
 
 
 def _silence(case: TaskCase) -> list[Finding]:
@@ -126,12 +149,14 @@ def _silence(case: TaskCase) -> list[Finding]:
 
 
 def _overdue(case: TaskCase) -> list[Finding]:
-    """A live task whose deadline has passed: anyone may end it, and until then nothing is proven."""
+    """A live task or review whose deadline has passed: anyone may end it, and until then nothing is proven."""
     if case.record.outcome is not None:
         return []
-    limits, progress = case.evidence.parameters, case.record.task.progress
-    scheduler = case.record.task.terms.scheduler
-    if progress.phase <= Phase.ASSIGNED:
+    limits, progress = case.evidence.parameters, case.task.progress
+    scheduler = case.task.terms.scheduler
+    if progress.phase is Phase.DISPUTED:
+        window, remedy, late = _draw_window(case), "close", scheduler
+    elif progress.phase <= Phase.ASSIGNED:
         window, remedy, late = limits.commit_window, "close", scheduler
     elif progress.phase is Phase.COMMITTED and not case.definition.exact:
         window, remedy, late = limits.sample_window, "close", scheduler
@@ -144,7 +169,7 @@ def _overdue(case: TaskCase) -> list[Finding]:
         Finding(
             NUMBER,
             Kind.INCONCLUSIVE,
-            f"The task waits in phase {progress.phase.name} past block {deadline}; anyone may {remedy} it",
+            f"It waits in phase {progress.phase.name} past block {deadline}; anyone may {remedy} it",
             case.task_id,
             party=late,
             role=None if late is None else "scheduler",

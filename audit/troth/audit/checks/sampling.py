@@ -20,7 +20,7 @@ def examine(case: TaskCase) -> list[Finding] | None:
         return None
     event = step.event
     assert isinstance(event, TaskSampled)
-    scheduler = step.before.schedulers.get(case.record.task.terms.scheduler)
+    scheduler = step.before.schedulers.get(case.task.terms.scheduler)
     if committed is None or scheduler is None:
         return [mismatch(NUMBER, case, step, "A sample without commitments or without a scheduler's VRF key")]
     alpha = sample_alpha(

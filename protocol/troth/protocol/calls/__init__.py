@@ -10,10 +10,12 @@ from troth.protocol.calls.call import (
 )
 from troth.protocol.calls.reading import (
     CommitCall,
+    CommitReviewCall,
     OpenAndCommitCall,
     OpenCall,
     RevealCall,
     SettleCall,
+    SettleReviewCall,
     TaskCall,
     mask_tiles,
     plain_openings,
@@ -55,11 +57,13 @@ from troth.protocol.calls.tasks import (
 __all__ = [
     "Call",
     "CommitCall",
+    "CommitReviewCall",
     "DecodedCall",
     "OpenAndCommitCall",
     "OpenCall",
     "RevealCall",
     "SettleCall",
+    "SettleReviewCall",
     "TaskCall",
     "View",
     "abort",
