@@ -236,7 +236,7 @@ async def test_a_bond_returns_to_who_has_left_as_credit(world: World) -> None:
     await close_reviewed(world)
     await compare(world)
     # The bond, and what the silent scheduler was slashed.
-    assert wealth(world, inferencer) == 2 * BOND * UNIT
+    assert wealth(world, inferencer) == (BOND + 28) * UNIT
 
 
 @pytest.mark.parametrize("world", [Course(29)], indirect=True)

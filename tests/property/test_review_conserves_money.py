@@ -224,13 +224,13 @@ def test_an_unfinished_review_conserves_money(scene: Scene, data: st.DataObject)
     stakes = {SCHEDULER: data.draw(st.integers(0, 20 * scene.pot.unit))}
     committed = data.draw(st.lists(st.sampled_from(everybody(scene)), max_size=9))
     drawable = bool(committed) or data.draw(st.booleans())
-    movements = close_review(scene.pot, committed, stakes, drawable=drawable)
+    movements = close_review(scene.pot, committed, stakes, verifiers=3, drawable=drawable)
     assert balance(movements, scene.pot.fee) == 0
     net = gains(movements)
     assert net[scene.pot.client] >= scene.pot.fee
     if scene.pot.fee > 8 * scene.pot.unit and scene.pot.client not in committed:
         assert net[scene.pot.client] == scene.pot.fee
     slashed = -min(net[SCHEDULER], 0) if SCHEDULER not in committed else 0
-    assert slashed <= min(stakes[SCHEDULER], 8 * scene.pot.unit)
+    assert slashed <= min(stakes[SCHEDULER], 28 * scene.pot.unit)
     if not drawable:
         assert net[SCHEDULER] == 0

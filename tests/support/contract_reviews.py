@@ -285,7 +285,13 @@ async def close_reviewed(world: World) -> None:
         undrawn = record.review.progress.phase is Phase.DISPUTED
         enough = sum(member is not None for member in left) >= world.execution_class.reviewers
         if await world.run(calls.close_review(key, record.review), world.client):
-            expected = close_review(pot_of(world, record), (), stakes_at(world, before), drawable=not undrawn or enough)
+            expected = close_review(
+                pot_of(world, record),
+                (),
+                stakes_at(world, before),
+                verifiers=world.execution_class.verifiers,
+                drawable=not undrawn or enough,
+            )
             assert moved(world, key) == expected
             assert world.follower.state.tasks[record.task_id].outcome == before.tasks[record.task_id].outcome
 

@@ -108,7 +108,7 @@ def test_an_outsider_gets_back_what_fewer_reviewers_cost_less() -> None:
 
 def test_an_undecided_review_returns_the_bond_and_slashes_silence_alone() -> None:
     movements = settle_review(
-        decision(Outcome.INDETERMINATE, set(), {0, 1, 2}, {4}),
+        decision(Outcome.INDETERMINATE, set(), {0, 1, 2, 3}, {4}),
         first(Outcome.ACCEPTED, 7, 7),
         pot(8, "v0"),
         STAKES,
@@ -149,19 +149,34 @@ def test_an_inferencer_that_is_silent_the_second_time_pays_alone() -> None:
 
 
 def test_a_silent_scheduler_pays_who_disputed_or_who_worked() -> None:
-    slash = Slash("scheduler", 8 * UNIT, SlashReason.SCHEDULER_LATE)
-    assert close_review(pot(8, "i"), (), STAKES) == (slash, Credit("i", 8 * UNIT), BondReturn("i", 8 * UNIT))
+    fine = 28 * UNIT
+    slash = Slash("scheduler", fine, SlashReason.SCHEDULER_LATE)
+    unpaid = close_review(pot(8, "i"), (), STAKES, verifiers=3)
+    assert unpaid == (slash, Credit("i", fine), BondReturn("i", 8 * UNIT))
     # Who is no party may be the scheduler itself.
-    assert close_review(pot(38, "x"), (), STAKES) == (slash, Credit("reserve", 8 * UNIT), BondReturn("x", 38 * UNIT))
-    assert close_review(pot(0, "0x0"), (), STAKES) == (slash, Credit("reserve", 8 * UNIT))
-    assert close_review(pot(8, "i"), (), STAKES, drawable=False) == (BondReturn("i", 8 * UNIT),)
-    late = close_review(pot(8, "i"), ("i", "r0", "r1"), STAKES)
+    outside = close_review(pot(38, "x"), (), STAKES, verifiers=3)
+    assert outside == (slash, Credit("reserve", fine), BondReturn("x", 38 * UNIT))
+    assert close_review(pot(0, "0x0"), (), STAKES, verifiers=3) == (slash, Credit("reserve", fine))
+    nobody = close_review(pot(8, "i"), (), STAKES, verifiers=3, drawable=False)
+    assert nobody == (BondReturn("i", 8 * UNIT),)
+    late = close_review(pot(8, "i"), ("i", "r0", "r1"), STAKES, verifiers=3)
     assert late == (
         slash,
-        *(Credit(name, 800 // 3) for name in ("i", "r0", "r1")),
-        Credit("reserve", 2),
-        BondReturn("i", 800),
+        *(Credit(name, fine // 3) for name in ("i", "r0", "r1")),
+        Credit("reserve", fine % 3),
+        BondReturn("i", 8 * UNIT),
     )
+
+
+def test_a_review_that_lacks_votes_and_a_result_costs_its_scheduler() -> None:
+    """Whoever chooses which commitments are posted could leave out those that would decide."""
+    missing = decision(Outcome.INDETERMINATE, set(), {0, 1, 2, 3})
+    movements = settle_review(missing, first(Outcome.REJECTED, 0, 7), pot(8, "i"), STAKES, refund=False)
+    slash = Slash("scheduler", 28 * UNIT, SlashReason.SCHEDULER_LATE)
+    assert movements == (BondReturn("i", 8 * UNIT), slash, Credit("i", 28 * UNIT))
+    complete = decision(Outcome.INDETERMINATE, set(), {0, 1, 2, 3, 4})
+    movements = settle_review(complete, first(Outcome.REJECTED, 0, 7), pot(8, "i"), STAKES, refund=False)
+    assert movements == (BondReturn("i", 8 * UNIT),)
 
 
 def test_a_loser_pays_a_reward_and_a_penalty_at_least() -> None:

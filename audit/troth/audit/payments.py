@@ -30,7 +30,13 @@ def movements_due(case: TaskCase, ending: Step) -> tuple[Movement, ...]:
         case TaskExpired():
             return settle_late(pot, task.progress.segments, _waiting(task), stakes)
         case ReviewExpired():
-            return close_review(pot, _waiting(task), stakes, drawable=_drawable(case, task, ending.before))
+            return close_review(
+                pot,
+                _waiting(task),
+                stakes,
+                verifiers=case.disputed.task.verifiers,
+                drawable=_drawable(case, task, ending.before),
+            )
         case ReviewSettled():
             return _review_due(case, ending, pot, stakes)
         case _:

@@ -39,7 +39,8 @@ def review_task(task: Task, segment: int, disputer: Address, bond: int, block: i
             scheduler=terms.scheduler,
             execution_class=terms.execution_class,
             fee=bond,
-            reference_block=block,
+            # Members of the dispute's own block could still leave in it.
+            reference_block=block - 1,
             ends=Hash32(bytes((0, layers.first, layers.end)).ljust(32, b"\0")),
         ),
         Progress(

@@ -111,29 +111,44 @@ def settle_review(
         ledger.return_bond()
         if decision.outcome is not Outcome.INDETERMINATE:
             reserved += _overturn(ledger, decision, first, refund=refund)
+        elif len(decision.cluster | decision.dissenting | decision.unrevealed) < len(decision.verifiers):
+            # Whoever chooses which commitments are posted could leave out those that would decide.
+            _pay_wronged(ledger, _fine_scheduler(ledger, len(first.parties) - 1))
     ledger.credit(pot.reserve, reserved)
     return tuple(ledger.movements)
 
 
 def close_review(
-    pot: Pot, committed: Sequence[str], stakes: Mapping[str, int], *, drawable: bool = True
+    pot: Pot, committed: Sequence[str], stakes: Mapping[str, int], *, verifiers: int, drawable: bool = True
 ) -> tuple[Movement, ...]:
     """The movements when the scheduler left a review unfinished.
 
     ``committed``: whose posts wait for a sample, an operator once for each; empty if the reviewers are not complete.
-    Not ``drawable`` if there were too few reviewers to draw, which is nobody's fault. A party that disputed gets what
-    the silence cost it; anybody else may be the scheduler itself, which would end disputes for nothing.
+    Not ``drawable`` if there were too few reviewers to draw, which is nobody's fault. ``verifiers`` of a segment count
+    in the fine: it is all that a wrong rejection costs an inferencer, and the penalty of a late scheduler.
     """
     ledger = MovementLedger(pot, stakes)
     if drawable:
-        taken = ledger.slash(pot.scheduler, LATE_PENALTY, SlashReason.SCHEDULER_LATE)
+        taken = _fine_scheduler(ledger, verifiers)
         share = taken // len(committed) if committed else 0
         for operator in committed:
             ledger.credit(operator, share)
-        wronged = pot.fee != 0 and not committed and not is_outsider(pot)
-        ledger.credit(pot.client if wronged else pot.reserve, taken - share * len(committed))
+        if committed:
+            ledger.credit(pot.reserve, taken - share * len(committed))
+        else:
+            _pay_wronged(ledger, taken)
     ledger.return_bond()
     return tuple(ledger.movements)
+
+
+def _fine_scheduler(ledger: MovementLedger, verifiers: int) -> int:
+    return ledger.slash(ledger.pot.scheduler, LATE_PENALTY + PENALTY + REWARD * verifiers, SlashReason.SCHEDULER_LATE)
+
+
+def _pay_wronged(ledger: MovementLedger, amount: int) -> None:
+    """A party that disputed gets it. Anybody else may be the scheduler itself, which would end disputes for nothing."""
+    pot = ledger.pot
+    ledger.credit(pot.client if pot.fee and not is_outsider(pot) else pot.reserve, amount)
 
 
 def _slash_reviewers(ledger: MovementLedger, decision: SegmentDecision) -> int:
