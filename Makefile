@@ -29,9 +29,10 @@ $(STAMPS)/node: package.json package-lock.json
 	npm install --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# Libraries that the tests use make the compiler print thousands of warnings: shown only if it fails.
+# Libraries that the tests use make the compiler print thousands of warnings: shown only if it fails. All at once: what the
+# optimizer makes of a contract depends on what is compiled beside it.
 $(STAMPS)/contracts: $(STAMPS)/node $(wildcard contracts/*.sol contracts/*/*.sol) hardhat.config.js
-	hardhat build --quiet --no-tests > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
+	hardhat build --quiet --no-tests --force > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@touch $@
 
 $(STAMPS)/contract-tests: $(STAMPS)/contracts $(wildcard contracts/test/*.sol contracts/test/support/*.sol)
@@ -68,8 +69,8 @@ bindings: setup
 python-tests: setup
 	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
-adversary-tests: setup ## every adversary as a test, several at a time; wants the machine for itself
-	$(BIN)/pytest tests/integration/test_adversaries.py -m alone
+adversary-tests: setup ## every adversary as a test, several at a time (`make test` runs them too)
+	$(BIN)/pytest tests/integration/test_adversaries.py
 
 network-tests: setup ## every fault on a whole network of real processes (`make test` runs the most telling ones)
 	$(BIN)/pytest tests/integration/test_network_faults.py -m ""

@@ -48,8 +48,8 @@ abstract contract Reviews is ReviewPayment, SignedPosts {
             if (progress.posts[v] == 0) progress.posts[v] = own[v];
             if (progress.posts[v] == 0) complete = false;
         }
-        if (!complete) _requireAfter(progress.phaseBlock + COMMIT_WINDOW * 3 / 4);
         _requireSealable(progress, 0);
+        if (!complete) _requireAfter(progress.phaseBlock + COMMIT_WINDOW * 3 / 4);
         _enterCommitted(reviewId, progress);
         _store(reviewId, due.termsHash, progress);
     }

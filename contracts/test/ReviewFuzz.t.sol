@@ -187,6 +187,11 @@ contract ReviewFuzzTest is Balances {
             bool loses = second.committed >> v & 1 == 1 && !inside && (silent || decided);
             if (loses) reserved += take(reviewerOf(made, v - 1), 2 * UNIT);
         }
+        if (second.outcome == Outcome.Indeterminate && bits(second.committed) != 1 + REVIEWERS) {
+            uint256 fine = take(scheduler, FINE);
+            if (prepaid || first.outcome == Outcome.Indeterminate) reserved += fine;
+            else change(disputer, int256(fine));
+        }
         if (second.outcome != Outcome.Indeterminate) {
             owe(scheduler, 6);
             for (uint256 v = 1; v <= REVIEWERS; ++v) {

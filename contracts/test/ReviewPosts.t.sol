@@ -186,12 +186,32 @@ contract ReviewPostsTest is Balances {
         troth.reveal(made.review.id, made.review.task, 0, 1, opening);
     }
 
-    /// @dev A signed set replaces what reviewers posted themselves, as in the first round.
-    function test_ASignedSetReplacesOwnPosts() public {
+    /// @dev Whoever hands in a signed set cannot leave out who posted for itself.
+    function test_OwnPostsStayBesideASignedSet() public {
         Dispute memory made = assigned(exact);
         post(made, 2);
+        (bytes32[] memory commitments, bytes memory signatures) = reviewPosts(made.review);
+        bytes32[] memory given = new bytes32[](REVIEWERS);
+        signatures = "";
+        for (uint256 v = 0; v < REVIEWERS; ++v) {
+            if (v == 1) continue;
+            given[v] = commitments[v];
+            signatures = bytes.concat(signatures, postSignature(made.review, 0, 1 + v, commitments[v]));
+        }
+        troth.commitReview(made.review.id, made.review.task, none, given, signatures);
+        noteReviewCommitted(made.review, commitments);
+        assertEq(troth.taskState(made.review.id), stateHash(made.review.task));
+    }
+
+    /// @dev Until three quarters of the window have passed, somebody who was left out can still post.
+    function test_MissingCommitmentsAreWaitedFor() public {
+        Dispute memory made = assigned(exact);
+        uint256 last = uint256(made.review.task.progress.phaseBlock) + COMMIT_WINDOW * 3 / 4;
         made.review.conducts[3].commits = false;
         (bytes32[] memory commitments, bytes memory signatures) = reviewPosts(made.review);
+        vm.roll(last);
+        submit(made, commitments, signatures, abi.encodeWithSelector(ITrothProgress.TooEarly.selector, last, last + 1));
+        vm.roll(last + 1);
         troth.commitReview(made.review.id, made.review.task, none, commitments, signatures);
         noteReviewCommitted(made.review, commitments);
         assertEq(troth.taskState(made.review.id), stateHash(made.review.task));

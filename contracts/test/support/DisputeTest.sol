@@ -16,6 +16,8 @@ abstract contract DisputeTest is TaskTest {
     uint256 internal constant MORE_NODES = 6;
     uint256 internal constant REVIEWERS = 5;
     uint96 internal constant BOND = 8 * UNIT;
+    /// @dev Of a scheduler whose review has no result: 8, and what a wrong rejection by three costs.
+    uint96 internal constant FINE = (8 + 2 + 6 * 3) * UNIT;
     uint96 internal constant OUTSIDERS_BOND = 8 * UNIT + 6 * UNIT * uint96(REVIEWERS);
 
     /// @notice A settled task, one segment of it, and its review, which is played like a task of one segment.
@@ -124,7 +126,7 @@ abstract contract DisputeTest is TaskTest {
         Task memory task = made.review.task;
         task.terms.client = bond == 0 ? address(0) : by;
         task.terms.fee = bond;
-        task.terms.referenceBlock = uint64(vm.getBlockNumber());
+        task.terms.referenceBlock = uint64(vm.getBlockNumber() - 1);
         task.progress.phaseBlock = uint40(vm.getBlockNumber());
         _origins[made.review.id] = Origin(made.first.id, made.segment);
     }
@@ -243,8 +245,13 @@ abstract contract DisputeTest is TaskTest {
         progress.phaseBlock = uint40(vm.getBlockNumber());
     }
 
+    /// @dev Those who are missing are waited for.
     function commitReview(Dispute memory made) internal {
         (bytes32[] memory commitments, bytes memory signatures) = reviewPosts(made.review);
+        uint256 patience = uint256(made.review.task.progress.phaseBlock) + COMMIT_WINDOW * 3 / 4;
+        for (uint256 v = 0; v < commitments.length; ++v) {
+            if (commitments[v] == 0 && vm.getBlockNumber() <= patience) vm.roll(patience + 1);
+        }
         troth.commitReview(made.review.id, made.review.task, new VrfProof[](0), commitments, signatures);
         noteReviewCommitted(made.review, commitments);
         assertEq(troth.taskState(made.review.id), stateHash(made.review.task), "committed state");

@@ -21,7 +21,7 @@ import {DisputeTest} from "./DisputeTest.sol";
 /// @dev No book is read from the contract's own sums: a mistake there shows up as a difference.
 abstract contract InvariantLedger is DisputeTest {
     uint256 internal constant MOST_UNITS_REJECTED = 2 + 6 * 3;
-    uint256 internal constant MOST_UNITS_LATE = 8 * 2;
+    uint256 internal constant MOST_UNITS_LATE = 8 + 2 + 6 * 3;
     /// @dev One loser for the fee of two segments, a committee of each round, the scheduler and an outsider.
     uint256 internal constant MOST_UNITS_OVERTURNED = 6 * 9 + 8 * 3 + 6 * 5 + 6 + 6 + 20;
     uint256 internal constant MOST_UNITS_LOST = 6 * 5;

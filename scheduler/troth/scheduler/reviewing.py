@@ -93,7 +93,8 @@ class Reviewing:
         log.info("%d reviewers repeat segment %d", len(committee.verifiers), record.segment)
         posted = TraceRoot(self._id, 0, progress.attempt, progress.positions, progress.posts[0], progress.output_hash)
         found = await verification.review(posted)
-        await self._desk.ledger.ensure(self._id, TaskCommitted, partial(self._commit_call, found))
+        # While some are missing the contract waits for them, so that nobody's vote can be left out.
+        await self._desk.ledger.ensure_soon(self._id, TaskCommitted, partial(self._commit_call, found), TOO_EARLY)
 
     def _commit_call(self, found: Iterable[SignedCommitment | None]) -> Call:
         made = tuple(found)
