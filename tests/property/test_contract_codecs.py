@@ -153,7 +153,12 @@ def example(solidity: str, data: st.DataObject) -> Any:
 
 
 FLAT = [kind for kind in EVENT_TYPES if not any(one.components for one in named("event")[kind.__name__].inputs)]
-ENUMS = {"reason": st.integers(1, 5), "outcome": st.integers(1, 5), "phase": st.integers(0, 4)}
+ENUMS = {
+    "reason": st.integers(1, 7),
+    "outcome": st.integers(1, 5),
+    "taskOutcome": st.integers(1, 5),
+    "phase": st.integers(0, 5),
+}
 
 
 @settings(max_examples=200)
