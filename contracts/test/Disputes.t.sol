@@ -249,7 +249,7 @@ contract DisputesTest is Balances {
             abi.encodeWithSelector(ITrothDisputes.TooFewReviewers.selector, group, 4, REVIEWERS)
         );
         registerNode(0x7e4, exact, NODE_STAKE);
-        pass(1);
+        pass(2);
         dispute(made, inferencerOf(made), BOND);
     }
 }

@@ -167,7 +167,7 @@ contract ReviewDrawLateTest is Balances {
         uint96 stake = stakeOf(scheduler);
         uint256 snapshot = vm.snapshotState();
         troth.closeReview(made.review.id, made.review.task);
-        assertEq(stakeOf(scheduler), stake - 8 * UNIT);
+        assertEq(stakeOf(scheduler), stake - FINE);
         vm.revertToState(snapshot);
         vm.roll(last);
         assertNotEq(blockhash(made.review.task.progress.phaseBlock), 0);

@@ -228,9 +228,9 @@ async def test_a_scheduler_that_leaves_a_dispute_lying_pays_for_it(
         await asyncio.to_thread(deployed.anvil.mine, deployed.parameters.commit_window + 1)
         record = await stage.reviewed(task)
         assert record.outcome is Outcome.EXPIRED
-        assert before - stage.stake(stage.scene.scheduler.address) == 8 * stage.unit
+        assert before - stage.stake(stage.scene.scheduler.address) == 28 * stage.unit
         disputer = record.review.terms.client
-        assert stage.state.account(disputer).credit >= 8 * stage.unit
+        assert stage.state.account(disputer).credit >= 28 * stage.unit
         returned = [event for event in record.events if isinstance(event, BondReturned)]
         assert [(event.disputer, event.amount) for event in returned] == [(disputer, 8 * stage.unit)]
 
