@@ -106,7 +106,8 @@ contract DeploymentTest is TrothTest {
     }
 
     function refused(Parameters memory wrong) private {
+        address disputes = troth.reviewPath();
         vm.expectRevert(abi.encodeWithSelector(ITrothReads.InvalidParameters.selector, wrong));
-        new Troth(wrong, troth.reviewPath());
+        new Troth(wrong, disputes);
     }
 }
