@@ -210,6 +210,7 @@ async def test_a_restarted_scheduler_finishes_the_review(
         task, _ = await stage.run(corrupt)
         id_ = review_id(task, SEGMENT)
         await eventually(lambda: id_ in stage.state.reviews, 30)
+        monkeypatch.setattr(stage.scheduler.reviews, "_due", lambda state: [])
         await stage.scheduler.reviews.abandon()
         async with assembled(stage.scene.configuration(), stage.scene.keys) as again:
             await eventually(lambda: not again.desk.ledger.state.reviews[id_].live, 60)

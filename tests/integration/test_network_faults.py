@@ -45,7 +45,7 @@ QUESTION = "Count from one to twenty in words."
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[acts.Stage]:
-    plan = Plan(block_seconds=0.5, windows=(120, SAMPLE_WINDOW, 15, 800))
+    plan = Plan(block_seconds=0.5, windows=(120, SAMPLE_WINDOW, 16, 60, 1_000))
     display = Display()
     prepare_models(MODELS, plan, display)
     with LocalNetwork(
