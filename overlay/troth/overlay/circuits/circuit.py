@@ -148,10 +148,13 @@ class Circuit:
     async def ping(self, hop: int) -> None:
         """Wait until hop number `hop` has answered; raises CircuitFailed."""
         self._require_open()
-        pong = self._pongs[hop] = self._loop.create_future()
-        self._say(Parcel(Kind.PING, hop.to_bytes(4, "big")), hop=hop)
-        self.link.flush()
-        if await pong != hop:
+        pong = self._pongs.get(hop)
+        if pong is None:
+            pong = self._pongs[hop] = self._loop.create_future()
+            self._say(Parcel(Kind.PING, hop.to_bytes(4, "big")), hop=hop)
+            self.link.flush()
+        # Shielded: others may wait for the same answer, and it may come after this one gave up.
+        if await asyncio.shield(pong) != hop:
             raise self.fail(blame.false_layer(hop, len(self.path)))
 
     async def silence(self, waited: float, seconds: float) -> CircuitFailed:

@@ -1,0 +1,38 @@
+"""What a destination lends to strangers, and for how long (docs/sessions.md, "Denial of service")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from troth.overlay.sessions.messages import LARGEST_REQUEST
+from troth.overlay.sida import Limits as InboxLimits
+from troth.overlay.sida.sending import SEGMENT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Counts, bytes and seconds.
+
+    Args:
+        sessions: at once; the one that was silent longest gives way, first of those without a request.
+        paths_per_session: known at once; the oldest gives way.
+        requests_per_session, requests: being received or answered at once.
+        openings_per_second, opening_burst: new paths, 0.15 ms each.
+        opening_age: seconds by which a path's beginning may be old, or ahead of this clock.
+        request_bytes: of one request.
+        idle_seconds: after which a silent session is forgotten.
+        unattended_seconds: for which an answer is kept that no path leads to.
+        inbox: of cloves of requests that are not whole yet.
+    """
+
+    sessions: int = 4096
+    paths_per_session: int = 32
+    requests_per_session: int = 16
+    requests: int = 256
+    openings_per_second: float = 500.0
+    opening_burst: float = 1000.0
+    opening_age: float = 600.0
+    request_bytes: int = LARGEST_REQUEST
+    idle_seconds: float = 1800.0
+    unattended_seconds: float = 60.0
+    inbox: InboxLimits = field(default_factory=lambda: InboxLimits(segment_bytes=SEGMENT_BYTES, seconds=30.0))

@@ -1,0 +1,128 @@
+"""The sessions and paths that a destination knows, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from troth.overlay.sessions.answering import Answering
+from troth.overlay.sessions.errors import OpeningRefused, TooMuch
+from troth.overlay.sessions.frames import AnswerKind
+from troth.overlay.sessions.limits import Limits
+from troth.overlay.sessions.opening import Opening
+from troth.overlay.sessions.path_keys import CounterWindow, PathKeys
+from troth.overlay.sida import Threshold
+
+REMEMBERED_REQUESTS = 64
+
+
+class KnownPath:
+    """One path of a session, from its opening on."""
+
+    __slots__ = ("id", "keys", "secret", "session", "window")
+
+    def __init__(self, opening: Opening, session: KnownSession) -> None:
+        self.id = opening.path_id
+        self.secret = opening.path_secret
+        self.session = session
+        self.keys = PathKeys(opening)
+        self.window = CounterWindow()
+
+
+class KnownSession:
+    """What one client shares with this destination. Nothing in here says who it is."""
+
+    def __init__(self, secret: bytes, threshold: Threshold) -> None:
+        self.secret = secret
+        self.threshold = threshold
+        self.paths: OrderedDict[bytes, KnownPath] = OrderedDict()
+        self.requests: dict[bytes, Answering] = {}
+        self.last_used = 0.0
+        self._over: OrderedDict[bytes, None] = OrderedDict()
+
+    def was_served(self, request: bytes) -> bool:
+        """Whether this request ended here lately: what still comes of it starts nothing."""
+        return request in self._over
+
+    def forget(self, request: bytes) -> None:
+        """The request is over."""
+        if self.requests.pop(request, None) is not None:
+            self._over[request] = None
+            if len(self._over) > REMEMBERED_REQUESTS:
+                self._over.popitem(last=False)
+
+
+class SessionTable:
+    """All sessions of one destination."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._paths: dict[bytes, KnownPath] = {}
+        self.sessions: OrderedDict[bytes, KnownSession] = OrderedDict()
+
+    def path(self, path_id: bytes) -> KnownPath | None:
+        """The path of this id, if it is known."""
+        return self._paths.get(path_id)
+
+    def open(self, opening: Opening) -> KnownPath:
+        """The path that an opening begins, or has begun before; raises OpeningRefused, TooMuch."""
+        known = self._paths.get(opening.path_id)
+        if known is not None:
+            if known.secret != opening.path_secret or known.session.secret != opening.session_secret:
+                raise OpeningRefused("Another path has this id", opening.path_id.hex(), "Draw another one.")
+            return known
+        session = self.sessions.get(opening.session_secret) or self._begin(opening)
+        if session.threshold != opening.threshold:
+            raise OpeningRefused("A session has one threshold", opening.threshold, "Open another session.")
+        if len(session.paths) >= self._limits.paths_per_session:
+            del self._paths[session.paths.popitem(last=False)[0]]
+        path = self._paths[opening.path_id] = session.paths[opening.path_id] = KnownPath(opening, session)
+        return path
+
+    def used(self, session: KnownSession, now: float) -> None:
+        """The client is there."""
+        session.last_used = now
+        self.sessions.move_to_end(session.secret)
+
+    def end(self, session: KnownSession) -> None:
+        """Forget a session, its paths and its requests."""
+        self.sessions.pop(session.secret, None)
+        for path in session.paths:
+            self._paths.pop(path, None)
+        for answering in session.requests.values():
+            answering.stop()
+        session.requests.clear()
+
+    def _begin(self, opening: Opening) -> KnownSession:
+        if len(self.sessions) >= self._limits.sessions:
+            self._make_room()
+        session = self.sessions[opening.session_secret] = KnownSession(opening.session_secret, opening.threshold)
+        return session
+
+    def _make_room(self) -> None:
+        idle = next((session for session in self.sessions.values() if not session.requests), None)
+        if idle is None:
+            raise TooMuch("Every session here has a request under way", len(self.sessions), "Try again in a minute.")
+        self.end(idle)
+
+    def sweep(self, now: float) -> None:
+        """Forget sessions that were silent for too long, and requests that nobody waits for."""
+        for session in list(self.sessions.values()):
+            for request, answering in list(session.requests.items()):
+                if self._over(answering, now):
+                    answering.stop(AnswerKind.UNKNOWN)
+                    session.forget(request)
+            if not session.requests and now - session.last_used > self._limits.idle_seconds:
+                self.end(session)
+
+    def _over(self, answering: Answering, now: float) -> bool:
+        if not answering.started:
+            return answering.outcome is not None or now - answering.began > self._limits.inbox.seconds
+        reply = answering.reply
+        if reply.abandoned or (reply.read_whole and not answering.running):
+            return True
+        if reply.attended:
+            reply.unattended_since = None
+            return False
+        if reply.unattended_since is None:
+            reply.unattended_since = now
+        return now - reply.unattended_since > self._limits.unattended_seconds

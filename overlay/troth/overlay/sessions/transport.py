@@ -1,0 +1,61 @@
+"""httpx over a session: whatever speaks HTTP to a destination does so through the overlay without knowing it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+
+import httpx
+
+from troth.overlay.sessions.messages import Request
+from troth.overlay.sessions.session import Response, Session
+from troth.overlay.sessions.sessions import Sessions
+
+_DROPPED = {"host", "connection", "content-length", "transfer-encoding", "user-agent", "accept-encoding"}
+"""Headers that say something about the client's software, or about a connection that there is none of."""
+
+
+class OverlayTransport(httpx.AsyncBaseTransport):
+    """Sends each request over the current session. CircuitFailed and its kin are raised as they are."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """httpx's seam; its read timeout bounds the wait for the head and for each piece of the body."""
+        headers = tuple((name, value) for name, value in request.headers.items() if name.lower() not in _DROPPED)
+        asked = Request(request.method, request.url.raw_path.decode("ascii"), headers, await request.aread())
+        seconds = request.extensions.get("timeout", {}).get("read")
+        session = await self._sessions.current()
+        try:
+            async with asyncio.timeout(seconds):
+                response = await session.request(asked)
+        except TimeoutError as error:
+            raise httpx.ReadTimeout("no answer over the overlay", request=request) from error
+        return httpx.Response(
+            response.head.status, headers=list(response.head.headers), stream=_Body(response, session, seconds, request)
+        )
+
+    async def aclose(self) -> None:
+        """The sessions are the caller's."""
+
+
+class _Body(httpx.AsyncByteStream):
+    def __init__(self, response: Response, session: Session, seconds: float | None, request: httpx.Request) -> None:
+        self._body: AsyncGenerator[bytes, None] = response.body
+        self._seconds = seconds
+        self._request = request
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    piece = await anext(self._body, None)
+            except TimeoutError as error:
+                raise httpx.ReadTimeout("the answer over the overlay stopped", request=self._request) from error
+            if piece is None:
+                return
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
