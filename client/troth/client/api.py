@@ -12,6 +12,7 @@ import httpx
 
 from troth.client.errors import (
     InsufficientBalance,
+    OverlayFailed,
     SchedulerRefused,
     SchedulerUnreachable,
     StreamError,
@@ -19,8 +20,9 @@ from troth.client.errors import (
 )
 from troth.client.language import LARGEST_FILES, LanguageFiles
 from troth.client.untrusted import read_hex, read_list, read_object, read_text, read_whole
-from troth.overlay.errors import ChannelTimeout, ChannelUnavailable, WrongTlsKey
+from troth.overlay.errors import ChannelTimeout, ChannelUnavailable, CircuitFailed, OverlayError, WrongTlsKey
 from troth.overlay.https import naming_errors, pinned_client
+from troth.overlay.sessions.errors import RequestFailed
 from troth.protocol.state import Scheduler
 from troth.protocol.types import SEGMENTS_LIMIT, Hash32
 
@@ -148,3 +150,9 @@ def _unreachable(remedy: str) -> Iterator[None]:
         ) from error
     except (ChannelUnavailable, ChannelTimeout) as error:
         raise SchedulerUnreachable(error.what, error.value, remedy) from error
+    except CircuitFailed as error:
+        delivered = str(error.delivered) if isinstance(error, RequestFailed) else "no"
+        free = "Nothing was sent: ask again, it is free." if delivered == "no" else remedy
+        raise OverlayFailed(error.what, error.reason, free, hop=error.hop, delivered=delivered) from error
+    except OverlayError as error:
+        raise OverlayFailed(error.what, error.value, error.remedy, hop="path", delivered="no") from error

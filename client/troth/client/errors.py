@@ -9,7 +9,8 @@ ClientError
 ├── FeeTooHigh              the fee is above --max-cost
 ├── InsufficientBalance     the escrow balance does not cover the fee
 ├── SchedulerUnreachable    no answer from the scheduler's registered endpoint
-│   └── WrongSchedulerKey   somebody else answers there
+│   ├── WrongSchedulerKey   somebody else answers there
+│   └── OverlayFailed       a relay, or the way to the scheduler's overlay entry; names the class of the hop
 ├── SchedulerRefused        the scheduler answered with an error
 ├── StreamError             the scheduler's answer or stream was malformed
 ├── ProofError              what the scheduler sent contradicts the chain or its own proofs
@@ -67,6 +68,20 @@ class SchedulerUnreachable(ClientError):
 
 class WrongSchedulerKey(SchedulerUnreachable):
     """The endpoint shows another TLS key than the registered one; nothing was sent."""
+
+
+class OverlayFailed(SchedulerUnreachable):
+    """The request or its answer was lost on its way through the overlay.
+
+    Args:
+        hop: what failed: guard, middle, proxy, destination, path (several), or client.
+        delivered: "no", "yes" or "unknown": whether the scheduler had the request. After "no" a retry is free.
+    """
+
+    def __init__(self, what: str, value: object, remedy: str, *, hop: str, delivered: str) -> None:
+        super().__init__(what, value, remedy)
+        self.hop = hop
+        self.delivered = delivered
 
 
 class SchedulerRefused(ClientError):

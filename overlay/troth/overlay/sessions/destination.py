@@ -148,9 +148,7 @@ class Destination:
                     session.requests[read.request].reply.acknowledge(read.before)
             case FrameKind.CANCEL:
                 request = read_request_id(content)
-                if request in session.requests:
-                    session.requests[request].stop()
-                    session.forget(request)
+                self.table.drop(session, request)
             case FrameKind.CLOSE:
                 self.table.end(session)
         return AnswerKind.DONE
@@ -174,14 +172,13 @@ class Destination:
         request = clove.segment.message_id
         if session.was_served(request):
             return AnswerKind.UNKNOWN
-        under_way = sum(len(known.requests) for known in self.table.sessions.values() if known.requests)
-        if len(session.requests) >= self._limits.requests_per_session or under_way >= self._limits.requests:
+        if len(session.requests) >= self._limits.requests_per_session or self.table.running() >= self._limits.requests:
             self.metrics.refused.labels("busy").inc()
             return AnswerKind.BUSY
         reply = Reply(request, session.threshold, session.secret)
         now = asyncio.get_running_loop().time()
-        answering = session.requests[request] = Answering(reply, self._limits.request_bytes, now)
-        self.metrics.requests.inc()
+        answering = Answering(reply, self._limits.request_bytes, now)
+        self.table.add(session, request, answering)
         return answering
 
     def _take(self, path: KnownPath, answering: Answering, wire: bytes) -> None:
@@ -193,3 +190,6 @@ class Destination:
             return
         for part in parts:
             answering.add(part, self._serve)
+            if part.last:
+                self.table.whole(path.session, part.message_id)
+                self.metrics.requests.inc()

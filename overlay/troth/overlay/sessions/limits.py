@@ -16,13 +16,14 @@ class Limits:
     Args:
         sessions: at once; the one that was silent longest gives way, first of those without a request.
         paths_per_session: known at once; the oldest gives way.
-        requests_per_session, requests: being received or answered at once.
+        requests_per_session: being received or answered at once.
+        requests: being served at once, of all sessions.
         openings_per_second, opening_burst: new paths, 0.15 ms each.
         opening_age: seconds by which a path's beginning may be old, or ahead of this clock.
         request_bytes: of one request.
         idle_seconds: after which a silent session is forgotten.
-        unattended_seconds: for which an answer is kept that no path leads to.
-        inbox: of cloves of requests that are not whole yet.
+        unattended_seconds: for which an answer is kept that no path leads to, or that nobody reads.
+        inbox: of cloves of requests that are not whole yet; `inbox.messages` of those at once, the oldest gives way.
     """
 
     sessions: int = 4096

@@ -63,6 +63,11 @@ class Reply:
         return any(handle.open for handle in self._handles.values())
 
     @property
+    def waits_for_reader(self) -> bool:
+        """Whether the window is full."""
+        return not self._has_room()
+
+    @property
     def read_whole(self) -> bool:
         """Whether the client has acknowledged all of it."""
         return self.ended and not self._sent

@@ -57,6 +57,7 @@ class SessionTable:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._paths: dict[bytes, KnownPath] = {}
+        self._incomplete: OrderedDict[tuple[bytes, bytes], None] = OrderedDict()
         self.sessions: OrderedDict[bytes, KnownSession] = OrderedDict()
 
     def path(self, path_id: bytes) -> KnownPath | None:
@@ -83,14 +84,30 @@ class SessionTable:
         session.last_used = now
         self.sessions.move_to_end(session.secret)
 
+    def add(self, session: KnownSession, request: bytes, answering: Answering) -> None:
+        """A request began. Too many that are not whole: the oldest of them goes, and may be sent again."""
+        session.requests[request] = answering
+        self._incomplete[session.secret, request] = None
+        if len(self._incomplete) > self._limits.inbox.messages:
+            secret, oldest = next(iter(self._incomplete))
+            self._drop(self.sessions.get(secret), oldest, AnswerKind.BUSY)
+
+    def whole(self, session: KnownSession, request: bytes) -> None:
+        """All of a request has come."""
+        self._incomplete.pop((session.secret, request), None)
+
+    def running(self) -> int:
+        """Requests that are being served now."""
+        sessions = (session for session in self.sessions.values() if session.requests)
+        return sum(answering.running for session in sessions for answering in session.requests.values())
+
     def end(self, session: KnownSession) -> None:
         """Forget a session, its paths and its requests."""
         self.sessions.pop(session.secret, None)
         for path in session.paths:
             self._paths.pop(path, None)
-        for answering in session.requests.values():
-            answering.stop()
-        session.requests.clear()
+        for request in list(session.requests):
+            self._drop(session, request, AnswerKind.DONE)
 
     def _begin(self, opening: Opening) -> KnownSession:
         if len(self.sessions) >= self._limits.sessions:
@@ -109,10 +126,21 @@ class SessionTable:
         for session in list(self.sessions.values()):
             for request, answering in list(session.requests.items()):
                 if self._over(answering, now):
-                    answering.stop(AnswerKind.UNKNOWN)
-                    session.forget(request)
+                    self._drop(session, request, AnswerKind.UNKNOWN)
             if not session.requests and now - session.last_used > self._limits.idle_seconds:
                 self.end(session)
+
+    def drop(self, session: KnownSession, request: bytes) -> None:
+        """The client has given a request up."""
+        self._drop(session, request, AnswerKind.DONE)
+
+    def _drop(self, session: KnownSession | None, request: bytes, kind: AnswerKind) -> None:
+        answering = session.requests.get(request) if session is not None else None
+        if session is None or answering is None:
+            return
+        self._incomplete.pop((session.secret, request), None)
+        answering.stop(kind)
+        session.forget(request)
 
     def _over(self, answering: Answering, now: float) -> bool:
         if not answering.started:
@@ -120,7 +148,7 @@ class SessionTable:
         reply = answering.reply
         if reply.abandoned or (reply.read_whole and not answering.running):
             return True
-        if reply.attended:
+        if reply.attended and not reply.waits_for_reader:
             reply.unattended_since = None
             return False
         if reply.unattended_since is None:
