@@ -33,6 +33,7 @@ class StagedCircuits:
         self._next = 0
         self.held: list[Circuit] = []
         self.replaced: list[CircuitFailed | None] = []
+        self.repaired = asyncio.Event()
 
     async def take(self, count: int, seconds: float) -> list[Circuit]:
         return [await self._build() for _ in range(count)]
@@ -40,7 +41,9 @@ class StagedCircuits:
     async def replace(self, failed: Circuit, seconds: float) -> Circuit:
         self.replaced.append(failed.failure)
         self.release(failed)
-        return await self._build()
+        circuit = await self._build()
+        self.repaired.set()
+        return circuit
 
     def release(self, circuit: Circuit) -> None:
         if circuit in self.held:
