@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from troth.client.api import SchedulerApi, connected
+from troth.client.api import SchedulerApi
 from troth.client.chain_view import view
 from troth.client.checking import check_commitment
 from troth.client.configuration import Configuration
+from troth.client.connection import connection
 from troth.client.errors import AnswerUnavailable, ProofError
 from troth.client.home import Home
 from troth.client.language import Language
@@ -29,7 +30,8 @@ async def fetch_answer(home: Home, configuration: Configuration, task: str) -> s
         with opened(home.receipts, chain.domain) as receipts:
             receipt, state = receipts.find(task), follower.state
             standing = _committed(receipt, state)
-            async with connected(_scheduler(receipt, state)) as api:
+            async with connection(home, configuration, _scheduler(receipt, state)) as reached:
+                api = reached.api
                 if not holds_answer(receipt, standing):
                     tokens = await _fetch(api, receipt, _model(receipt, state), standing)
                     receipts.answered(receipt.identifier, tokens)

@@ -1,4 +1,4 @@
-"""client.toml: which chain and contract, and optionally which scheduler and class. Versioned; unknown keys refused."""
+"""client.toml: chain and contract; optionally committee, scheduler and class. Versioned; unknown keys are refused."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _SHAPES = (
     ("rpc", _RPC, "an http or https URL"),
     ("scheduler", _ADDRESS, "an operator address, 0x and 40 hex digits"),
     ("execution_class", _HASH, "a class id, 0x and 64 hex digits"),
+    ("committee", _ADDRESS, "an address, 0x and 40 hex digits"),
+    ("overlay", re.compile("on|off"), "on or off"),
+    ("region", re.compile("[a-z0-9-]{1,16}"), "up to 16 of a-z, 0-9 and -"),
 )
-_OPTIONAL = {"scheduler", "execution_class"}
+_OPTIONAL = {"scheduler", "execution_class", "committee", "region"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class Configuration:
     """What the client must be told; all else (endpoints, TLS keys, fees) it reads from the chain.
 
     `scheduler` is the operator address of the one to use, and `execution_class` the class id (0x…); empty means: the
-    only one there is. `start_block` is a block before the contract's first event; it saves reading older ones.
+    only one there is. `committee` is the contract whose members sign the overlay's directory: with it, and unless
+    `overlay` is "off", no request goes to a scheduler directly. `region` is preferred for relays. `start_block` is a block before the contract's first event; it saves reading older ones.
     """
 
     contract: str
@@ -36,6 +40,14 @@ class Configuration:
     scheduler: str = ""
     execution_class: str = ""
     start_block: int = 0
+    committee: str = ""
+    overlay: str = "on"
+    region: str = ""
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether requests go through the overlay."""
+        return bool(self.committee) and self.overlay == "on"
 
     def checked(self) -> Configuration:
         """This configuration, or ConfigurationError naming the first value that cannot be."""

@@ -37,6 +37,16 @@ class Home:
         """Tokenizers and chat templates that were checked."""
         return self.folder / "languages"
 
+    @property
+    def directory(self) -> Path:
+        """The newest list of relays and schedulers, and whose signatures count."""
+        return self.folder / "directory.msgpack"
+
+    @property
+    def guards(self) -> Path:
+        """The relays that this client connects to itself."""
+        return self.folder / "guards.json"
+
     def chain_view(self, chain_id: int, contract: str, number: int = 0) -> Path:
         """A follower's copy of one contract's events (SQLite); commands at the same time use different numbers."""
         suffix = f"-{number}" if number else ""

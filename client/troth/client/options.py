@@ -36,6 +36,16 @@ SchedulerOption = Annotated[
 ClassOption = Annotated[
     str, typer.Option("--execution-class", envvar="TROTH_EXECUTION_CLASS", help="Id of the execution class to use.")
 ]
+CommitteeOption = Annotated[
+    str,
+    typer.Option(
+        "--committee", envvar="TROTH_COMMITTEE", help="Committee contract: use the overlay whose directory it signs."
+    ),
+]
+OverlayOption = Annotated[
+    str,
+    typer.Option("--overlay", envvar="TROTH_OVERLAY", help="on, or off: connect openly, the scheduler sees you."),
+]
 MaxCostOption = Annotated[
     str, typer.Option("--max-cost", envvar="TROTH_MAX_COST", help="Refuse to pay more, e.g. 0.01ether or 500gwei.")
 ]
@@ -49,10 +59,18 @@ def millionths(value: float, least: int) -> int:
 
 
 def read_configuration(
-    home: Home, rpc: str = "", contract: str = "", scheduler: str = "", execution_class: str = ""
+    home: Home,
+    rpc: str = "",
+    contract: str = "",
+    scheduler: str = "",
+    execution_class: str = "",
+    *,
+    committee: str = "",
+    overlay: str = "",
 ) -> Configuration:
     """client.toml with the given options in place of what it says; without a file the options must suffice."""
     given = {"rpc": rpc, "contract": contract, "scheduler": scheduler, "execution_class": execution_class}
+    given |= {"committee": committee, "overlay": overlay}
     if contract and not home.configuration.exists():
         return Configuration(contract).overridden(**given)
     return load(home.configuration).overridden(**given)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
 from troth.chain.keystore import Key
-from troth.client.api import SchedulerApi, connected
+from troth.client.api import SchedulerApi
 from troth.client.chain_view import view
 from troth.client.configuration import Configuration
+from troth.client.connection import connection
 from troth.client.home import Home
 from troth.client.language import Language, LanguageCache, check_files
 from troth.client.market import Offer, find_class, find_scheduler, offer_of
@@ -48,7 +49,8 @@ async def session(home: Home, configuration: Configuration) -> AsyncIterator[Ses
     """Connect to the chain and to the scheduler, and load the model's checked tokenizer."""
     async with view(home, configuration) as (chain, follower):
         scheduler = find_scheduler(follower.state, configuration)
-        async with connected(scheduler) as api:
+        async with connection(home, configuration, scheduler) as reached:
+            api = reached.api
             served = await api.classes()
             identifier = find_class(follower.state, configuration, served)
             offer = offer_of(follower.state, scheduler, identifier, served[identifier])

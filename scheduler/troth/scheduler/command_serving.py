@@ -44,6 +44,16 @@ def init(
     vrf_keystore: Annotated[
         Path | None, typer.Option(envvar="TROTH_VRF_KEYSTORE", help="Use this VRF keyfile; default: make a new key.")
     ] = None,
+    committee: Annotated[
+        str,
+        typer.Option(envvar="TROTH_COMMITTEE", help="Committee contract, 0x…: be reached through the overlay as well."),
+    ] = "",
+    overlay_port: Annotated[
+        int, typer.Option(envvar="TROTH_OVERLAY_PORT", help="Port on which proxies of the overlay deliver.")
+    ] = 8444,
+    overlay_address: Annotated[
+        str, typer.Option(envvar="TROTH_OVERLAY_ADDRESS", help="name:port as proxies reach it; default: host and port.")
+    ] = "",
     password_file: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -62,6 +72,9 @@ def init(
         start_block=start_block,
         operator_keystore=operator_keystore,
         vrf_keystore=vrf_keystore,
+        committee=committee,
+        overlay_port=overlay_port,
+        overlay_address=overlay_address,
     )
     show(initialise(folder_of(home), wishes, password_file), as_json=as_json)
 

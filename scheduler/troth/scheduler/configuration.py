@@ -7,6 +7,7 @@ version = 1
 [[serve]]  class = "0x…", ends = [15, 30], model = "folder"; optional context
 [limits]   optional concurrent, keep_rows_hours
 [waits]    optional token, prefill, locking, verification, opening (seconds)
+[overlay]  optional: address = "name:port" as proxies reach it, committee = "0x…"; host, port, publish_seconds
 """
 
 from __future__ import annotations
@@ -76,6 +77,14 @@ class _Waits(_Section, frozen=True, forbid_unknown_fields=True):
     opening: _Seconds = 30.0
 
 
+class _Overlay(_Section, frozen=True, forbid_unknown_fields=True):
+    address: str
+    committee: str
+    host: str = "0.0.0.0"  # noqa: S104 - proxies are elsewhere
+    port: _Port = 8444
+    publish_seconds: _Seconds = 1800.0
+
+
 class _File(_Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: _Chain
@@ -84,6 +93,18 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
     serve: tuple[_Serve, ...] = ()
     limits: _Limits = _Limits()
     waits: _Waits = _Waits()
+    overlay: _Overlay | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayEntry:
+    """Where clients reach this scheduler through the overlay, and the committee that lists it."""
+
+    host: str
+    port: int
+    address: tuple[str, int]
+    committee: Address
+    publish_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +126,12 @@ class Configuration:
     concurrent: int
     keep_rows_seconds: float
     waits: Waits
+    overlay: OverlayEntry | None = None
+
+    @property
+    def seal_key(self) -> Path:
+        """The file of the X25519 key to which clients seal."""
+        return self.folder / "keys" / "seal.pem"
 
 
 def load(folder: Path) -> Configuration:
@@ -143,14 +170,23 @@ def _checked(folder: Path, file: _File) -> Configuration:
         concurrent=file.limits.concurrent,
         keep_rows_seconds=file.limits.keep_rows_hours * 3600,
         waits=Waits(Patience(waits.token, waits.prefill), waits.locking, waits.verification, waits.opening),
+        overlay=None if file.overlay is None else _overlay(file.overlay),
     )
 
 
-def _contract(text: str) -> Address:
+def _contract(text: str, key: str = "chain.contract") -> Address:
     try:
         return to_address(text)
     except ProtocolError as error:
-        raise ConfigurationInvalid("chain.contract is no address", text, error.remedy) from error
+        raise ConfigurationInvalid(f"{key} is no address", text, error.remedy) from error
+
+
+def _overlay(section: _Overlay) -> OverlayEntry:
+    host, _, port = section.address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ConfigurationInvalid("overlay.address is name:port", section.address, "Write it as proxies reach it.")
+    committee = _contract(section.committee, "overlay.committee")
+    return OverlayEntry(section.host, section.port, (host.strip("[]"), int(port)), committee, section.publish_seconds)
 
 
 def _served(folder: Path, entry: _Serve) -> Served:
@@ -180,6 +216,14 @@ def template(values: dict[str, Any]) -> str:
             f"model = {_quoted(entry['model'])}\n"
             for entry in values["serve"]
         )
+        + (_overlay_template(values) if values.get("committee") else "")
+    )
+
+
+def _overlay_template(values: dict[str, Any]) -> str:
+    return (
+        f"\n[overlay]\nhost = {_quoted(values['host'])}\nport = {values['overlay_port']}\n"
+        f"address = {_quoted(values['overlay_address'])}\ncommittee = {_quoted(values['committee'])}\n"
     )
 
 

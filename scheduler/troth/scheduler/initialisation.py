@@ -28,6 +28,9 @@ class Wishes:
     start_block: int
     operator_keystore: Path | None
     vrf_keystore: Path | None
+    committee: str = ""
+    overlay_port: int = 8444
+    overlay_address: str = ""
 
 
 def initialise(folder: Path, wishes: Wishes, password_file: Path | None) -> dict[str, object]:
@@ -90,6 +93,9 @@ def _text(wishes: Wishes) -> str:
             "host": wishes.host,
             "port": wishes.port,
             "endpoint": wishes.endpoint,
+            "committee": wishes.committee,
+            "overlay_port": wishes.overlay_port,
+            "overlay_address": wishes.overlay_address or f"{wishes.host}:{wishes.overlay_port}",
             "serve": [{"class": wishes.class_id, "ends": ends, "model": wishes.model}],
         }
     )

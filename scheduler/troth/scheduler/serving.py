@@ -13,6 +13,7 @@ from troth.overlay.server import TlsServer, run_until_stopped
 from troth.scheduler.api import scheduler_app
 from troth.scheduler.assembly import Keys, assembled
 from troth.scheduler.configuration import Configuration, load
+from troth.scheduler.overlay_entry import overlay_entry
 
 log = logging.getLogger(__name__)
 
@@ -29,15 +30,19 @@ async def serve(folder: Path, password_file: Path | None) -> None:
     async with assembled(configuration, keys) as scheduler:
         for reason in scheduler.reasons():
             log.warning("not ready: %s", reason)
+        app = scheduler_app(scheduler)
         server = TlsServer(
-            scheduler_app(scheduler),
+            app,
             identity,
             configuration.host,
             configuration.port,
             drain=scheduler.drain,
             drain_seconds=DRAIN_SECONDS,
         )
-        await run_until_stopped(server, lambda port: log.info("serving %s on port %d", configuration.endpoint, port))
+        async with overlay_entry(configuration, keys.operator.secret, identity, app, scheduler.metrics.registry):
+            await run_until_stopped(
+                server, lambda port: log.info("serving %s on port %d", configuration.endpoint, port)
+            )
     log.info("stopped")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 
 from troth.overlay.directory.listing import ListedDestination
 from troth.overlay.errors import OverlayError
@@ -16,10 +16,17 @@ REQUESTS = 256
 
 
 class Sessions:
-    """Gives the current session; an old one is replaced by one with other secrets once its requests are over."""
+    """Gives the current session; an old one is replaced by one with other secrets, and closed once it is idle.
+
+    Args:
+        destination: gives the one of the directory that is valid now; another one begins another session.
+    """
 
     def __init__(
-        self, circuits: Circuits, destination: ListedDestination, threshold: Threshold = DEFAULT_THRESHOLD
+        self,
+        circuits: Circuits,
+        destination: Callable[[], ListedDestination],
+        threshold: Threshold = DEFAULT_THRESHOLD,
     ) -> None:
         self._circuits = circuits
         self._destination = destination
@@ -32,12 +39,12 @@ class Sessions:
         """A session for the next request; raises CircuitFailed or OverlayError."""
         async with self._opening:
             await self._close_old()
-            session = self._session
-            if session is not None and self._aged(session):
+            session, destination = self._session, self._destination()
+            if session is not None and (self._aged(session) or not _same(session.destination, destination)):
                 self._old.add(session)
                 session = None
             if session is None:
-                session = self._session = await opened(self._circuits, self._destination, self._threshold)
+                session = self._session = await opened(self._circuits, destination, self._threshold)
             return session
 
     async def close(self) -> None:
@@ -58,13 +65,6 @@ class Sessions:
         return session.served >= REQUESTS or asyncio.get_running_loop().time() - session.began >= SECONDS
 
 
-@contextlib.asynccontextmanager
-async def sessions_with(
-    circuits: Circuits, destination: ListedDestination, threshold: Threshold = DEFAULT_THRESHOLD
-) -> AsyncIterator[Sessions]:
-    """Sessions inside the block."""
-    sessions = Sessions(circuits, destination, threshold)
-    try:
-        yield sessions
-    finally:
-        await sessions.close()
+def _same(one: ListedDestination, other: ListedDestination) -> bool:
+    """Whether both are reached and sealed to alike; a new signature over the same is no other destination."""
+    return (one.place, one.seal_key) == (other.place, other.seal_key)

@@ -1,0 +1,96 @@
+"""How the client reaches its scheduler: through the overlay where a committee is configured, else directly."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from troth.client.api import SchedulerApi, connected
+from troth.client.configuration import Configuration
+from troth.client.errors import OverlayFailed
+from troth.client.home import Home
+from troth.overlay.circuits.client import Client
+from troth.overlay.directory.errors import DirectoryUnavailable
+from troth.overlay.directory.fetching import DirectoryClient
+from troth.overlay.directory.listing import ListedDestination, Listing
+from troth.overlay.errors import OverlayError
+from troth.overlay.paths.guards import Guards
+from troth.overlay.paths.pool import CircuitPool
+from troth.overlay.sessions.sessions import Sessions
+from troth.overlay.sessions.transport import OverlayTransport
+from troth.protocol.state import Scheduler
+from troth.protocol.types import to_address
+
+RETRY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where requests go. `pool` is None without the overlay."""
+
+    api: SchedulerApi
+    pool: CircuitPool | None
+
+
+@asynccontextmanager
+async def connection(home: Home, configuration: Configuration, scheduler: Scheduler) -> AsyncIterator[Connection]:
+    """The interface of this scheduler and of nobody else.
+
+    Raises:
+        OverlayFailed: no directory, or the scheduler is not in it. The request is never sent directly instead.
+    """
+    if not configuration.anonymous:
+        async with connected(scheduler) as api:
+            yield Connection(api, None)
+        return
+    async with AsyncExitStack() as stack:
+        directory = _directory(home, configuration)
+        directory.start()
+        stack.push_async_callback(directory.stop)
+        circuits = Client()
+        stack.push_async_callback(circuits.close)
+        try:
+            await _listing(directory)
+            pool = CircuitPool(circuits, lambda: _current(directory), Guards(home.guards), region=configuration.region)
+            await pool.start()
+            stack.push_async_callback(pool.close)
+            sessions = Sessions(pool, lambda: _destination(_current(directory), scheduler))
+            await sessions.current()
+        except OverlayError as error:
+            raise OverlayFailed(error.what, error.value, error.remedy, hop="path", delivered="no") from error
+        stack.push_async_callback(sessions.close)
+        # The address is never connected to; it names the scheduler in errors.
+        client = httpx.AsyncClient(base_url=scheduler.endpoint, transport=OverlayTransport(sessions), timeout=30.0)
+        yield Connection(SchedulerApi(await stack.enter_async_context(client), scheduler.endpoint), pool)
+
+
+def _directory(home: Home, configuration: Configuration) -> DirectoryClient:
+    return DirectoryClient.over(
+        configuration.rpc, to_address(configuration.committee), home.directory, lambda _: None, RETRY_SECONDS
+    )
+
+
+async def _listing(directory: DirectoryClient) -> Listing:
+    return directory.current() or await directory.refresh()
+
+
+def _current(directory: DirectoryClient) -> Listing:
+    listing = directory.current()
+    if listing is None:
+        raise directory.failure or DirectoryUnavailable("There is no list that holds", remedy="Try again in a minute.")
+    return listing
+
+
+def _destination(listing: Listing, scheduler: Scheduler) -> ListedDestination:
+    """The scheduler's overlay entry; that its operator signed it, the directory's keeper has checked."""
+    for listed in listing.destinations:
+        if listed.kind == "scheduler" and listed.operator.lower() == scheduler.operator.lower():
+            return listed
+    raise DirectoryUnavailable(
+        "The directory does not list the overlay entry of this scheduler",
+        scheduler.operator,
+        "Wait for the next list, choose another scheduler, or connect to it openly with --overlay off.",
+    )
