@@ -50,7 +50,7 @@ lint: setup
 	solhint --quiet --max-warnings 0 'contracts/**/*.sol'
 
 types: setup
-	$(BIN)/mypy protocol overlay node scheduler client audit
+	$(BIN)/mypy protocol overlay node scheduler client audit committee
 
 layers: setup
 	$(BIN)/lint-imports

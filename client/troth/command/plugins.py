@@ -24,6 +24,7 @@ SUMMARIES = {
     "client": "Use the network: deposit, chat, receipts.",
     "audit": "Re-check tasks and whole chains from public data.",
     "demo": "Start a whole network on this machine.",
+    "committee": "Run a member of the directory's committee.",
     "relay": "Run a relay of the anonymous overlay.",
 }
 

@@ -1,17 +1,20 @@
-"""Deploy the contract that the packaged bindings describe, after its code for disputes and its libraries."""
+"""Deploy the contracts that the packaged bindings describe: Troth after its code for disputes and its libraries."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from troth.chain import decoding
 from troth.chain.adapter import RECEIPT_TIMEOUT, REQUEST_TIMEOUT, Chain
 from troth.chain.errors import WrongChain
 from troth.chain.keystore import Key
-from troth.chain.records import Receipt
+from troth.chain.records import Receipt, Simulation
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions
-from troth.protocol.bindings import named, read_resource
+from troth.protocol.bindings import COMMITTEE, named, read_resource
 from troth.protocol.bindings.structs import encode_parameters
 from troth.protocol.calls import Call
+from troth.protocol.committee import Member
 from troth.protocol.contract_types import Parameters
 from troth.protocol.types import Address
 
@@ -47,6 +50,36 @@ async def deploy(
         await rpc.close()
         raise
     return Chain(rpc, chain_id, _address_of(receipt)), receipt
+
+
+def committee_creation(members: Sequence[Member]) -> Call:
+    """What creates a Committee with these first members (1 to 32)."""
+    code = _unhex(read_resource("committee.bytecode.json")["bytecode"])
+    inputs = named("constructor", COMMITTEE)["constructor"].inputs
+    return Call("deployment of Committee", code + encode_parameters(inputs, [list(members)]))
+
+
+async def create(url: str, creation: Call, key: Key, *, receipt_timeout: float = RECEIPT_TIMEOUT) -> Receipt:
+    """Send a creation and wait for it; raises ChainRejected if the constructor refuses its arguments."""
+    rpc = Rpc(url)
+    try:
+        transactions = Transactions(rpc, decoding.quantity(await rpc.request("eth_chainId")))
+        receipt = await _create(transactions, creation.function, creation.data, key, receipt_timeout)
+    finally:
+        await rpc.close()
+    _address_of(receipt)
+    return receipt
+
+
+async def estimate_creation(url: str, creation: Call, sender: Address) -> Simulation:
+    """What a creation would cost, without sending it."""
+    rpc = Rpc(url)
+    try:
+        transactions = Transactions(rpc, decoding.quantity(await rpc.request("eth_chainId")))
+        fees, gas = await transactions.fees(), await transactions.estimate(creation, sender, None)
+    finally:
+        await rpc.close()
+    return Simulation(creation.function, sender, 0, gas, gas * fees.maximum, None)
 
 
 async def _create(transactions: Transactions, what: str, code: bytes, key: Key, timeout: float) -> Receipt:

@@ -69,7 +69,7 @@ def relay_network(folder: Path, relays: int = 3, settings: str = "") -> Iterator
     homes = [folder / f"relay{number}" for number in range(relays)]
     for home in homes:
         port = free_port()
-        initialise(home, Wishes("127.0.0.1", port, f"127.0.0.1:{port}", None, "", True))
+        initialise(home, Wishes("127.0.0.1", port, f"127.0.0.1:{port}", None, True))
         with (home / "relay.toml").open("a", encoding="utf-8") as file:
             file.write(settings)
     identity = create_identity(folder / "destination")

@@ -33,16 +33,24 @@ def init(
     metrics_port: Annotated[
         int | None, typer.Option(envvar="TROTH_METRICS_PORT", help="Loopback port of health and metrics.")
     ] = None,
-    operator: Annotated[str, typer.Option(envvar="TROTH_OPERATOR", help="Address of who runs it, 0x…")] = "",
+    committee: Annotated[
+        str, typer.Option(envvar="TROTH_COMMITTEE", help="Committee contract, 0x…; without it, directory.toml counts.")
+    ] = "",
+    rpc: Annotated[
+        str, typer.Option(envvar="TROTH_RPC", help="HTTP URL of an Ethereum node, to read the committee's members.")
+    ] = "",
+    region: Annotated[str, typer.Option(envvar="TROTH_REGION", help="A short word, for example eu-west.")] = "",
+    bandwidth: Annotated[int, typer.Option(envvar="TROTH_BANDWIDTH", help="Kilobytes a second it offers.")] = 0,
     proxy: Annotated[
         bool, typer.Option("--proxy/--no-proxy", envvar="TROTH_PROXY", help="Deliver to destinations as a last hop.")
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Write relay.toml, the handshake key and the TLS identity. Nothing is overwritten."""
-    from troth.overlay.relay.initialisation import Wishes, initialise
+    """Write relay.toml, the keys of operator and handshake, and the TLS identity. Nothing is overwritten."""
+    from troth.overlay.relay.initialisation import Wishes, committee_of, initialise
 
-    wishes = Wishes(host, port, address or f"{host}:{port}", metrics_port, operator, proxy)
+    listed = committee_of(committee, rpc, region, bandwidth)
+    wishes = Wishes(host, port, address or f"{host}:{port}", metrics_port, proxy, listed)
     _show(initialise(_folder(home), wishes), as_json)
 
 

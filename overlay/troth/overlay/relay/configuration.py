@@ -2,7 +2,8 @@
 
 relay.toml      version = 1
                 [listen]  host, port; address = "name:port" as others reach it; optional metrics_port (loopback)
-                [relay]   optional operator, proxy, directory
+                [relay]   optional proxy, directory (a file, where there is no committee)
+                [committee]  optional: contract, rpc; region, bandwidth (kB/s), publish_seconds, retry_seconds
                 [limits]  optional: the counts of `limits.Limits`, by the same names
                 [waits]   optional drain (seconds)
 directory.toml  [[relay]]        host, port, tls_key_hash, handshake_key; optional operator
@@ -18,8 +19,12 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from troth.overlay.circuits.descriptors import Directory, Place, RelayDescriptor
+from troth.overlay.directory.codec import is_literal
+from troth.overlay.directory.publishing import AGAIN_SECONDS, RETRY_SECONDS
 from troth.overlay.errors import RelayMisconfigured, UnknownDestination
 from troth.overlay.relay.limits import Limits
+from troth.protocol.errors import ProtocolError
+from troth.protocol.types import Address, to_address
 
 FILE = "relay.toml"
 VERSION = 1
@@ -43,9 +48,17 @@ class _Listen(_Section, frozen=True, forbid_unknown_fields=True):
 
 
 class _Relay(_Section, frozen=True, forbid_unknown_fields=True):
-    operator: str = ""
     proxy: bool = True
     directory: str = "directory.toml"
+
+
+class _Committee(_Section, frozen=True, forbid_unknown_fields=True):
+    contract: str
+    rpc: str
+    region: Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{0,16}$")] = ""
+    bandwidth: Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)] = 0
+    publish_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = AGAIN_SECONDS
+    retry_seconds: Annotated[float, msgspec.Meta(gt=0, le=3600)] = RETRY_SECONDS
 
 
 class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
@@ -77,6 +90,7 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
     version: int
     listen: _Listen
     relay: _Relay = _Relay()
+    committee: _Committee | None = None
     limits: _Limits = _Limits()
     waits: _Waits = _Waits()
 
@@ -98,6 +112,24 @@ class _Directory(_Section, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
+class Committee:
+    """Where this relay is listed, and as what.
+
+    Attributes:
+        contract: the Committee contract; rpc: an Ethereum node that knows its members.
+        region: a short word; bandwidth: kilobytes a second that it offers.
+        publish_seconds: from one publication to the next; retry_seconds: after a failed one.
+    """
+
+    contract: Address
+    rpc: str
+    region: str
+    bandwidth: int
+    publish_seconds: float
+    retry_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """The checked file; every path is absolute."""
 
@@ -106,9 +138,9 @@ class Configuration:
     port: int
     address: tuple[str, int]
     metrics_port: int | None
-    operator: str
     proxy: bool
     directory: Path
+    committee: Committee | None
     limits: Limits
     drain_seconds: float
 
@@ -116,6 +148,11 @@ class Configuration:
     def tls_folder(self) -> Path:
         """Where the TLS identity is."""
         return self.folder / "tls"
+
+    @property
+    def operator_key(self) -> Path:
+        """The file of the secp256k1 key of who runs it."""
+        return self.folder / "keys" / "operator.pem"
 
     @property
     def handshake_key(self) -> Path:
@@ -130,15 +167,20 @@ def load(folder: Path) -> Configuration:
     if file.version != VERSION:
         raise RelayMisconfigured(f"{path} has version {file.version}, this is for {VERSION}", remedy="Upgrade one.")
     set_limits = {name: value for name, value in msgspec.structs.asdict(file.limits).items() if value is not None}
+    address = _address(file.listen.address)
+    if file.committee is not None and not is_literal(address[0]):
+        raise RelayMisconfigured(
+            "A relay that is listed has an IP address", address[0], "Write listen.address with the address, not a name."
+        )
     return Configuration(
         folder=folder,
         host=file.listen.host,
         port=file.listen.port,
-        address=_address(file.listen.address),
+        address=address,
         metrics_port=file.listen.metrics_port,
-        operator=file.relay.operator,
         proxy=file.relay.proxy,
         directory=folder / Path(file.relay.directory).expanduser(),
+        committee=None if file.committee is None else _committee(file.committee),
         limits=Limits(**set_limits),
         drain_seconds=file.waits.drain,
     )
@@ -175,12 +217,43 @@ def destination_entry(place: Place) -> str:
     return _entry("destination", place)
 
 
-def template(host: str, port: int, address: str, metrics_port: int | None, operator: str, *, proxy: bool) -> str:
+def template(
+    listen: tuple[str, int], address: str, metrics_port: int | None, committee: Committee | None, *, proxy: bool
+) -> str:
     """A new relay.toml from what `init` was told."""
+    host, port = listen
     metrics = "" if metrics_port is None else f"metrics_port = {metrics_port}\n"
     return (
         f"version = {VERSION}\n\n[listen]\nhost = {_quoted(host)}\nport = {port}\naddress = {_quoted(address)}\n"
-        f"{metrics}\n[relay]\noperator = {_quoted(operator)}\nproxy = {str(proxy).lower()}\n"
+        f"{metrics}\n[relay]\nproxy = {str(proxy).lower()}\n"
+        + ("" if committee is None else _committee_table(committee))
+    )
+
+
+def read_address(text: str) -> Address:
+    """The Committee contract from user input; raises RelayMisconfigured."""
+    try:
+        return to_address(text)
+    except ProtocolError as error:
+        raise RelayMisconfigured("The committee is no address", text, error.remedy) from error
+
+
+def _committee(section: _Committee) -> Committee:
+    return Committee(
+        read_address(section.contract),
+        section.rpc,
+        section.region,
+        section.bandwidth,
+        section.publish_seconds,
+        section.retry_seconds,
+    )
+
+
+def _committee_table(committee: Committee) -> str:
+    return (
+        f"\n[committee]\ncontract = {_quoted(committee.contract)}\nrpc = {_quoted(committee.rpc)}\n"
+        f"region = {_quoted(committee.region)}\nbandwidth = {committee.bandwidth}\n"
+        f"publish_seconds = {committee.publish_seconds}\nretry_seconds = {committee.retry_seconds}\n"
     )
 
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from troth.overlay.directory.fetching import refresh
+from troth.overlay.directory.keeping import Keeper
+from troth.overlay.directory.membership import read_membership
 from troth.overlay.errors import OverlayError
 from troth.overlay.identity import load_identity
 from troth.overlay.relay.configuration import FILE, Configuration, load, load_directory
 from troth.overlay.relay.key import load_handshake_key
+from troth.overlay.relay.operator_key import load_operator_key
+from troth.protocol.typed_data import address_of
+
+_LISTED = 256
+"""Links that a relay opens to others at most (`links.LinkPool`)."""
 
 
 class Finding(NamedTuple):
@@ -29,7 +38,14 @@ def examine(folder: Path) -> list[Finding]:
         configuration = load(folder)
     except OverlayError as error:
         return [Finding("config", False, error.what, error.remedy)]
-    checks = {"tls": _tls, "handshake": _handshake, "directory": _directory, "files": _files, "port": _port}
+    checks = {
+        "tls": _tls,
+        "handshake": _handshake,
+        "operator": _operator,
+        "directory": _directory if configuration.committee is None else _committee,
+        "files": _files,
+        "port": _port,
+    }
     return [
         Finding("config", True, str(folder / FILE), ""),
         *(_guarded(name, check, configuration) for name, check in checks.items()),
@@ -52,6 +68,24 @@ def _handshake(configuration: Configuration) -> Finding:
     return Finding("handshake", True, "0x" + public.hex(), "")
 
 
+def _operator(configuration: Configuration) -> Finding:
+    return Finding("operator", True, address_of(load_operator_key(configuration.operator_key)), "")
+
+
+def _committee(configuration: Configuration) -> Finding:
+    """Whether members give a list, and whether this relay is in it."""
+    committee = configuration.committee
+    assert committee is not None
+    name = load_identity(configuration.tls_folder).spki_sha256
+    keeper = Keeper()
+    keeper.membership = asyncio.run(read_membership(committee.rpc, committee.contract))
+    listing = asyncio.run(refresh(keeper))
+    listed = name in listing.directory().relays
+    seen = f"{len(listing.relays)} relays until {listing.valid_until}, this one {'' if listed else 'not '}among them"
+    fix = "If it has been running for an hour, see its log: members say why they refuse it."
+    return Finding("directory", listed, seen, fix)
+
+
 def _directory(configuration: Configuration) -> Finding:
     directory = load_directory(configuration.directory)
     seen = f"{len(directory.relays)} relays, {len(directory.destinations)} destinations in {configuration.directory}"
@@ -61,7 +95,8 @@ def _directory(configuration: Configuration) -> Finding:
 
 def _files(configuration: Configuration) -> Finding:
     limits, (soft, _) = configuration.limits, resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = limits.links + limits.tls_handshakes + len(load_directory(configuration.directory).relays) + 64
+    known = len(load_directory(configuration.directory).relays) if configuration.committee is None else _LISTED
+    needed = limits.links + limits.tls_handshakes + known + 64
     return Finding("files", soft >= needed, f"{soft} open files allowed, {needed} needed", f"Run: ulimit -n {needed}")
 
 

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.directory.publishing import AGAIN_SECONDS, RETRY_SECONDS
 from troth.overlay.errors import RelayMisconfigured
 from troth.overlay.identity import load_identity, load_or_create_identity
-from troth.overlay.relay.configuration import FILE, load, relay_entry, template
+from troth.overlay.relay.configuration import FILE, Committee, load, read_address, relay_entry, template
 from troth.overlay.relay.key import create_handshake_key, load_handshake_key
+from troth.overlay.relay.operator_key import create_operator_key, load_operator_key
+from troth.protocol.typed_data import address_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +23,19 @@ class Wishes:
     port: int
     address: str
     metrics_port: int | None
-    operator: str
     proxy: bool
+    committee: Committee | None = None
+
+
+def committee_of(contract: str, rpc: str, region: str, bandwidth: int) -> Committee | None:
+    """The committee that the command line names, or None; raises RelayMisconfigured for half of it."""
+    if not contract:
+        if rpc or region or bandwidth:
+            raise RelayMisconfigured("--rpc, --region and --bandwidth go with --committee", None, "Name the contract.")
+        return None
+    if not rpc:
+        raise RelayMisconfigured("--committee needs --rpc", contract, "Name an Ethereum node that knows its members.")
+    return Committee(read_address(contract), rpc, region, bandwidth, AGAIN_SECONDS, RETRY_SECONDS)
 
 
 def initialise(folder: Path, wishes: Wishes) -> dict[str, object]:
@@ -30,7 +44,10 @@ def initialise(folder: Path, wishes: Wishes) -> dict[str, object]:
     if file.exists():
         raise RelayMisconfigured("There is a configuration already", file, "Edit it, or choose another --home.")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    text = template(wishes.host, wishes.port, wishes.address, wishes.metrics_port, wishes.operator, proxy=wishes.proxy)
+    listen = wishes.host, wishes.port
+    text = template(listen, wishes.address, wishes.metrics_port, wishes.committee, proxy=wishes.proxy)
+    # The address of a chain node may hold a provider's secret.
+    file.touch(mode=0o600)
     file.write_text(text, encoding="utf-8")
     try:
         configuration = load(folder)
@@ -41,13 +58,17 @@ def initialise(folder: Path, wishes: Wishes) -> dict[str, object]:
     load_or_create_identity(configuration.tls_folder)
     if not configuration.handshake_key.exists():
         create_handshake_key(configuration.handshake_key)
+    if not configuration.operator_key.exists():
+        create_operator_key(configuration.operator_key)
     relay = own_descriptor(folder)
     return {
         "tls_key_hash": "0x" + relay.name.hex(),
         "handshake_key": "0x" + relay.handshake_key.hex(),
+        "operator": relay.operator,
         "address": wishes.address,
         "config": str(file),
-        "next": f"put others' entries into {configuration.directory}, then: troth relay start --home {folder}",
+        "next": ("" if wishes.committee else f"put others' entries into {configuration.directory}, then: ")
+        + f"troth relay start --home {folder}",
     }
 
 
@@ -57,7 +78,7 @@ def own_descriptor(folder: Path) -> RelayDescriptor:
     host, port = configuration.address
     place = Place(host, port, load_identity(configuration.tls_folder).spki_sha256)
     public = load_handshake_key(configuration.handshake_key).public_key().public_bytes_raw()
-    return RelayDescriptor(place, public, configuration.operator)
+    return RelayDescriptor(place, public, address_of(load_operator_key(configuration.operator_key)))
 
 
 def own_entry(folder: Path) -> str:

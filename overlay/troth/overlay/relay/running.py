@@ -13,12 +13,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from fastapi import FastAPI
 
 from troth.overlay.cells.format import Reason
+from troth.overlay.circuits.descriptors import Directory
 from troth.overlay.circuits.handshake import RelayIdentity
 from troth.overlay.health import health_routes
 from troth.overlay.identity import TlsIdentity, load_identity
 from troth.overlay.relay.configuration import Configuration, load_directory
 from troth.overlay.relay.key import load_handshake_key
 from troth.overlay.relay.listener import Listener
+from troth.overlay.relay.listing import Listed
 from troth.overlay.relay.metrics import Metrics
 from troth.overlay.relay.sweep import sweep
 from troth.overlay.relay.switch import Switch
@@ -39,12 +41,14 @@ class RunningRelay:
         self.metrics = Metrics()
         self.switch = Switch(
             RelayIdentity(self._tls.spki_sha256, secret),
-            load_directory(configuration.directory),
+            load_directory(configuration.directory) if configuration.committee is None else Directory({}, {}),
             configuration.limits,
             self.metrics,
             proxy=configuration.proxy,
         )
         self.listener = Listener(self.switch, self._tls)
+        committee = configuration.committee
+        self.listed = None if committee is None else Listed(configuration, committee, self.switch)
         self._hurry = asyncio.Event()
 
     @asynccontextmanager
@@ -52,12 +56,16 @@ class RunningRelay:
         """The relay listens inside the block; yields its port. Leaving the block drains first."""
         port = self.listener.start(self._configuration.host, self._configuration.port)
         sweeping = asyncio.create_task(self._sweep())
+        if self.listed is not None:
+            self.listed.start()
         try:
             yield port
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._drain(), self._configuration.drain_seconds)
         finally:
             sweeping.cancel()
+            if self.listed is not None:
+                await self.listed.stop()
             await self._close()
 
     def hurry(self) -> None:
@@ -65,7 +73,10 @@ class RunningRelay:
         self._hurry.set()
 
     def reload(self) -> None:
-        """Read the directory again; an unusable one is reported and the old one stays."""
+        """Read the directory's file again; an unusable one is reported and the old one stays."""
+        if self.listed is not None:
+            log.info("the directory comes from the committee: there is no file to read again")
+            return
         try:
             self.switch.directory = load_directory(self._configuration.directory)
         except Exception as error:  # noqa: BLE001 - a running relay outlives a bad file
@@ -77,7 +88,9 @@ class RunningRelay:
         """Why this relay is not ready; empty when it is."""
         switch = self.switch
         found = ["draining: no new circuits are taken"] if switch.draining else []
-        if not switch.directory.relays:
+        if self.listed is not None:
+            found += self.listed.reasons()
+        elif not switch.directory.relays:
             found.append(f"the directory {self._configuration.directory} names no relay")
         if len(switch.circuits) >= switch.limits.circuits:
             found.append(f"all {switch.limits.circuits} circuits are taken")
@@ -93,6 +106,8 @@ class RunningRelay:
             await asyncio.sleep(SWEEP_SECONDS)
             links = (*self.listener.links, *self.switch.pool.links())
             sweep(self.switch, links, asyncio.get_running_loop().time())
+            if self.listed is not None:
+                self.listed.check()
             self.reasons()
 
     async def _drain(self) -> None:

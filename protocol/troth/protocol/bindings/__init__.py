@@ -1,6 +1,7 @@
-"""The contract's interface as packaged data: ABI, and the bytecode that a wheel needs to deploy.
+"""The contracts' interfaces as packaged data: ABI, and the bytecode that a wheel needs to deploy.
 
-``scripts/generate_bindings`` writes both JSON files from the compiler's output and checks them for drift.
+``scripts/generate_bindings`` writes the JSON files from the compiler's output and checks them for drift. Where no
+contract is named, it is Troth; the directory's ``committee`` is the other one.
 """
 
 from __future__ import annotations
@@ -73,16 +74,20 @@ def read_resource(name: str) -> dict[str, Any]:
     return loaded
 
 
-@lru_cache(maxsize=1)
-def entries() -> tuple[Entry, ...]:
-    """Everything in the ABI."""
-    return tuple(_entry(item) for item in read_resource("troth.json")["abi"])
+TROTH = "troth"
+COMMITTEE = "committee"
 
 
-@lru_cache(maxsize=8)
-def named(kind: str) -> Mapping[str, Entry]:
-    """Entries of one kind ("function", "event", "error", "constructor") by name; Troth overloads no name."""
-    return {entry.name: entry for entry in entries() if entry.kind == kind}
+@lru_cache(maxsize=2)
+def entries(contract: str = TROTH) -> tuple[Entry, ...]:
+    """Everything in a contract's ABI."""
+    return tuple(_entry(item) for item in read_resource(f"{contract}.json")["abi"])
+
+
+@lru_cache(maxsize=16)
+def named(kind: str, contract: str = TROTH) -> Mapping[str, Entry]:
+    """Entries of one kind ("function", "event", "error", "constructor") by name; no contract overloads a name."""
+    return {entry.name: entry for entry in entries(contract) if entry.kind == kind}
 
 
 @lru_cache(maxsize=1)
@@ -93,5 +98,5 @@ def functions_by_selector() -> Mapping[bytes, Entry]:
 
 @lru_cache(maxsize=1)
 def errors_by_selector() -> Mapping[bytes, Entry]:
-    """Custom errors by the first four bytes of revert data."""
-    return {entry.selector: entry for entry in named("error").values()}
+    """Custom errors of every contract by the first four bytes of revert data."""
+    return {entry.selector: entry for contract in (COMMITTEE, TROTH) for entry in named("error", contract).values()}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from troth.protocol.bindings import Entry, functions_by_selector, named
+from troth.protocol.bindings import TROTH, Entry, functions_by_selector, named
 from troth.protocol.bindings.structs import decode_parameters, encode_parameters
 from troth.protocol.errors import InvalidField
 
@@ -29,10 +29,11 @@ class View(Generic[Result]):
     function: str
     data: bytes
     read: Callable[..., Result]
+    contract: str = TROTH
 
     def result(self, returned: bytes) -> Result:
         """The result from the bytes of ``eth_call``; raises InvalidField if they are no encoding of it."""
-        return self.read(*decode_parameters(named("function")[self.function].outputs, returned))
+        return self.read(*decode_parameters(named("function", self.contract)[self.function].outputs, returned))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,9 @@ def build(function: str, *arguments: object, value: int = 0) -> Call:
     return Call(function, calldata(function, *arguments), value)
 
 
-def calldata(function: str, *arguments: object) -> bytes:
+def calldata(function: str, *arguments: object, contract: str = TROTH) -> bytes:
     """Selector and encoded arguments."""
-    entry = named("function")[function]
+    entry = named("function", contract)[function]
     if len(arguments) != len(entry.inputs):
         raise InvalidField(
             f"{entry.signature} has {len(entry.inputs)} arguments", len(arguments), "Regenerate the bindings."

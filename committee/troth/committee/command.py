@@ -1,0 +1,130 @@
+"""`troth committee …`: what the operator of a committee member runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    help="Run a member of the directory's committee: it checks relays and signs the list of them.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+HomeOption = Annotated[
+    Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this member's configuration, keys and state.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", envvar="TROTH_JSON", help="Print one JSON object.")]
+PasswordOption = Annotated[
+    Path | None,
+    typer.Option("--password-file", envvar="TROTH_PASSWORD_FILE", help="File with the keystore's password, mode 0600."),
+]
+RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP URL of an Ethereum node.")]
+DEFAULT_HOME = Path("~/.troth/committee")
+
+
+@app.command()
+def init(
+    *,
+    rpc: RpcOption,
+    endpoint: Annotated[str, typer.Option(envvar="TROTH_ENDPOINT", help="Public https:// URL of this member.")],
+    committee: Annotated[
+        str, typer.Option(envvar="TROTH_COMMITTEE", help="Committee contract, 0x…; none before it is deployed.")
+    ] = "",
+    contract: Annotated[
+        str, typer.Option(envvar="TROTH_CONTRACT", help="Troth contract, 0x…; without it no destination is listed.")
+    ] = "",
+    start_block: Annotated[
+        int, typer.Option(envvar="TROTH_START_BLOCK", help="Block of the Troth contract's deployment.")
+    ] = 0,
+    home: HomeOption = DEFAULT_HOME,
+    host: Annotated[str, typer.Option(envvar="TROTH_HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(envvar="TROTH_PORT", help="Port to listen on.")] = 8543,
+    password_file: PasswordOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write committee.toml, the operator's keystore and the TLS identity. Nothing is overwritten."""
+    from troth.committee.initialisation import Wishes, initialise
+
+    wishes = Wishes(rpc, committee, contract, start_block, host, port, endpoint)
+    _show(initialise(_folder(home), wishes, password_file), as_json)
+
+
+@app.command()
+def deploy(
+    *,
+    rpc: RpcOption,
+    member: Annotated[
+        list[str], typer.Option(help="A first member as `init` prints it: operator,0xtlskeyhash,https://… Repeat it.")
+    ],
+    keystore: Annotated[Path, typer.Option(envvar="TROTH_KEYSTORE", help="Keyfile of the account that pays.")],
+    password_file: PasswordOption = None,
+    broadcast: Annotated[
+        bool, typer.Option("--broadcast", envvar="TROTH_BROADCAST", help="Send it; without, only show it.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Deploy the Committee contract with its first members."""
+    from troth.committee.deploying import deploy as deploy_contract
+
+    work = deploy_contract(rpc, member, keystore.expanduser(), password_file, broadcast=broadcast)
+    _show(asyncio.run(work), as_json)
+
+
+@app.command()
+def start(
+    home: HomeOption = DEFAULT_HOME,
+    password_file: PasswordOption = None,
+    log_level: Annotated[str, typer.Option(envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Serve lists and take turns at proposing them, until SIGINT or SIGTERM."""
+    import uvloop
+
+    from troth.committee.running import serve
+    from troth.overlay.logs import configure
+
+    configure(log_level)
+    uvloop.run(serve(_folder(home), password_file))
+
+
+@app.command()
+def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
+    """The committee on chain, and which list each member serves."""
+    from troth.committee.examining import status_of
+
+    _show(asyncio.run(status_of(_folder(home))), as_json)
+
+
+@app.command()
+def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
+    """Check configuration, keys, chain and lists; each line that fails says how to fix it."""
+    from troth.committee.examining import examine
+
+    findings = asyncio.run(examine(_folder(home)))
+    if as_json:
+        typer.echo(json.dumps([finding._asdict() for finding in findings]))
+    else:
+        for finding in findings:
+            mark = "ok  " if finding.ok else "FAIL"
+            fix = "" if finding.ok else f"\n     fix: {finding.fix}"
+            typer.echo(f"{mark} {finding.check:<9} {finding.seen}{fix}")
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)
+
+
+def _folder(home: Path) -> Path:
+    return home.expanduser().resolve()
+
+
+def _show(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    width = max(len(name) for name in result)
+    for name, value in result.items():
+        lines = value if isinstance(value, list) else [value]
+        typer.echo(f"{name.replace('_', ' '):<{width}}  " + f"\n{'':<{width}}  ".join(str(line) for line in lines))

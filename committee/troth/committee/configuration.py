@@ -1,0 +1,183 @@
+"""The member's TOML file, version 1: what it says, what it may say, and where it is wrong.
+
+version = 1
+[chain]   rpc, committee; optional contract (Troth: without it no destination is listed), chain_id, start_block
+[keys]    operator (keystore file; default keys/operator.json in the folder)
+[listen]  host, port; endpoint = "https://name:port" as registered
+[list]    optional period, valid (seconds; the same at every member), private_addresses
+[limits]  optional per_operator, per_host, per_network, relays, destinations (the same at every member);
+          posts_per_second, posts_per_second_per_host
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from troth.chain.keystore import keystore_path
+from troth.committee.bounds import Bounds
+from troth.committee.errors import ConfigurationInvalid
+from troth.committee.schedule import Schedule
+from troth.overlay.directory.codec import LONGEST_VALIDITY, MAXIMUM_DESTINATIONS, MAXIMUM_RELAYS
+from troth.protocol.errors import ProtocolError
+from troth.protocol.types import Address, to_address
+
+FILE = "committee.toml"
+VERSION = 1
+PERIOD, VALID = 3600, 3 * 3600
+
+_Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+_Period = Annotated[int, msgspec.Meta(ge=1, le=LONGEST_VALIDITY)]
+_Rate = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+_Count = Annotated[int, msgspec.Meta(ge=1, le=MAXIMUM_RELAYS)]
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
+
+
+class _Chain(_Section, frozen=True, forbid_unknown_fields=True):
+    rpc: str
+    committee: str = ""
+    contract: str = ""
+    chain_id: int | None = None
+    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class _Keys(_Section, frozen=True, forbid_unknown_fields=True):
+    operator: str = "keys/operator.json"
+
+
+class _Listen(_Section, frozen=True, forbid_unknown_fields=True):
+    endpoint: str
+    host: str = "0.0.0.0"  # noqa: S104 - clients are elsewhere
+    port: _Port = 8543
+
+
+class _List(_Section, frozen=True, forbid_unknown_fields=True):
+    period: _Period = PERIOD
+    valid: _Period = VALID
+    private_addresses: bool = False
+
+
+class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
+    per_operator: _Count = 64
+    per_host: _Count = 8
+    per_network: _Count = 256
+    relays: _Count = MAXIMUM_RELAYS
+    destinations: Annotated[int, msgspec.Meta(ge=1, le=MAXIMUM_DESTINATIONS)] = MAXIMUM_DESTINATIONS
+    posts_per_second: _Rate = 50.0
+    posts_per_second_per_host: _Rate = 1.0
+
+
+class _File(_Section, frozen=True, forbid_unknown_fields=True):
+    version: int
+    chain: _Chain
+    listen: _Listen
+    keys: _Keys = _Keys()
+    list: _List = _List()
+    limits: _Limits = _Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The checked file; every path is absolute. `committee` is None until the contract is deployed."""
+
+    folder: Path
+    rpc: str
+    committee: Address | None
+    contract: Address | None
+    chain_id: int | None
+    start_block: int
+    operator_keystore: Path
+    host: str
+    port: int
+    endpoint: str
+    schedule: Schedule
+    private_addresses: bool
+    bounds: Bounds
+    posts_per_second: float
+    posts_per_second_per_host: float
+
+    @property
+    def tls_folder(self) -> Path:
+        """Where the TLS identity is."""
+        return self.folder / "tls"
+
+    @property
+    def committee_address(self) -> Address:
+        """The contract; raises ConfigurationInvalid while there is none."""
+        if self.committee is None:
+            raise ConfigurationInvalid(
+                "chain.committee is not set",
+                self.folder / FILE,
+                "Deploy it (troth committee deploy) and write it there.",
+            )
+        return self.committee
+
+
+def load(folder: Path) -> Configuration:
+    """Read `committee.toml` in `folder`; raises ConfigurationInvalid naming the key."""
+    path = folder / FILE
+    try:
+        file = msgspec.toml.decode(path.read_bytes(), type=_File)
+    except OSError as error:
+        raise ConfigurationInvalid("There is no configuration", path, "Run: troth committee init") from error
+    except msgspec.MsgspecError as error:
+        raise ConfigurationInvalid(f"{path} cannot be used", error, "Correct the key that is named.") from error
+    if file.version != VERSION:
+        raise ConfigurationInvalid(f"{path} has version {file.version}, this is for {VERSION}", None, "Upgrade one.")
+    return _checked(folder, file)
+
+
+def _checked(folder: Path, file: _File) -> Configuration:
+    if not file.listen.endpoint.startswith("https://"):
+        raise ConfigurationInvalid("listen.endpoint starts with https://", file.listen.endpoint, "Correct it.")
+    if file.list.valid < 2 * file.list.period:
+        raise ConfigurationInvalid(
+            "list.valid is at least twice list.period, so that one silent leader does no harm",
+            file.list.valid,
+            "Raise it.",
+        )
+    limits = file.limits
+    return Configuration(
+        folder=folder,
+        rpc=file.chain.rpc,
+        committee=_address("chain.committee", file.chain.committee),
+        contract=_address("chain.contract", file.chain.contract),
+        chain_id=file.chain.chain_id,
+        start_block=file.chain.start_block,
+        operator_keystore=folder / keystore_path(file.keys.operator),
+        host=file.listen.host,
+        port=file.listen.port,
+        endpoint=file.listen.endpoint,
+        schedule=Schedule(file.list.period, file.list.valid),
+        private_addresses=file.list.private_addresses,
+        bounds=Bounds(limits.per_operator, limits.per_host, limits.per_network, limits.relays, limits.destinations),
+        posts_per_second=limits.posts_per_second,
+        posts_per_second_per_host=limits.posts_per_second_per_host,
+    )
+
+
+def _address(key: str, text: str) -> Address | None:
+    try:
+        return to_address(text) if text else None
+    except ProtocolError as error:
+        raise ConfigurationInvalid(f"{key} is no address", text, error.remedy) from error
+
+
+def template(rpc: str, contracts: tuple[str, str], start_block: int, listen: tuple[str, int], endpoint: str) -> str:
+    """A new file's text from what `init` was told; `contracts` are Committee and Troth, each may be empty."""
+    (committee, contract), (host, port) = contracts, listen
+    return (
+        f"version = {VERSION}\n\n[chain]\nrpc = {_quoted(rpc)}\ncommittee = {_quoted(committee)}\n"
+        f"contract = {_quoted(contract)}\nstart_block = {start_block}\n\n"
+        f"[listen]\nhost = {_quoted(host)}\nport = {port}\nendpoint = {_quoted(endpoint)}\n"
+    )
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()

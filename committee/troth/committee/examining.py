@@ -1,0 +1,106 @@
+"""`troth committee status` and `doctor`: what is, and what must be right, with the exact fix for what is not."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from troth.chain.errors import ChainError, KeystoreError
+from troth.chain.keystore import address_in
+from troth.committee.configuration import FILE, Configuration, load
+from troth.committee.errors import CommitteeError
+from troth.overlay.directory.errors import DirectoryError, ListMalformed
+from troth.overlay.directory.fetching import fetch_from
+from troth.overlay.directory.keeping import Keeper
+from troth.overlay.directory.membership import Membership, read_membership
+from troth.overlay.errors import OverlayError
+from troth.overlay.identity import load_identity
+from troth.protocol.committee import Member, threshold
+
+
+class Finding(NamedTuple):
+    """One line: which check, whether it passed, what was seen, how to fix it."""
+
+    check: str
+    ok: bool
+    seen: str
+    fix: str
+
+
+async def status_of(folder: Path) -> dict[str, Any]:
+    """The committee on chain, and which list each member serves."""
+    configuration = load(folder)
+    membership = await read_membership(configuration.rpc, configuration.committee_address)
+    operator = address_in(configuration.operator_keystore)
+    own = None if operator is None else membership.member(operator)
+    return {
+        "operator": operator,
+        "member": own is not None,
+        "committee": configuration.committee_address,
+        "threshold": f"{threshold(len(membership.members))} of {len(membership.members)}",
+        "lists": [await _list_of(member, membership) for member in membership.members],
+    }
+
+
+async def examine(folder: Path) -> list[Finding]:
+    """All checks; without a configuration there is only one."""
+    try:
+        configuration = load(folder)
+        address = configuration.committee_address
+    except (CommitteeError, KeystoreError) as error:
+        return [Finding("config", False, error.what, error.remedy)]
+    findings = [Finding("config", True, str(folder / FILE), ""), _tls(configuration)]
+    try:
+        membership = await read_membership(configuration.rpc, address)
+        operator = address_in(configuration.operator_keystore)
+    except (DirectoryError, ChainError, KeystoreError) as error:
+        return [*findings, Finding("chain", False, error.what, error.remedy)]
+    findings.append(Finding("chain", True, f"{len(membership.members)} members in {address}", ""))
+    own = None if operator is None else membership.member(operator)
+    if own is None:
+        fix = "More than 2/3 of the members add it: addMember of the Committee contract."
+        return [*findings, Finding("member", False, f"{operator} is no member", fix)]
+    return [*findings, _registered(configuration, own), *await _served(own, membership)]
+
+
+def _tls(configuration: Configuration) -> Finding:
+    try:
+        return Finding("tls", True, "0x" + load_identity(configuration.tls_folder).spki_sha256.hex(), "")
+    except OverlayError as error:
+        return Finding("tls", False, error.what, error.remedy)
+
+
+def _registered(configuration: Configuration, own: Member) -> Finding:
+    here = ""
+    with contextlib.suppress(OverlayError):
+        here = load_identity(configuration.tls_folder).spki_sha256.hex()
+    same = own.tls_key_hash.hex() == here and own.endpoint == configuration.endpoint
+    seen = f"{own.endpoint} with TLS key 0x{own.tls_key_hash.hex()} is registered"
+    return Finding("member", same, seen, "Correct listen.endpoint, or moveMember of the Committee contract.")
+
+
+async def _served(own: Member, membership: Membership) -> list[Finding]:
+    found = []
+    for member in (own, *(one for one in membership.members if one != own)):
+        seen = await _list_of(member, membership)
+        fix = "Start it: troth committee start" if member == own else "Tell that member's operator."
+        found.append(Finding("list", "valid until" in seen, seen, fix))
+    return found
+
+
+async def _list_of(member: Member, membership: Membership) -> str:
+    try:
+        data = await fetch_from(member)
+        if data is None:
+            raise ListMalformed("It says that the list is known already")
+        keeper = Keeper()
+        keeper.membership = membership
+        listing = keeper.offer(data, time.time())
+    except OverlayError as error:
+        return f"{member.endpoint}: {error}"
+    return (
+        f"{member.endpoint}: {len(listing.relays)} relays, {len(listing.destinations)} destinations, "
+        f"valid until {listing.valid_until}"
+    )

@@ -1,0 +1,99 @@
+"""Between members: a request carries its sender's signature over kind, body and slot in its headers.
+
+So a member knows before it reads a body whether a stranger sends it, and what a body must hash to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import httpx
+
+from troth.committee.errors import RequestRefused
+from troth.overlay.errors import OverlayError
+from troth.overlay.failures import decode_failure, remote_failure
+from troth.overlay.https import naming_errors, pinned_client
+from troth.protocol import typed_data
+from troth.protocol.committee import Member
+from troth.protocol.errors import InvalidSignature
+from troth.protocol.hashing import keccak256
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import Address, Hash32, Uint64
+
+SIGNATURE_HEADER, BODY_HEADER, SLOT_HEADER = "troth-signature", "troth-body", "troth-slot"
+OPINION, PROPOSAL, LIST = "opinion", "proposal", "list"
+LARGEST_ANSWER = 2**18
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRequest:
+    """EIP-712 message of a member: this body, for this purpose, in the slot that began at this Unix time."""
+
+    kind: str
+    body: Hash32
+    slot: Uint64
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What the headers of a request say, signature checked."""
+
+    sender: Address
+    body: Hash32
+    slot: int
+
+
+def headers_of(kind: str, body: bytes, slot: int, domain: Domain, secret: bytes) -> dict[str, str]:
+    """The headers of a request."""
+    message = MemberRequest(kind, Hash32(keccak256(body)), slot)
+    signature = typed_data.sign(message, domain, secret)
+    return {SIGNATURE_HEADER: signature.hex(), BODY_HEADER: message.body.hex(), SLOT_HEADER: str(slot)}
+
+
+def announced(kind: str, headers: httpx.Headers | dict[str, str], domain: Domain) -> Announced:
+    """Who sends what; raises RequestRefused."""
+    try:
+        signature = bytes.fromhex(headers[SIGNATURE_HEADER])
+        body, slot = bytes.fromhex(headers[BODY_HEADER]), int(headers[SLOT_HEADER][:20])
+        if len(body) != 32 or not 0 <= slot < 2**53:
+            raise ValueError("a hash of 32 bytes and a time")
+        sender = typed_data.recover(MemberRequest(kind, Hash32(body), slot), domain, signature)
+    except (KeyError, ValueError, InvalidSignature) as error:
+        raise RequestRefused("The headers of a member's request are missing or wrong", error) from error
+    return Announced(sender, Hash32(body), slot)
+
+
+def require_body(body: bytes, request: Announced) -> None:
+    """Raise RequestRefused unless this is the body that was announced."""
+    if keccak256(body) != request.body:
+        raise RequestRefused("The body is another than its sender signed", len(body))
+
+
+async def send(member: Member, path: str, body: bytes, headers: dict[str, str], seconds: float) -> bytes:
+    """A member's answer; raises an OverlayError (RemoteFailure where it refused)."""
+    try:
+        with naming_errors(member.endpoint):
+            async with (
+                asyncio.timeout(seconds),
+                pinned_client(member.endpoint, member.tls_key_hash, seconds) as client,
+                client.stream("POST", path, content=body, headers=headers) as response,
+            ):
+                answer = await _bounded(response)
+    except (TimeoutError, httpx.HTTPError) as error:
+        raise OverlayError(f"{member.endpoint} did not answer within {seconds:g} s", error) from error
+    if response.status_code == 200:
+        return answer
+    failure = decode_failure(answer)
+    if failure is None:
+        raise OverlayError(f"{member.endpoint} answered {response.status_code}")
+    raise remote_failure(member.endpoint, failure)
+
+
+async def _bounded(response: httpx.Response) -> bytes:
+    body = bytearray()
+    async for part in response.aiter_raw():
+        body += part
+        if len(body) > LARGEST_ANSWER:
+            raise OverlayError(f"A member's answer has at most {LARGEST_ANSWER} bytes", len(body))
+    return bytes(body)

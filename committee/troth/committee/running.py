@@ -1,0 +1,73 @@
+"""The running process behind `troth committee start`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from troth.chain.adapter import Chain
+from troth.chain.keystore import Key, load_account
+from troth.chain.passwords import read_password
+from troth.committee.admission import Admission, Posts
+from troth.committee.chain_view import bonds, follow_membership, nobody_bonded
+from troth.committee.configuration import Configuration, load
+from troth.committee.leading import Leading
+from troth.committee.member import Member
+from troth.committee.metrics import Metrics
+from troth.committee.probing import Prober
+from troth.committee.service import member_app
+from troth.committee.store import Store
+from troth.overlay.directory.membership import membership_on
+from troth.overlay.identity import load_identity
+from troth.overlay.server import TlsServer, run_until_stopped
+
+log = logging.getLogger(__name__)
+
+
+async def serve(folder: Path, password_file: Path | None) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    configuration = load(folder)
+    password = read_password(password_file, purpose="the member's keystore")
+    key = await asyncio.to_thread(load_account, configuration.operator_keystore, password)
+    identity = load_identity(configuration.tls_folder)
+    async with assembled(configuration, key) as member:
+        posts = Posts(configuration.posts_per_second, configuration.posts_per_second_per_host)
+        server = TlsServer(member_app(member, posts), identity, configuration.host, configuration.port)
+        await run_until_stopped(server, lambda port: _ready(member, configuration.endpoint, port))
+    log.info("stopped")
+
+
+@asynccontextmanager
+async def assembled(configuration: Configuration, key: Key) -> AsyncIterator[Member]:
+    """A member that follows the chain and takes its turns inside the block."""
+    async with AsyncExitStack() as stack:
+        chain = await stack.enter_async_context(
+            await Chain.connect(configuration.rpc, configuration.committee_address, chain_id=configuration.chain_id)
+        )
+        membership = await membership_on(chain)
+        bonded = await stack.enter_async_context(bonds(configuration)) or nobody_bonded
+        store = Store(configuration.folder / "committee.sqlite")
+        stack.callback(store.close)
+        schedule = configuration.schedule
+        prober = Prober(schedule.period, private=configuration.private_addresses)
+        admission = Admission(store, prober, bonded, configuration.bounds, schedule)
+        admission.load(membership.domain)
+        member = Member(key.secret, membership, schedule, store, admission, Metrics())
+        for work in (Leading(member).run(), follow_membership(chain, member)):
+            task = asyncio.create_task(work)
+            stack.push_async_callback(_ended, task)
+        yield member
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _ready(member: Member, endpoint: str, port: int) -> None:
+    for reason in member.reasons():
+        log.warning("not ready: %s", reason)
+    log.info("serving %s on port %d", endpoint, port)

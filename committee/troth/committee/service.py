@@ -1,0 +1,151 @@
+"""What a member answers over HTTPS.
+
+GET  /v1/list          the newest signed list, with its digest as ETag (304 if that is known)
+POST /v1/relays        a relay's descriptor
+POST /v1/destinations  a destination's descriptor
+POST /v1/opinions      member to member: which of these entries would you list?
+POST /v1/proposals     member to member: sign the list that follows from these
+POST /v1/lists         member to member: more than 2/3 have signed
+GET  /livez, /readyz, /metrics
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+
+import msgspec
+from fastapi import FastAPI, Request
+from starlette.responses import JSONResponse, Response
+
+from troth.committee import requests
+from troth.committee.admission import Posts
+from troth.committee.errors import CommitteeError, Full, RequestRefused
+from troth.committee.member import Member
+from troth.committee.proposal import LARGEST_PROPOSAL, decode_proposal
+from troth.overlay.directory.descriptors import LARGEST_DESCRIPTOR
+from troth.overlay.directory.errors import DirectoryError, ListStale
+from troth.overlay.directory.signing import LARGEST_SIGNED, encode_signed
+from troth.overlay.failures import encode_failure, failure_of
+from troth.overlay.health import health_routes
+
+BODY_SECONDS = 20.0
+MEMBERS_AT_ONCE = 4
+"""Bodies of members that are read and checked at once; each may have megabytes."""
+
+
+def member_app(member: Member, posts: Posts) -> FastAPI:
+    """The application; what it keeps is in `member`."""
+    app = FastAPI(title="Troth committee", docs_url=None, redoc_url=None, openapi_url=None)
+    app.include_router(health_routes(member.reasons, member.metrics.registry))
+    gate = asyncio.Semaphore(MEMBERS_AT_ONCE)
+
+    @app.exception_handler(CommitteeError)
+    async def refused(_request: Request, error: CommitteeError) -> Response:
+        return _refusal(error, error.status)
+
+    @app.exception_handler(DirectoryError)
+    async def not_believed(_request: Request, error: DirectoryError) -> Response:
+        return _refusal(error, 503 if isinstance(error, ListStale) else 422)
+
+    @app.get("/v1/list")
+    async def signed_list(request: Request) -> Response:
+        signed = member.served()
+        tag = f'"{signed.digest.hex()}"'
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(encode_signed(signed), media_type="application/octet-stream", headers=headers)
+
+    @app.post("/v1/relays")
+    async def relays(request: Request) -> Response:
+        return await _post(member, posts, request, "relay")
+
+    @app.post("/v1/destinations")
+    async def destinations(request: Request) -> Response:
+        return await _post(member, posts, request, "destination")
+
+    @app.post("/v1/opinions")
+    async def opinions(request: Request) -> Response:
+        async with gate:
+            body, _ = await _from_leader(member, requests.OPINION, request)
+            names = await member.opinion(decode_proposal(body))
+        return _bytes(msgspec.msgpack.encode(sorted(names)))
+
+    @app.post("/v1/proposals")
+    async def proposals(request: Request) -> Response:
+        async with gate:
+            body, slot = await _from_leader(member, requests.PROPOSAL, request)
+            proposal = decode_proposal(body)
+            if proposal.valid_after != slot:
+                raise RequestRefused("The proposal is for another slot than its headers say", proposal.valid_after)
+            _, signature = await member.sign(proposal)
+        return _bytes(signature)
+
+    @app.post("/v1/lists")
+    async def lists(request: Request) -> Response:
+        _from_member(member, requests.LIST, request)
+        async with gate:
+            member.take(await _body(request, LARGEST_SIGNED))
+        return _bytes(b"")
+
+    return app
+
+
+async def _post(member: Member, posts: Posts, request: Request, kind: str) -> Response:
+    try:
+        posts.require(_host(request))
+        body = await _body(request, LARGEST_DESCRIPTOR)
+        await member.admission.take(body, kind, member.membership.domain)
+    except (CommitteeError, DirectoryError):
+        member.metrics.refused.labels("posted").inc()
+        raise
+    member.metrics.taken.labels(kind).inc()
+    return JSONResponse({"taken": True})
+
+
+async def _from_leader(member: Member, kind: str, request: Request) -> tuple[bytes, int]:
+    """The body that the slot's leader signed, and the slot; a stranger's is not read."""
+    announced = _from_member(member, kind, request)
+    leader = member.schedule.leader(announced.slot, member.membership)
+    if announced.sender != leader or not member.schedule.is_current(announced.slot, member.clock()):
+        raise RequestRefused(f"The leader of this slot is {leader}", announced.sender, "Wait for your turn.")
+    body = await _body(request, LARGEST_PROPOSAL)
+    requests.require_body(body, announced)
+    return body, announced.slot
+
+
+def _from_member(member: Member, kind: str, request: Request) -> requests.Announced:
+    announced = requests.announced(kind, dict(request.headers), member.membership.domain)
+    if member.membership.member(announced.sender) is None:
+        raise RequestRefused("Only members may ask this", announced.sender)
+    return announced
+
+
+async def _body(request: Request, largest: int) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > largest:
+                    raise Full(f"This takes at most {largest} bytes", len(body))
+    except TimeoutError as error:
+        raise RequestRefused(f"The body did not come within {BODY_SECONDS:g} s", len(body)) from error
+    return bytes(body)
+
+
+def _host(request: Request) -> object:
+    """The sender's address, or the IPv6 network of the size that one customer gets."""
+    if request.client is None:
+        return None
+    address = ipaddress.ip_address(request.client.host.partition("%")[0])
+    return address if address.version == 4 else ipaddress.ip_network((address, 64), strict=False)
+
+
+def _bytes(content: bytes) -> Response:
+    return Response(content, media_type="application/octet-stream")
+
+
+def _refusal(error: Exception, status: int) -> Response:
+    return Response(encode_failure(failure_of(error)), status_code=status, media_type="application/json")

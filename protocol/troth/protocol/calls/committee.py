@@ -1,0 +1,55 @@
+"""Calls and reads of contracts/overlay/Committee.sol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from troth.protocol.bindings import COMMITTEE
+from troth.protocol.bindings.structs import converter
+from troth.protocol.calls.call import Call, View, calldata
+from troth.protocol.committee import Member
+from troth.protocol.types import Address, Hash32
+
+
+def members() -> View[tuple[Member, ...]]:
+    """All members, in the contract's order."""
+    return View("members", _data("members"), converter(tuple[Member, ...]), COMMITTEE)
+
+
+def threshold() -> View[int]:
+    """How many signatures make a list or a change."""
+    return View("threshold", _data("threshold"), int, COMMITTEE)
+
+
+def is_member(operator: Address) -> View[bool]:
+    """Whether an operator belongs to the committee."""
+    return View("isMember", _data("isMember", operator), bool, COMMITTEE)
+
+
+def nonce() -> View[int]:
+    """What the next change is signed over."""
+    return View("nonce", _data("nonce"), int, COMMITTEE)
+
+
+def domain_separator() -> View[Hash32]:
+    """The contract's EIP-712 domain."""
+    return View("domainSeparator", _data("domainSeparator"), Hash32, COMMITTEE)
+
+
+def add_member(member: Member, signatures: Sequence[bytes]) -> Call:
+    """Add a member; ``signatures`` over AddMember in ascending order of their signers."""
+    return Call("addMember", _data("addMember", member, list(signatures)))
+
+
+def remove_member(operator: Address, signatures: Sequence[bytes]) -> Call:
+    """Remove a member; ``signatures`` over RemoveMember in ascending order of their signers."""
+    return Call("removeMember", _data("removeMember", operator, list(signatures)))
+
+
+def move_member(member: Member, signatures: Sequence[bytes]) -> Call:
+    """Change endpoint or TLS key; ``signatures`` over MoveMember in ascending order of their signers."""
+    return Call("moveMember", _data("moveMember", member, list(signatures)))
+
+
+def _data(function: str, *arguments: object) -> bytes:
+    return calldata(function, *arguments, contract=COMMITTEE)
