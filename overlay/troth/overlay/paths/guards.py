@@ -14,6 +14,7 @@ from random import Random, SystemRandom
 from troth.overlay.circuits.descriptors import RelayDescriptor
 from troth.overlay.directory.listing import Listing
 from troth.overlay.paths.choice import Crowd, Taken, operator_of
+from troth.overlay.paths.errors import GuardsUnusable
 from troth.overlay.paths.guard_file import Guard, GuardState, load_guards, save_guards
 from troth.overlay.paths.weights import network_of
 
@@ -104,10 +105,16 @@ class Guards:
     def trying(self, name: bytes) -> None:
         """A connection to this guard is about to be tried. Written down before, so that a crash forgets no try."""
         guard = self._guard(name)
-        if guard is not None and guard.tried is None:
-            self._state.latest = guard.tried = self.now()
-            self._state.tries.append(guard.tried)
+        if guard is None or guard.tried is not None:
+            return
+        self._state.latest = guard.tried = self.now()
+        self._state.tries.append(guard.tried)
+        try:
             self._save()
+        except GuardsUnusable:
+            guard.tried = None
+            self._state.tries.pop()
+            raise
 
     def reached(self, name: bytes) -> None:
         """This guard answered."""
