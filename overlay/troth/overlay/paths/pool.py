@@ -185,8 +185,10 @@ class CircuitPool:
             self._look()
             self._plan()
             self._begin()
+            # Not wait_for: in Python 3.11 it can swallow the cancellation that ends this task.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._work.wait(), self._pause())
+                async with asyncio.timeout(self._pause()):
+                    await self._work.wait()
 
     def _pause(self) -> float:
         if not any(slot.wanting for slot in self._slots):
@@ -270,7 +272,8 @@ class CircuitPool:
         while circuit.failure is None:
             pause = self._pace.ping * self._random.uniform(0.5, 1.5)
             try:
-                await asyncio.wait_for(circuit.ended.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await circuit.ended.wait()
             except TimeoutError:
                 # Users notice themselves; their traffic says more than a ping.
                 if member.held == 0:
