@@ -52,10 +52,16 @@ class Stage:
 
 @asynccontextmanager
 async def overlay_stage(
-    folder: Path, relays: int = 3, limits: Limits | None = None, answers=echo
+    folder: Path, relays: int = 3, limits: Limits | None = None, answers=echo, *, apart: bool = False
 ) -> AsyncIterator[Stage]:
-    """`relays` relays that know each other, an echoing destination and a client."""
-    staged = [await _relay(folder / f"relay{number}", limits or Limits()) for number in range(relays)]
+    """`relays` relays that know each other, an echoing destination and a client.
+
+    `apart`: each in a /16 of its own (127.1.0.1, 127.2.0.1, …) and of an operator of its own.
+    """
+    staged = [
+        await _relay(folder / f"relay{number}", limits or Limits(), number + 1 if apart else 0)
+        for number in range(relays)
+    ]
     identity = create_identity(folder / "destination")
     server = DeliveryServer(identity, answers)
     destination = Place("127.0.0.1", await server.start("127.0.0.1", 0), identity.spki_sha256)
@@ -77,10 +83,11 @@ async def overlay_stage(
         await asyncio.sleep(0)
 
 
-async def _relay(folder: Path, limits: Limits) -> StagedRelay:
+async def _relay(folder: Path, limits: Limits, number: int) -> StagedRelay:
     tls = create_identity(folder)
     identity = RelayIdentity(tls.spki_sha256, X25519PrivateKey.generate())
     switch = Switch(identity, Directory({}, {}), limits, Metrics())
     listener = Listener(switch, tls)
-    port = listener.start("127.0.0.1", 0)
-    return StagedRelay(switch, listener, RelayDescriptor(Place("127.0.0.1", port, identity.name), identity.public))
+    host, operator = (f"127.{number}.0.1", f"0x{number:040x}") if number else ("127.0.0.1", "")
+    port = listener.start(host, 0)
+    return StagedRelay(switch, listener, RelayDescriptor(Place(host, port, identity.name), identity.public, operator))

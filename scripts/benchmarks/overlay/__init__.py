@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from benchmarks.figures import Figure
-from benchmarks.overlay import cells, circuits, relay, sida
+from benchmarks.overlay import cells, circuits, paths, relay, sida
 
-TABLES = (sida, cells, circuits, relay)
+TABLES = (sida, cells, circuits, relay, paths)
 
 
 def measure() -> list[Figure]:

@@ -59,6 +59,7 @@ class Circuit:
         self.link = link
         self.circuit_id = circuit_id
         self.failure: CircuitFailed | None = None
+        self.ended = asyncio.Event()
         self.carried = 0
         self._on_end = on_end
         self._headers = onion_headers(circuit_id)
@@ -146,14 +147,17 @@ class Circuit:
         self.link.flush()
 
     async def ping(self, hop: int) -> None:
-        """Wait until hop number `hop` has answered; raises CircuitFailed."""
+        """Wait until hop number `hop` has answered; raises CircuitFailed.
+
+        One ping to a hop is under way at a time: whoever asks meanwhile, or again after giving up, waits for its
+        answer.
+        """
         self._require_open()
         pong = self._pongs.get(hop)
         if pong is None:
             pong = self._pongs[hop] = self._loop.create_future()
             self._say(Parcel(Kind.PING, hop.to_bytes(4, "big")), hop=hop)
             self.link.flush()
-        # Shielded: others may wait for the same answer, and it may come after this one gave up.
         if await asyncio.shield(pong) != hop:
             raise self.fail(blame.false_layer(hop, len(self.path)))
 
@@ -287,6 +291,7 @@ class Circuit:
         if self.failure is not None:
             return self.failure
         self.failure = failure
+        self.ended.set()
         self._onion.forget()
         if tell and self.link.open:
             self.link.send(destroy_cell(self.circuit_id, Reason.FINISHED))

@@ -1,0 +1,1 @@
+"""Which relays a client's circuits go through, its lasting guards, and circuits kept warm (docs/paths.md)."""

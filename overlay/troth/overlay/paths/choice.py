@@ -1,0 +1,192 @@
+"""Choose paths that share no relay, no operator and no network. Pure: the randomness comes from outside.
+
+One operator, or one who listens in one network, then sees at most one hop of all that a client uses at a time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from random import Random, SystemRandom
+
+from troth.overlay.circuits.descriptors import RelayDescriptor
+from troth.overlay.directory.listing import ListedRelay
+from troth.overlay.paths.errors import NoDisjointPaths
+from troth.overlay.paths.matching import matched
+from troth.overlay.paths.weights import network_of, weights
+
+Path = tuple[RelayDescriptor, ...]
+
+HOPS = 3
+REGION_MINIMUM = 1_000
+"""A smaller region would say too much about who is in it (PlanetServe section 3.1)."""
+_QUICK_DRAWS = 32
+_ATTEMPTS = 4
+
+
+class Taken:
+    """Relays in use, as names, operators and networks that nothing further may have.
+
+    An empty operator is one operator like any other: who does not say who runs it gains nothing by that.
+    """
+
+    def __init__(self, relays: Iterable[RelayDescriptor] = ()) -> None:
+        self.names: set[bytes] = set()
+        self.operators: set[str] = set()
+        self.networks: set[str] = set()
+        for relay in relays:
+            self.add(relay)
+
+    def add(self, relay: RelayDescriptor) -> None:
+        """This one is in use now."""
+        self.names.add(relay.name)
+        self.operators.add(operator_of(relay))
+        self.networks.add(network_of(relay.place.host))
+
+    def free(self, relay: RelayDescriptor) -> bool:
+        """Whether it shares nothing with those in use."""
+        return (
+            relay.name not in self.names
+            and operator_of(relay) not in self.operators
+            and network_of(relay.place.host) not in self.networks
+        )
+
+    def copy(self) -> Taken:
+        """The same, to be changed apart."""
+        other = Taken()
+        other.names, other.operators, other.networks = set(self.names), set(self.operators), set(self.networks)
+        return other
+
+
+def operator_of(relay: RelayDescriptor) -> str:
+    """The operator's address in one spelling: checksummed and plain hex are the same party."""
+    return relay.operator.lower()
+
+
+class Crowd:
+    """The relays of one list, ready to be drawn from. Made once per list; drawing is then logarithmic.
+
+    Args:
+        relays: all of the list.
+        now: Unix seconds, for the relays' age.
+        region: drawn from alone, if it has at least `minimum` relays; else the whole list is.
+    """
+
+    def __init__(
+        self, relays: Iterable[ListedRelay], now: int, *, region: str = "", minimum: int = REGION_MINIMUM
+    ) -> None:
+        unique = {listed.relay.name: listed for listed in relays}
+        self._by_name = {name: listed.relay for name, listed in unique.items()}
+        inside = [listed for listed in unique.values() if region and listed.region == region]
+        self.regional = bool(inside) and len(inside) >= minimum
+        chosen = inside if self.regional else list(unique.values())
+        self._weights = weights(chosen, now)
+        self._cumulative = list(accumulate(self._weights))
+        self.relays = tuple(listed.relay for listed in chosen)
+
+    def named(self, name: bytes) -> RelayDescriptor | None:
+        """The relay of that name, of any region."""
+        return self._by_name.get(name)
+
+    def draw(self, taken: Taken, avoid: frozenset[bytes], random: Random) -> RelayDescriptor | None:
+        """One free relay, by weight; None if there is none."""
+        for _ in range(_QUICK_DRAWS if self.relays else 0):
+            point = random.random() * self._cumulative[-1]
+            relay = self.relays[min(bisect(self._cumulative, point), len(self.relays) - 1)]
+            if relay.name not in avoid and taken.free(relay):
+                return relay
+        left = [
+            (relay, weight)
+            for relay, weight in zip(self.relays, self._weights, strict=True)
+            if relay.name not in avoid and taken.free(relay)
+        ]
+        if not left:
+            return None
+        return random.choices([relay for relay, _ in left], [weight for _, weight in left])[0]
+
+
+def choose(
+    crowd: Crowd,
+    guards: Sequence[RelayDescriptor],
+    count: int,
+    *,
+    hops: int = HOPS,
+    used: Iterable[Sequence[RelayDescriptor]] = (),
+    avoid: frozenset[bytes] = frozenset(),
+    random: Random | None = None,
+) -> list[Path]:
+    """`count` paths, disjoint from each other and from those in use.
+
+    Args:
+        guards: who may be first, in order of preference: the first that fit are taken.
+        used: paths in use.
+        avoid: names of relays not to be used after the guard; guards have rules of their own (`guards`).
+
+    Raises:
+        NoDisjointPaths: there is no such choice (found out exactly, for up to eight guards).
+    """
+    random = random or SystemRandom()
+    taken = Taken(relay for path in used for relay in path)
+    reserved = avoid | {guard.name for guard in guards}
+    # Guards are left to be guards where others can be the further hops.
+    for shunned in (reserved,) * _ATTEMPTS + (avoid,) * _ATTEMPTS:
+        found = _drawn(crowd, guards, count, hops, taken=taken, shunned=shunned, random=random)
+        if found:
+            return found
+    candidates = [relay for relay in crowd.relays if relay.name not in avoid and taken.free(relay)]
+    random.shuffle(candidates)
+    fitting = [guard for guard in guards if taken.free(guard)]
+    exact = matched(candidates, fitting, count, (hops - 1) * count)
+    if exact is None:
+        raise _impossible(candidates, fitting, count, hops)
+    return _dealt(*exact, hops)
+
+
+def _drawn(
+    crowd: Crowd,
+    guards: Sequence[RelayDescriptor],
+    count: int,
+    hops: int,
+    *,
+    taken: Taken,
+    shunned: frozenset[bytes],
+    random: Random,
+) -> list[Path] | None:
+    """Guards in their order, the others by weight one after the other; None where that got stuck."""
+    taken = taken.copy()
+    heads: list[RelayDescriptor] = []
+    for guard in guards:
+        if len(heads) < count and taken.free(guard):
+            heads.append(guard)
+            taken.add(guard)
+    if len(heads) < count:
+        return None
+    others: list[RelayDescriptor] = []
+    for _ in range((hops - 1) * count):
+        relay = crowd.draw(taken, shunned, random)
+        if relay is None:
+            return None
+        others.append(relay)
+        taken.add(relay)
+    return _dealt(heads, others, hops)
+
+
+def _dealt(heads: Sequence[RelayDescriptor], others: Sequence[RelayDescriptor], hops: int) -> list[Path]:
+    each = hops - 1
+    return [(head, *others[each * place : each * (place + 1)]) for place, head in enumerate(heads)]
+
+
+def _impossible(
+    candidates: Sequence[RelayDescriptor], guards: Sequence[RelayDescriptor], count: int, hops: int
+) -> NoDisjointPaths:
+    free = [*candidates, *guards]
+    have = (
+        f"{len({relay.name for relay in free})} relays of {len({operator_of(relay) for relay in free})} operators "
+        f"in {len({network_of(relay.place.host) for relay in free})} networks are free, {len(guards)} of them guards"
+    )
+    return NoDisjointPaths(
+        f"No {count} disjoint paths of {hops} relays exist: {have}; {count * hops} relays of as many operators in as "
+        f"many networks are needed, {count} of them guards",
+        remedy="Use fewer paths, or wait until the directory lists more relays of other operators and networks.",
+    )
