@@ -6,7 +6,6 @@ another process appended in between. So each command takes the first file that n
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
 from troth.client.configuration import Configuration
 from troth.client.home import Home
+from troth.client.locking import exclusive
 from troth.protocol.types import to_address
 
 FILES = 8
@@ -36,17 +36,8 @@ async def view(home: Home, configuration: Configuration) -> AsyncIterator[tuple[
 def _free_file(home: Home, chain: Chain) -> Iterator[Path | None]:
     for number in range(FILES):
         path = home.chain_view(chain.chain_id, chain.contract, number)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = sqlite3.connect(path.with_suffix(".lock"), timeout=0, isolation_level=None)
-        try:
-            # SQLite's own lock works on every platform, and the system drops it when the process dies.
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError:
-            lock.close()
-            continue
-        try:
-            yield path
-        finally:
-            lock.close()
-        return
+        with exclusive(path) as held:
+            if held:
+                yield path
+                return
     yield None

@@ -32,7 +32,8 @@ class Configuration:
 
     `scheduler` is the operator address of the one to use, and `execution_class` the class id (0x…); empty means: the
     only one there is. `committee` is the contract whose members sign the overlay's directory: with it, and unless
-    `overlay` is "off", no request goes to a scheduler directly. `region` is preferred for relays. `start_block` is a block before the contract's first event; it saves reading older ones.
+    `overlay` is "off", no request goes to a scheduler directly. `region` is preferred for relays. `start_block` is a
+    block before the contract's first event; it saves reading older ones.
     """
 
     contract: str

@@ -11,13 +11,13 @@ import httpx
 from troth.client.api import SchedulerApi, connected
 from troth.client.configuration import Configuration
 from troth.client.errors import OverlayFailed
+from troth.client.guarding import guards_of
 from troth.client.home import Home
 from troth.overlay.circuits.client import Client
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.directory.fetching import DirectoryClient
 from troth.overlay.directory.listing import ListedDestination, Listing
 from troth.overlay.errors import OverlayError
-from troth.overlay.paths.guards import Guards
 from troth.overlay.paths.pool import CircuitPool
 from troth.overlay.sessions.sessions import Sessions
 from troth.overlay.sessions.transport import OverlayTransport
@@ -54,7 +54,8 @@ async def connection(home: Home, configuration: Configuration, scheduler: Schedu
         stack.push_async_callback(circuits.close)
         try:
             await _listing(directory)
-            pool = CircuitPool(circuits, lambda: _current(directory), Guards(home.guards), region=configuration.region)
+            guards = stack.enter_context(guards_of(home))
+            pool = CircuitPool(circuits, lambda: _current(directory), guards, region=configuration.region)
             await pool.start()
             stack.push_async_callback(pool.close)
             sessions = Sessions(pool, lambda: _destination(_current(directory), scheduler))

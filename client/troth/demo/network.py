@@ -20,25 +20,16 @@ from troth.chain.deployment import deploy
 from troth.demo import cli
 from troth.demo.anvil import free_port, fund, start_anvil
 from troth.demo.errors import DemoError
+from troth.demo.overlay import LocalOverlay
+from troth.demo.party import Party
 from troth.demo.plan import ETHER, Plan
-from troth.demo.processes import Child, ProcessGroup, wait_until
+from troth.demo.processes import ProcessGroup, wait_until
 from troth.protocol.contract_types import Parameters
 
 Report = Callable[[str], None]
 PASSWORD = "local test network\n"  # noqa: S105 - keys of a throw-away chain
 PARALLEL_COMMANDS = 6
 READY_SECONDS = 180.0
-
-
-@dataclass(slots=True)
-class Party:
-    """A process with a home folder, an operator address and an HTTPS endpoint."""
-
-    name: str
-    home: Path
-    operator: str = ""
-    endpoint: str = ""
-    child: Child | None = None
 
 
 @dataclass(slots=True)
@@ -56,6 +47,7 @@ class LocalNetwork:
     contract: str = ""
     execution_class: str = ""
     model_id: str = ""
+    overlay: LocalOverlay | None = None
     nodes: dict[str, Party] = field(default_factory=dict)
     scheduler: Party = field(init=False)
     processes: ProcessGroup = field(init=False)
@@ -91,8 +83,13 @@ class LocalNetwork:
         """Chain, contract, model, parties, processes; returns when all of them are ready to serve."""
         self.start_chain()
         self.register_model()
+        if self.plan.relays:
+            self.set_up_overlay()
         self.set_up_parties()
         self.wait_for_parties()
+        if self.overlay is not None:
+            self.report("waiting for the committee to sign a directory of all of them")
+            self.overlay.wait_until_listed(1)
 
     def start_chain(self) -> None:
         """A fresh chain with the contract on it."""
@@ -124,6 +121,16 @@ class LocalNetwork:
             *("--rpc", self.rpc, "--contract", self.contract, "--keystore", self.owner_keystore, "--broadcast"),
         )
         self.model_id, self.execution_class = added["model_id"], added["class_id"]
+
+    def set_up_overlay(self) -> None:
+        """A committee with its contract, and relays."""
+        plan = self.plan
+        self.report(f"setting up {plan.members} committee members, their contract, and {plan.relays} relays")
+        self.overlay = LocalOverlay(
+            self.home, plan, self.processes, self.password_file, self.rpc, self.contract, self.owner_keystore
+        )
+        self.overlay.set_up()
+        self.overlay.start()
 
     def set_up_parties(self) -> None:
         """Every party: keys, configuration, TLS identity, registration with its stake, and then its process."""
@@ -205,6 +212,7 @@ class LocalNetwork:
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
             *("--ends", ",".join(str(end) for _, end in self.plan.slices), "--port", free_port()),
             *("--operator-keystore", operator, "--vrf-keystore", self.vrf_keystore),
+            *(("--committee", self.overlay.committee, "--overlay-port", free_port()) if self.overlay else ()),
         )
         self.scheduler.operator, self.scheduler.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, self.scheduler.operator, 10 * ETHER)

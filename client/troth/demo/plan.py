@@ -18,6 +18,8 @@ class Plan:
         unit: wei per unit of pay
         block_seconds: seconds between blocks of the local chain
         reviewers: of a disputed segment; 0 for the class's default
+        members: of the committee that signs the overlay's directory
+        relays: of the overlay; 0 for a network without one
         windows: commit, sample, reveal, dispute and unbonding periods in blocks
     """
 
@@ -31,6 +33,8 @@ class Plan:
     block_seconds: float = 1.0
     windows: tuple[int, int, int, int, int] = (120, 60, 30, 60, 900)
     dtype: str = "float32"
+    members: int = 4
+    relays: int = 0
 
     @property
     def node_names(self) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def committee_creation(members: Sequence[Member]) -> Call:
 
 async def create(url: str, creation: Call, key: Key, *, receipt_timeout: float = RECEIPT_TIMEOUT) -> Receipt:
     """Send a creation and wait for it; raises ChainRejected if the constructor refuses its arguments."""
-    rpc = Rpc(url)
+    rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
     try:
         transactions = Transactions(rpc, decoding.quantity(await rpc.request("eth_chainId")))
         receipt = await _create(transactions, creation.function, creation.data, key, receipt_timeout)
@@ -73,7 +73,7 @@ async def create(url: str, creation: Call, key: Key, *, receipt_timeout: float =
 
 async def estimate_creation(url: str, creation: Call, sender: Address) -> Simulation:
     """What a creation would cost, without sending it."""
-    rpc = Rpc(url)
+    rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
     try:
         transactions = Transactions(rpc, decoding.quantity(await rpc.request("eth_chainId")))
         fees, gas = await transactions.fees(), await transactions.estimate(creation, sender, None)

@@ -68,6 +68,8 @@ async def _publishing(
 
     async def once() -> int:
         membership = await read_membership(rpc, entry.committee)
-        return await publish_destination(operator_secret, identity, place, seal_key, KIND, membership)
+        return await publish_destination(
+            operator_secret, identity, place, membership, seal_key=seal_key, kind=KIND
+        )
 
     await keep_publishing(once, again=entry.publish_seconds)

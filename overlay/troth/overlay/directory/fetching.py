@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -122,6 +123,7 @@ class DirectoryClient:
         self._told: Listing | None = None
         self._read_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
         self.keeper = Keeper(path)
         self.failure: OverlayError | None = None
 
@@ -176,11 +178,20 @@ class DirectoryClient:
             except (OverlayError, ListRefused) as error:
                 self.failure = error
                 log.warning("no new directory: %s", error)
-                await asyncio.sleep(retry)
+                await self._wait(retry)
                 retry = min(2 * retry, LONGEST_RETRY)
             else:
                 self.failure, retry = None, self._retry
-                await asyncio.sleep(self._pause(listing))
+                await self._wait(self._pause(listing))
+
+    def hurry(self) -> None:
+        """Look for a newer list now."""
+        self._hurry.set()
+
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._hurry.wait(), seconds)
+        self._hurry.clear()
 
     def _pause(self, listing: Listing) -> float:
         """Until somewhere in the second third of the list's time: clients do not come all at once."""

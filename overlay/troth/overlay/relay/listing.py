@@ -48,6 +48,10 @@ class Listed:
             await asyncio.gather(self._publishing, return_exceptions=True)
         await self.client.stop()
 
+    def hurry(self) -> None:
+        """Look for a newer list now."""
+        self.client.hurry()
+
     def check(self) -> None:
         """Once a second: a list that has ended names nobody any more."""
         if self._switch.directory.relays and self.client.current() is None:

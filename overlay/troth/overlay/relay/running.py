@@ -73,9 +73,9 @@ class RunningRelay:
         self._hurry.set()
 
     def reload(self) -> None:
-        """Read the directory's file again; an unusable one is reported and the old one stays."""
+        """Read the directory again, from its file or from the committee; an unusable one is reported, the old stays."""
         if self.listed is not None:
-            log.info("the directory comes from the committee: there is no file to read again")
+            self.listed.hurry()
             return
         try:
             self.switch.directory = load_directory(self._configuration.directory)
