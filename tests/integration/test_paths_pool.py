@@ -151,7 +151,7 @@ async def test_a_small_network_has_no_spares_and_says_so(tmp_path: Path) -> None
         assert disjoint(circuits)
         await until(lambda: "are needed" in at.pool.status.shortage)
         assert at.pool.status.live == 4
-        with pytest.raises(NoCircuits, match="4 of 5 circuits .* disjoint paths"):
+        with pytest.raises(NoCircuits, match=r"4 of 5 circuits .* disjoint paths"):
             await at.pool.take(5, 0.2)
         # No spare: the same place is built again.
         circuits[0].close()
