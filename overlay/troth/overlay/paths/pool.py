@@ -94,6 +94,7 @@ class CircuitPool:
         """Begin to build, and return; raises GuardsUnusable."""
         self.update(self._listing())
         self._tending = asyncio.create_task(self._tend())
+        self._tending.add_done_callback(self._stopped)
 
     async def close(self) -> None:
         """End all circuits; whoever waits gets NoCircuits."""
@@ -190,6 +191,11 @@ class CircuitPool:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._pause()):
                     await self._work.wait()
+
+    def _stopped(self, tending: asyncio.Task[None]) -> None:
+        if not tending.cancelled() and (error := tending.exception()) is not None:
+            self._last = f"the pool stopped: {error!r}"
+            log.error("a pool of circuits stopped", exc_info=error)
 
     def _pause(self) -> float:
         if not any(slot.wanting for slot in self._slots):
