@@ -151,7 +151,7 @@ async def test_a_small_network_has_no_spares_and_says_so(tmp_path: Path) -> None
         assert disjoint(circuits)
         await until(lambda: "are needed" in at.pool.status.shortage)
         assert at.pool.status.live == 4
-        with pytest.raises(NoCircuits, match="4 of 5 circuits .* disjoint paths"):
+        with pytest.raises(NoCircuits, match=r"4 of 5 circuits .* disjoint paths"):
             await at.pool.take(5, 0.2)
         # No spare: the same place is built again.
         circuits[0].close()
@@ -190,6 +190,14 @@ async def test_closing_ends_circuits_builds_and_waits(tmp_path: Path) -> None:
         assert all(circuit.failure is not None for circuit in circuits)
         mine = asyncio.current_task()
         assert not [task for task in asyncio.all_tasks() if task is not mine and "CircuitPool" in repr(task)]
+
+
+async def test_a_pool_that_stopped_says_why(tmp_path: Path) -> None:
+    async with pool_stage(tmp_path, paths=1, spare=0, relays=3) as at:
+        (circuit,) = await at.pool.take(1, SECONDS)
+        at.listing = None  # type: ignore[assignment]
+        with pytest.raises(NoCircuits, match="the pool stopped: AttributeError"):
+            await at.pool.replace(circuit, 1)
 
 
 async def test_two_pings_at_once_are_one(tmp_path: Path) -> None:

@@ -6,8 +6,11 @@ make it choose new guards until one is theirs. Troth itself cannot leave half a 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -56,6 +59,22 @@ class GuardState(msgspec.Struct, forbid_unknown_fields=True):
     guards: list[Guard] = []
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """No other process reads and changes the file inside the block; raises GuardsUnusable."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Beside it: the file itself is replaced.
+        descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise _unwritable(error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def load_guards(path: Path, longest: int) -> GuardState | None:
     """What the file says, None if there is none; no guard may be kept for more than `longest` seconds.
 
@@ -101,10 +120,9 @@ def _wrong(state: GuardState, longest: int) -> str:
 
 
 def save_guards(path: Path, state: GuardState) -> None:
-    """Replace the file; raises GuardsUnusable, and the old one stays."""
+    """Replace the file, whose lock the caller holds; raises GuardsUnusable, and the old one stays."""
     staging = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         staging.unlink(missing_ok=True)
         descriptor = os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -113,6 +131,8 @@ def save_guards(path: Path, state: GuardState) -> None:
             os.fsync(file.fileno())
         staging.replace(path)
     except OSError as error:
-        raise GuardsUnusable(
-            "The file of guards cannot be written", error, "Make room, or give this user the folder."
-        ) from error
+        raise _unwritable(error) from error
+
+
+def _unwritable(error: OSError) -> GuardsUnusable:
+    return GuardsUnusable("The file of guards cannot be written", error, "Make room, or give this user the folder.")

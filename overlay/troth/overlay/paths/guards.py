@@ -7,15 +7,18 @@ that an attacker can bring about at will may exchange a guard: not a cut connect
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random, SystemRandom
+
+import msgspec
 
 from troth.overlay.circuits.descriptors import RelayDescriptor
 from troth.overlay.directory.listing import Listing
 from troth.overlay.paths.choice import Crowd, Taken, operator_of
 from troth.overlay.paths.errors import GuardsUnusable
-from troth.overlay.paths.guard_file import Guard, GuardState, load_guards, save_guards
+from troth.overlay.paths.guard_file import Guard, GuardState, load_guards, locked, save_guards
 from troth.overlay.paths.weights import network_of
 
 DAY = 86_400
@@ -30,7 +33,7 @@ _HOUR = 3_600
 
 
 class Guards:
-    """The guards of one client, in a file that one process uses at a time.
+    """The guards of one user, in a file that all of the user's clients share.
 
     Args:
         path: the file; made when guards are first chosen.
@@ -75,16 +78,16 @@ class Guards:
             wanted: guards used at a time. More than the usual number are kept only while fewer than this are listed.
         """
         self._valid = (listing.valid_after, listing.valid_until)
-        now = self._state.latest = self.now()
-        self._note_missing(crowd, now)
-        self._state.guards = [
-            guard
-            for guard in self._state.guards
-            if now < guard.until and (guard.absent is None or now - guard.absent < GONE)
-        ]
-        self._state.tries = [at for at in self._state.tries if now - at < DAY]
-        self._fill(crowd, wanted, now)
-        self._save()
+        with self._changing() as state:
+            now = state.latest = self.now()
+            self._note_missing(crowd, now)
+            state.guards = [
+                guard
+                for guard in state.guards
+                if now < guard.until and (guard.absent is None or now - guard.absent < GONE)
+            ]
+            state.tries = [at for at in state.tries if now - at < DAY]
+            self._fill(crowd, wanted, now)
 
     def usable(self, wanted: int) -> list[RelayDescriptor]:
         """Those that may be connected to now, in order of preference; new ones only as many as the rule allows."""
@@ -104,31 +107,43 @@ class Guards:
 
     def trying(self, name: bytes) -> None:
         """A connection to this guard is about to be tried. Written down before, so that a crash forgets no try."""
-        guard = self._guard(name)
-        if guard is None or guard.tried is not None:
+        if self._guard(name).tried is not None:
             return
-        self._state.latest = guard.tried = self.now()
-        self._state.tries.append(guard.tried)
-        try:
-            self._save()
-        except GuardsUnusable:
-            guard.tried = None
-            self._state.tries.pop()
-            raise
+        with self._changing() as state:
+            guard = self._guard(name)
+            if guard.tried is None:
+                state.latest = guard.tried = self.now()
+                state.tries.append(guard.tried)
 
     def reached(self, name: bytes) -> None:
         """This guard answered."""
-        guard = self._guard(name)
-        if guard is None:
-            return
         hour = self.now() // _HOUR * _HOUR
-        if guard.reached != hour:
-            self._state.latest = max(self._state.latest, hour)
-            guard.reached = hour
-            self._save()
+        if self._guard(name).reached == hour:
+            return
+        with self._changing() as state:
+            self._guard(name).reached = hour
+            state.latest = max(state.latest, hour)
 
-    def _guard(self, name: bytes) -> Guard | None:
-        return next((guard for guard in self._state.guards if guard.name == name.hex()), None)
+    @contextmanager
+    def _changing(self) -> Iterator[GuardState]:
+        """The state as the file has it now, written when the block is left; as it was if that fails."""
+        before = self._state
+        try:
+            with locked(self._path):
+                # Another client of this user may have changed it.
+                self._state = load_guards(self._path, LONGEST) or msgspec.convert(
+                    msgspec.to_builtins(before), GuardState
+                )
+                yield self._state
+                save_guards(self._path, self._state)
+        except GuardsUnusable:
+            self._state = before
+            raise
+
+    def _guard(self, name: bytes) -> Guard:
+        found = (guard for guard in self._state.guards if guard.name == name.hex())
+        # It may have been let go since: nothing about it need be kept.
+        return next(found, Guard(name.hex(), "", "", 0, 0, tried=0))
 
     def _note_missing(self, crowd: Crowd, now: int) -> None:
         """Who moved into a place that another guard has counts as missing: no guard can push another one out."""
@@ -156,9 +171,6 @@ class Guards:
             until = now + self._random.randint(SHORTEST, LONGEST)
             self._state.guards.append(Guard(relay.name.hex(), operator, network, now, until))
             self._listed[relay.name.hex()] = relay
-
-    def _save(self) -> None:
-        save_guards(self._path, self._state)
 
 
 def _moved(guard: Guard, relay: RelayDescriptor) -> bool:

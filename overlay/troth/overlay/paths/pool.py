@@ -94,6 +94,7 @@ class CircuitPool:
         """Begin to build, and return; raises GuardsUnusable."""
         self.update(self._listing())
         self._tending = asyncio.create_task(self._tend())
+        self._tending.add_done_callback(self._stopped)
 
     async def close(self) -> None:
         """End all circuits; whoever waits gets NoCircuits."""
@@ -112,7 +113,8 @@ class CircuitPool:
     async def take(self, count: int, seconds: float) -> list[Circuit]:
         """`count` live, pairwise disjoint circuits, held until each is released or replaced; raises NoCircuits.
 
-        Circuits that somebody holds are preferred, so that spare ones stay spare.
+        Circuits that somebody holds are preferred, so that spare ones stay spare. Two calls may give the same circuits,
+        or a circuit and its successor, which may share relays.
         """
         if count > len(self._slots):
             raise NoCircuits(
@@ -133,7 +135,7 @@ class CircuitPool:
 
         It is disjoint from all that the caller holds: one of the same place, or of a place that nobody holds. A circuit
         that still lives is taken for a bad one: nobody gets it any more, and its last two relays are left out for a
-        while.
+        while. `failed` is let go of also when NoCircuits is raised.
         """
         place = next((slot for slot in self._slots if any(one.circuit is failed for one in slot.members)), None)
         member = self._member(failed)
@@ -166,9 +168,9 @@ class CircuitPool:
 
         Raises GuardsUnusable.
         """
-        self._known = listing
         everyone = Crowd(listing.relays, listing.valid_after)
         self._guards.update(listing, everyone, len(self._slots))
+        self._known = listing
         self._crowd = Crowd(listing.relays, self._guards.now(), region=self._region) if self._region else everyone
         for slot in self._slots:
             slot.not_before = 0.0
@@ -189,6 +191,11 @@ class CircuitPool:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._pause()):
                     await self._work.wait()
+
+    def _stopped(self, tending: asyncio.Task[None]) -> None:
+        if not tending.cancelled() and (error := tending.exception()) is not None:
+            self._last = f"the pool stopped: {error!r}"
+            log.error("a pool of circuits stopped", exc_info=error)
 
     def _pause(self) -> float:
         if not any(slot.wanting for slot in self._slots):
