@@ -16,11 +16,16 @@ from troth.demo.plan import ETHER, Plan
 from troth.demo.processes import ProcessGroup, wait_until
 from troth.overlay.directory.fetching import DirectoryClient
 from troth.overlay.directory.listing import Listing
+from troth.overlay.directory.publishing import AGAIN_SECONDS
+from troth.overlay.relay.configuration import Committee
+from troth.overlay.relay.initialisation import Wishes, initialise
 from troth.protocol.types import to_address
 
 PERIOD, VALID = 5, 600
 """Seconds from list to list, and for which one holds; hours on a real network."""
 LISTED_SECONDS = 90.0
+BANDWIDTH = 10_000
+RETRY_SECONDS = 1.0
 PARALLEL_COMMANDS = 6
 
 
@@ -51,7 +56,7 @@ class LocalOverlay:
             self.committee = str(deployed["committee"])
             for party in self.members:
                 self._complete(party)
-            self.relays = list(pool.map(self._initialise_relay, range(self.plan.relays)))
+        self.relays = [self._initialise_relay(number) for number in range(self.plan.relays)]
 
     def start(self) -> None:
         """Start every process. Call it from the thread that will outlive them."""
@@ -112,16 +117,11 @@ class LocalOverlay:
         # Linux answers on all of 127.0.0.0/8: so each relay is in a network of its own, as on a real network.
         host, port = f"127.{10 + number}.0.1", free_port()
         party = Party(f"relay{number + 1}", self.home / f"relay{number + 1}", endpoint=f"{host}:{port}")
-        self._troth(
-            *("relay", "init", "--home", party.home, "--host", host, "--port", port),
-            *("--rpc", self.rpc, "--committee", self.committee, "--bandwidth", 10_000),
-        )
+        # What `troth relay init` does; eighteen commands would spend half a minute on starting Python.
+        committee = Committee(to_address(self.committee), self.rpc, "", BANDWIDTH, AGAIN_SECONDS, RETRY_SECONDS)
+        initialise(party.home, Wishes(host, port, party.endpoint, None, proxy=True, committee=committee))
         path = party.home / "relay.toml"
-        lines = [
-            "retry_seconds = 1.0" if line.startswith("retry_seconds") else line
-            for line in path.read_text().splitlines()
-        ]
-        path.write_text("\n".join(lines) + "\n[waits]\ndrain = 0.0\n")
+        path.write_text(f"{path.read_text()}\n[waits]\ndrain = 0.0\n")
         return party
 
     def _start(self, party: Party, kind: str) -> None:
