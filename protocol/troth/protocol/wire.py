@@ -171,8 +171,8 @@ class Rows(_Message, frozen=True):
     """Payload: ``count`` rows from ``start``. ``row`` signs the last one; ``token`` where Forward asked to emit.
 
     ``finished`` says that ``token`` is the last: an end token, or the length limit. ``model_microseconds`` is the time
-    the model took, as the node says, for the receipt's breakdown only. ``logprobs`` is there where Forward asked, packed
-    as in module ``logprobs``; its reader checks it, so that junk in it costs nobody the rows.
+    the model took, as the node says, for the receipt's breakdown only. ``logprobs`` is there where Forward asked,
+    packed as in module ``logprobs``; its reader checks it, so that junk in it costs nobody the rows.
     """
 
     start: Uint32
