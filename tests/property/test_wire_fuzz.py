@@ -7,8 +7,10 @@ import struct
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
+from msgspec import UNSET
 
 from troth.protocol.errors import WireError
+from troth.protocol.logprobs import ALTERNATIVES_LIMIT, PACKED_LIMIT
 from troth.protocol.wire import (
     Compare,
     Failure,
@@ -32,9 +34,12 @@ messages = some.one_of(
     some.builds(
         Forward, words, bytes_, bytes_, positions, counts, some.sampled_from(["tokens", "rows"]), some.booleans(),
         upstream=some.none() | rows, countersignature=some.none() | signatures, announcement=some.none(),
-        request_size=some.integers(0, 1_048_576),
+        request_size=some.integers(0, 1_048_576), logprobs=some.just(UNSET) | some.integers(0, ALTERNATIVES_LIMIT),
     ),
-    some.builds(Rows, positions, counts, rows, some.none() | positions, some.sampled_from([None, "stop", "length"])),
+    some.builds(
+        Rows, positions, counts, rows, some.none() | positions, some.sampled_from([None, "stop", "length"]),
+        logprobs=some.just(UNSET) | some.binary(max_size=PACKED_LIMIT),
+    ),
     some.builds(
         Compare, words, bytes_, bytes_, some.from_regex(r"\A0x[0-9a-fA-F]{40}\Z"), positions, positions, counts,
     ),

@@ -32,6 +32,7 @@ from troth.protocol.calls.views import outcome_of, parameters_of
 from troth.protocol.contract_types import NodeRegistration, SchedulerRegistration
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import class_id, fee, model_id
+from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, request_hash
 from troth.protocol.task import pack_ends, unpack_ends
 from troth.protocol.typed_data import sign
@@ -145,6 +146,7 @@ class Stage:
     async def order(self, prompt: tuple[int, ...] = (1, 2, 3), max_tokens: int = 6, **changes: Any) -> SubmittedOrder:
         """A fresh order that is right in all points but those in `changes`."""
         end_tokens = changes.pop("end_tokens", ())
+        logprobs = changes.pop("logprobs", NO_LOGPROBS)
         salt = Hash32(secrets.token_bytes(32))
         request = Request(self.class_id, prompt, max_tokens, 0, 1_000_000, end_tokens)
         self.nonce += 1
@@ -161,7 +163,7 @@ class Stage:
         order = replace(order, **changes)
         signature = sign(order, self.chain.domain, self.client.secret)
         shown = SubmittedRequest(prompt, max_tokens, 0, 1_000_000, end_tokens)
-        return SubmittedOrder(order, signature, shown, salt)
+        return SubmittedOrder(order, signature, shown, salt, logprobs)
 
     async def withdraw(self, wei: int) -> None:
         """The client takes escrow back."""
@@ -194,6 +196,7 @@ def body_of(submitted: SubmittedOrder) -> dict[str, Any]:
             "end_tokens": list(request.end_tokens),
         },
         "salt": "0x" + submitted.salt.hex(),
+        "logprobs": submitted.logprobs,
     }
 
 

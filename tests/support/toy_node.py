@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from fastapi import FastAPI
+from msgspec import UNSET, UnsetType
 
 from troth.overlay.channel_server import ChannelServer
 from troth.overlay.errors import OverlayError
@@ -27,6 +28,7 @@ from troth.protocol.contract_types import Opening
 from troth.protocol.dtype import Dtype
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import task_id, trace_commitment, verdict_commitment
+from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
 from troth.protocol.request import Request, output_hash
 from troth.protocol.rows import RowChain, row_signature
 from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
@@ -85,6 +87,7 @@ class Faults:
     copies_root: bool = False
     before_opening: Callable[[Open, Opening], Awaitable[None]] | None = None
     clock_ahead: float = 0.0
+    logprobs: bytes | None = None
 
 
 @dataclass
@@ -187,7 +190,15 @@ class ToyNode:
             signed = replace(signed, position=self.faults.signs_twice_at)
         signature = row_signature(signed, self.operator.domain, secret)
         token, finished = self._emit(work, header) if header.emit else (None, None)
-        return Rows(header.start, header.count, signature, token, finished, 40), data
+        told = self._told(work, token, header.logprobs)
+        return Rows(header.start, header.count, signature, token, finished, 40, told), data
+
+    def _told(self, work: _Work, token: int | None, asked: int | UnsetType) -> bytes | UnsetType:
+        if token is not None and self.faults.logprobs is not None:
+            return self.faults.logprobs
+        if token is None or isinstance(asked, UnsetType):
+            return UNSET
+        return logprobs_to_bytes(logprobs_of(_EMBEDDING @ work.outputs[-1], token, asked))
 
     def _inputs(self, header: Forward, payload: memoryview) -> tuple[np.ndarray, tuple[int, ...] | None]:
         """The inputs, and the tokens that the rows computed from them bind."""

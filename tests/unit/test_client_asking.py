@@ -24,7 +24,7 @@ from support.client_stage import (
 
 from troth.chain.errors import ChainUnavailable, FollowTimeout
 from troth.client import asking
-from troth.client.asking import Assigned, Finished, Posted, Text, Verdict
+from troth.client.asking import Assigned, Chosen, Finished, Posted, Text, Verdict
 from troth.client.errors import ProofError, SchedulerRefused, SchedulerUnreachable, StreamError
 from troth.client.ordering import Choices
 from troth.protocol.settlement import Outcome
@@ -144,6 +144,76 @@ async def test_a_stream_of_other_lines_ends(tmp_path: Path) -> None:
     stage = client_stage(tmp_path, [{"type": "hello"}] * 1000, signed, None)
     with pytest.raises(StreamError, match="does not end"):
         await stage.ask()
+
+
+LIKELY = ((0, -0.5), (1, -1.5))
+TOLD = {"logprob": -2.5, "top": [list(pair) for pair in LIKELY]}
+
+
+def told(folder: Path, *, logprobs: int = 2, **fields: Any) -> ClientStage:
+    """An honest stream whose tokens come with log probabilities, but the first with `fields`."""
+    signed = signed_order(choices=Choices(64, logprobs=logprobs))
+    stage = client_stage(folder, honest_lines(signed, TOKENS), signed, record(signed, TOKENS, Outcome.ACCEPTED))
+    lines = [line for line in stage.api.lines if line["type"] == "token"]
+    for number, line in enumerate(lines):
+        line.update(TOLD | (fields if not number else {}))
+    return stage
+
+
+async def test_log_probabilities_come_with_the_text_that_their_tokens_complete(tmp_path: Path) -> None:
+    texts = [update for update in await told(tmp_path).ask() if isinstance(update, Text)]
+    assert "".join(text.text for text in texts) == ANSWER
+    assert [one for text in texts for one in text.chosen] == [Chosen(token, -2.5, LIKELY) for token in TOKENS]
+    assert {text.text: len(text.chosen) for text in texts}["ü"] == 2, "two bytes, two tokens, one piece"
+    assert texts[-1] == Text("", (Chosen(END, -2.5, LIKELY),)), "the end has no text and is told all the same"
+
+
+async def test_who_does_not_order_log_probabilities_gets_tokens_alone(tmp_path: Path) -> None:
+    stage = told(tmp_path, logprobs=-1, logprob="junk that is not looked at")
+    assert "logprobs" not in stage.signed.to_json()
+    texts = [update for update in await stage.ask() if isinstance(update, Text)]
+    assert all(text.text for text in texts)
+    assert [one for text in texts for one in text.chosen] == [Chosen(token) for token in TOKENS[:-1]]
+
+
+async def test_log_probabilities_that_are_not_served_are_none(tmp_path: Path) -> None:
+    stage = told(tmp_path, logprob=None)
+    assert stage.signed.to_json()["logprobs"] == 2
+    chosen = [one for update in await stage.ask() if isinstance(update, Text) for one in update.chosen]
+    assert [one.logprob for one in chosen] == [None, *[-2.5] * (len(TOKENS) - 1)]
+
+
+NO_LOG_PROBABILITIES: dict[str, dict[str, Any]] = {
+    "above zero": {"logprob": 0.25},
+    "not a number": {"logprob": float("nan")},
+    "infinite": {"logprob": float("-inf")},
+    "huge": {"logprob": -(10**400)},
+    "true": {"logprob": True},
+    "text": {"logprob": "-1"},
+    "no alternatives": {"top": None},
+    "too few": {"top": [[0, -0.5]]},
+    "more than asked for": {"top": [[0, -2.0], [1, -2.5], [2, -2.5]]},
+    "more than anybody may ask for": {"top": [[number, -9.0] for number in range(21)]},
+    "an alternative that is a number": {"top": [0, -0.5]},
+    "an alternative of three": {"top": [[0, -0.5, 1], [1, -1.5]]},
+    "outside the vocabulary": {"top": [[VOCABULARY, -0.5], [1, -1.5]]},
+    "a fraction of a token": {"top": [[0.0, -0.5], [1, -1.5]]},
+    "an alternative above zero": {"top": [[0, 0.5], [1, -1.5]]},
+    "an alternative that is no number": {"top": [[0, -0.5], [1, float("nan")]]},
+    "unsorted": {"top": [[1, -1.5], [0, -0.5]]},
+    "a token twice": {"top": [[0, -0.5], [0, -1.5]]},
+    "two values for the chosen token": {"top": [[TOKENS[0], -0.5], [1, -1.5]]},
+    "likelier than the likeliest": {"logprob": -0.25},
+    "more than certain": {"top": [[0, -0.25], [1, -0.5]]},
+}
+
+
+@pytest.mark.parametrize("fields", NO_LOG_PROBABILITIES.values(), ids=NO_LOG_PROBABILITIES)
+async def test_log_probabilities_that_cannot_be_are_refused(fields: dict[str, Any], tmp_path: Path) -> None:
+    stage = told(tmp_path, **fields)
+    with pytest.raises(StreamError):
+        await stage.ask()
+    assert not any(isinstance(update, Text) for update in stage.updates)
 
 
 async def test_settled_without_the_chain_is_not_believed(tmp_path: Path) -> None:

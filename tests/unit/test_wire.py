@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from troth.protocol.errors import WireError
+from troth.protocol.logprobs import PACKED_LIMIT
 from troth.protocol.wire import (
     HEADER_LIMIT,
     Failure,
@@ -46,6 +47,8 @@ def test_frozen_frames() -> None:
     [
         Forward(ID, 255, 255, 2**32 - 1, 65_536, "tokens", True, upstream=ROW, countersignature=b"\x04" * 65),
         Rows(0, 1, ROW, token=7, finished="stop"),
+        Rows(0, 1, ROW, token=7, logprobs=b"\x05" * PACKED_LIMIT),
+        Forward(ID, 1, 0, 3, 2, "rows", True, logprobs=20),
         Opened(ID, True, ID, 1, 11),
         Failure("unknown_task", "The node has no such task: 0xab…", "Announce it again."),
     ],
@@ -96,6 +99,25 @@ def numbers(**changes: str) -> bytes:
 REST = {
     "upstream": "null", "countersignature": "null", "announcement": "null", "request_size": "0", "review": "null"
 }  # fmt: skip
+
+
+def test_log_probabilities_that_nobody_asked_for_are_no_field() -> None:
+    """So a peer of an earlier version reads every message but those that ask."""
+    asking, plain = Forward(ID, 1, 0, 3, 2, "rows", True, logprobs=0), Forward(ID, 1, 0, 3, 2, "rows", True)
+    assert encode_frame(asking)[4:] == encode_frame(plain)[4:-1] + b',"logprobs":0}'
+    assert encode_frame(Rows(0, 1, ROW, 7))[4:].endswith(b'"finished":null,"model_microseconds":0}')
+
+
+@pytest.mark.parametrize("value", ["-1", "21", "1.0", "true", "null", '"1"', "[]"])
+def test_only_so_many_alternatives_can_be_asked_for(value: str) -> None:
+    with pytest.raises(WireError):
+        decode_frame(framed(numbers(**REST, logprobs=value)))
+    assert decode_frame(framed(numbers(**REST, logprobs="20"))).header.logprobs == 20
+
+
+def test_log_probabilities_have_a_limit() -> None:
+    with pytest.raises(WireError):
+        decode_frame(encode_frame(Rows(0, 1, ROW, token=7, logprobs=bytes(PACKED_LIMIT + 1))))
 
 
 def test_written_defaults_are_the_canonical_form() -> None:

@@ -7,12 +7,13 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
+from troth.client.chosen import Chosen
 from troth.client.errors import ClientError, StreamError
 from troth.client.exchange import Assigned, Exchange, Finished, Posted, Text, Update, Verdict
 from troth.client.ordering import SignedOrder
 from troth.client.session import Session
 
-__all__ = ["Assigned", "Finished", "Posted", "Text", "Update", "Verdict", "ask"]
+__all__ = ["Assigned", "Chosen", "Finished", "Posted", "Text", "Update", "Verdict", "ask"]
 
 TOKEN_SILENCE_SECONDS = 180.0
 """How long the stream may be silent before the answer is whole: a slow prefill of a long prompt takes minutes."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from troth.chain.errors import ChainError, FollowTimeout
 from troth.client.checking import check_assignment, check_commitment, check_output_hash, check_terms
+from troth.client.chosen import Chosen, read_chosen
 from troth.client.detokenizer import Detokenizer
 from troth.client.errors import ProofError, SchedulerRefused, StreamError
 from troth.client.money import format_amount
@@ -16,7 +17,10 @@ from troth.client.session import Session
 from troth.client.standing import Standing, standing_of
 from troth.client.untrusted import read_hex, read_text, read_whole
 from troth.protocol.assignment import Assignment
+from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.types import Hash32
+
+__all__ = ["Assigned", "Chosen", "Exchange", "Finished", "Posted", "Text", "Update", "Verdict"]
 
 FOLLOW_SECONDS = 60.0
 """How far the client's chain node may lag behind the scheduler's."""
@@ -34,9 +38,13 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A piece of the answer."""
+    """A piece of the answer, and the tokens that it completes.
+
+    The piece is empty only at the end, where log probabilities were ordered and tokens without a text are left.
+    """
 
     text: str
+    chosen: tuple[Chosen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,7 @@ class Exchange:
         self._lines = 0
         self._assigned = False
         self._transactions: dict[str, str] = {}
+        self._unshown: list[Chosen] = []
         self.tokens: list[int] = []
         self.finished: str | None = None
         self.outcome: str | None = None
@@ -125,9 +134,15 @@ class Exchange:
         if position != len(self.tokens):
             what = "A token came twice" if position < len(self.tokens) else "A token is missing"
             raise StreamError(f"{what} in the scheduler's stream", f"position {position}", "See the receipt.")
+        chosen = read_chosen(line, token, self._signed.logprobs, self._session.offer.model.vocabulary)
         self.tokens.append(token)
+        self._unshown.append(chosen)
         text = self._detokenizer.feed(token)
-        return [Text(text)] if text else []
+        return [self._piece(text)] if text else []
+
+    def _piece(self, text: str) -> Text:
+        chosen, self._unshown = tuple(self._unshown), []
+        return Text(text, chosen)
 
     def _read_finish(self, line: dict[str, Any]) -> list[Update]:
         request = self._signed.request
@@ -144,7 +159,8 @@ class Exchange:
         self._session.receipts.answered(self._signed.task_id, self.tokens)
         self.finished = reason
         rest = self._detokenizer.flush()
-        return [*([Text(rest)] if rest else []), Finished(reason, len(self.tokens))]
+        left = bool(self._unshown) and self._signed.logprobs != NO_LOGPROBS
+        return [*([self._piece(rest)] if rest or left else []), Finished(reason, len(self.tokens))]
 
     async def _read_step(self, step: str, line: dict[str, Any]) -> list[Update]:
         transaction = "0x" + read_hex(line.get("tx"), 32).hex()

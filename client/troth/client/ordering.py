@@ -11,6 +11,7 @@ from troth.client.errors import FeeTooHigh, InsufficientBalance, PromptError
 from troth.client.market import Offer
 from troth.client.money import format_amount
 from troth.protocol.identifiers import task_id
+from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, request_hash
 from troth.protocol.task import pack_ends, unpack_ends
 from troth.protocol.typed_data import Domain, sign
@@ -22,17 +23,25 @@ LIFETIME_SECONDS = 600
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How the answer is to be chosen: temperature 0 is greedy, else Gumbel-max with the task's public noise."""
+    """How the answer is to be chosen: temperature 0 is greedy, else Gumbel-max with the task's public noise.
+
+    `logprobs`: how many alternatives to each token to ask for with log probabilities, 0 to 20, or NO_LOGPROBS (-1).
+    """
 
     max_tokens: int = 256
     temperature_millionths: int = 0
     top_p_millionths: int = 1_000_000
     max_cost: int | None = None
+    logprobs: int = NO_LOGPROBS
 
 
 @dataclass(frozen=True, slots=True)
 class SignedOrder:
-    """An order with all that its scheduler needs, and with what only the client may show: the salt."""
+    """An order with all that its scheduler needs, and with what only the client may show: the salt.
+
+    `logprobs` is a hint in no hash and under no signature: it changes nothing that is paid for or verified, and may not
+    be served. It is sent only where it asks for something.
+    """
 
     order: Order
     signature: bytes
@@ -40,10 +49,12 @@ class SignedOrder:
     salt: Hash32
     task_id: Hash32
     fee: int
+    logprobs: int = NO_LOGPROBS
 
     def to_json(self) -> dict[str, object]:
         """Body of POST /v1/orders."""
         order, request = self.order, self.request
+        hint = {} if self.logprobs == NO_LOGPROBS else {"logprobs": self.logprobs}
         return {
             "order": {
                 "execution_class": "0x" + order.execution_class.hex(),
@@ -64,6 +75,7 @@ class SignedOrder:
                 "end_tokens": list(request.end_tokens),
             },
             "salt": "0x" + self.salt.hex(),
+            **hint,
         }
 
 
@@ -126,4 +138,5 @@ def sign_order(  # noqa: PLR0917
         nonce=secrets.randbits(63),
         ends=pack_ends(offer.ends),
     )
-    return SignedOrder(order, sign(order, domain, key.secret), request, salt, task_id(order, domain), offer.fee)
+    signature, name = sign(order, domain, key.secret), task_id(order, domain)
+    return SignedOrder(order, signature, request, salt, name, offer.fee, choices.logprobs)

@@ -44,6 +44,14 @@ def read_whole(value: object, least: int, most: int) -> int:
     raise _malformed(f"The scheduler should have sent a whole number from {least} to {most}", value)
 
 
+def read_number(value: object, least: float, most: float) -> float:
+    """A number from `least` to `most`, both included, so never NaN; StreamError otherwise."""
+    # Compared before it is converted: a whole number may be too large for a float.
+    if isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most:
+        return float(value)
+    raise _malformed(f"The scheduler should have sent a number from {least:g} to {most:g}", value)
+
+
 def read_text(value: object, longest: int = 500) -> str:
     """A text on one line, cut at `longest` characters, without control characters; StreamError if it is none."""
     if not isinstance(value, str):

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from troth.protocol.errors import WireError
+from troth.protocol.logprobs import ALTERNATIVES_LIMIT, PACKED_LIMIT
 from troth.protocol.types import SEGMENTS_LIMIT
 
 HEADER_LIMIT = 65_536
@@ -34,6 +35,8 @@ SignatureBytes = Annotated[bytes, msgspec.Meta(min_length=65, max_length=65)]
 ProofBytes = Annotated[bytes, msgspec.Meta(min_length=81, max_length=81)]
 AddressText = Annotated[str, msgspec.Meta(pattern=r"^0x[0-9a-fA-F]{40}$")]
 Text = Annotated[str, msgspec.Meta(max_length=2_000)]
+Alternatives = Annotated[int, msgspec.Meta(ge=0, le=ALTERNATIVES_LIMIT)]
+PackedLogprobs = Annotated[bytes, msgspec.Meta(max_length=PACKED_LIMIT)]
 
 
 class _Message(msgspec.Struct, frozen=True, tag_field="type", tag=True, forbid_unknown_fields=True):
@@ -90,7 +93,8 @@ class Forward(_Message, frozen=True):
     needs those to check the signature. ``upstream`` signs the last row sent, absent for tokens. ``emit`` asks the last
     segment for the next token. ``countersignature`` is the scheduler's own signature over the same Row as ``upstream``:
     two of them for one position convict the scheduler. ``review`` goes with an announcement to who was drawn to verify
-    the segment a second time, and is the review's id. Answer: Rows.
+    the segment a second time, and is the review's id. ``logprobs`` goes with ``emit`` and asks for log probabilities of
+    the token and of so many alternatives; a message that asks for none is without the field. Answer: Rows.
     """
 
     task_id: Bytes32
@@ -105,6 +109,7 @@ class Forward(_Message, frozen=True):
     announcement: AnnouncementPart | None = None
     request_size: Annotated[int, msgspec.Meta(ge=0, le=1_048_576)] = 0
     review: Bytes32 | None = None
+    logprobs: Alternatives | msgspec.UnsetType = msgspec.UNSET
 
 
 class Commit(_Message, frozen=True):
@@ -166,7 +171,8 @@ class Rows(_Message, frozen=True):
     """Payload: ``count`` rows from ``start``. ``row`` signs the last one; ``token`` where Forward asked to emit.
 
     ``finished`` says that ``token`` is the last: an end token, or the length limit. ``model_microseconds`` is the time
-    the model took, as the node says, for the receipt's breakdown only.
+    the model took, as the node says, for the receipt's breakdown only. ``logprobs`` is there where Forward asked,
+    packed as in module ``logprobs``; its reader checks it, so that junk in it costs nobody the rows.
     """
 
     start: Uint32
@@ -175,6 +181,7 @@ class Rows(_Message, frozen=True):
     token: Uint32 | None = None
     finished: Literal["stop", "length"] | None = None
     model_microseconds: Uint32 = 0
+    logprobs: PackedLogprobs | msgspec.UnsetType = msgspec.UNSET
 
 
 class Committed(_Message, frozen=True):

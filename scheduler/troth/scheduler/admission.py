@@ -13,6 +13,7 @@ from troth.protocol import typed_data, vrf
 from troth.protocol.assignment import Assignment, Members, assignment_alpha, draw
 from troth.protocol.errors import InvalidRequest, InvalidSignature, WrongAssignment
 from troth.protocol.identifiers import group_id, task_id
+from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, request_hash
 from troth.protocol.state import State
 from troth.protocol.task import pack_ends
@@ -53,12 +54,14 @@ class SubmittedRequest:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedOrder:
-    """An order with its signature, the request it stands for and the salt."""
+    """An order with its signature, the request it stands for, the salt, and how many alternatives to each token the
+    client would like to see with their log probabilities (NO_LOGPROBS for none of it)."""
 
     order: Order
     signature: bytes
     request: SubmittedRequest
     salt: Hash32
+    logprobs: int = NO_LOGPROBS
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class Admission:
             model=terms.model,
             assignment=assignment,
             alphas=alphas,
+            logprobs=submitted.logprobs,
         )
 
     def _check_deadline(self, order: Order) -> None:

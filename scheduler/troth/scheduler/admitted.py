@@ -8,6 +8,7 @@ from troth.protocol import tensors
 from troth.protocol.announcement import Announcement
 from troth.protocol.assignment import Assignment
 from troth.protocol.dtype import Dtype
+from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes
 from troth.protocol.task import pack_ends
 from troth.protocol.trace import tile_count
@@ -19,7 +20,8 @@ from troth.scheduler.records import Received
 class AdmittedTask:
     """Order, request, class and the parties that were drawn.
 
-    `alphas` are the VRF inputs of the assignment, one per segment; the contract needs hints made from them.
+    `alphas` are the VRF inputs of the assignment, one per segment; the contract needs hints made from them. `logprobs`
+    is the client's hint; the journal does not keep it, since no token is handed out after a restart.
     """
 
     order: Order
@@ -31,6 +33,7 @@ class AdmittedTask:
     model: ModelDescriptor
     assignment: Assignment
     alphas: tuple[Hash32, ...]
+    logprobs: int = NO_LOGPROBS
 
     @property
     def task_id(self) -> Hash32:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from troth.overlay.errors import OverlayError
 from troth.overlay.operator import Operator
+from troth.protocol.logprobs import Logprobs
 from troth.protocol.types import Address
 from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.errors import HopFailed, NoCandidateLeft
@@ -138,5 +139,5 @@ class Generation:
         }
 
 
-def _nothing_new(_position: int, _token: int) -> None:
+def _nothing_new(_position: int, _token: int, _logprobs: Logprobs | None) -> None:
     """A replay hands out no tokens: they were handed out before."""

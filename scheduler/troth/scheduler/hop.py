@@ -6,14 +6,18 @@ while the next node computes. Whoever forwards a bad row has lost a few millisec
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
+
+import msgspec
 
 from troth.overlay.channel import Channel
 from troth.overlay.errors import OverlayError
 from troth.overlay.operator import Operator
 from troth.protocol.announcement import announcement_to_wire
 from troth.protocol.errors import ProtocolError
+from troth.protocol.logprobs import NO_LOGPROBS, Logprobs, logprobs_from_bytes
 from troth.protocol.rows import RowChain, verify_rows
 from troth.protocol.tensors import rows_from_bytes
 from troth.protocol.types import Address, Hash32, Row
@@ -22,6 +26,8 @@ from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.errors import HopFailed
 from troth.scheduler.timing import Breakdown
 from troth.scheduler.trace_store import Link, TaskTraces
+
+log = logging.getLogger(__name__)
 
 
 class Hop:
@@ -45,6 +51,7 @@ class Hop:
         self._scheduler = scheduler
         self._chain = RowChain(task.task_id, segment, attempt)
         self._introduced = False
+        self._doubted = False
         self.latency = 0.0
 
     async def forward(
@@ -84,6 +91,7 @@ class Hop:
             countersignature=None if upstream is None else upstream.countersignature,
             announcement=part,
             request_size=len(prefix),
+            logprobs=self._task.logprobs if emit and self._task.logprobs != NO_LOGPROBS else msgspec.UNSET,
         )
         return header, prefix
 
@@ -110,6 +118,23 @@ class Hop:
                 raise HopFailed(self.segment, self.operator, error) from error
         with spent.spent("storing"):
             traces.append(self.segment, self._attempt, frame.payload, link)
+
+    def logprobs(self, rows: Rows, token: int) -> Logprobs | None:
+        """What an answer says of its token, if that was asked for; None where it says nothing that could be true.
+
+        Its rows stand all the same: log probabilities are nobody's money, so junk in them may not cost the attempt.
+        """
+        if self._task.logprobs == NO_LOGPROBS or isinstance(rows.logprobs, msgspec.UnsetType):
+            return None
+        try:
+            return logprobs_from_bytes(
+                rows.logprobs, token, count=self._task.logprobs, vocabulary=self._task.model.vocabulary
+            )
+        except ProtocolError as error:
+            if not self._doubted:
+                log.warning("%s sent log probabilities that cannot be, left out: %s", self.operator, error.what)
+            self._doubted = True
+            return None
 
     def _row(self, signature: RowSignature) -> Row:
         return Row(

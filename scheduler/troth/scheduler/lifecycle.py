@@ -15,6 +15,7 @@ import logging
 from troth.chain.errors import ChainError, ChainRejected
 from troth.protocol.calls import Call, abort, open_task
 from troth.protocol.events import TaskAborted, TaskOpened
+from troth.protocol.logprobs import Logprobs
 from troth.protocol.request import output_hash
 from troth.protocol.settlement import Outcome
 from troth.protocol.task import Phase
@@ -148,8 +149,9 @@ class Lifecycle:
         await self.record(generated)
         return generated
 
-    def _hand_out(self, position: int, token: int) -> None:
-        self.stream.send_when_opened("token", id=token, position=position)
+    def _hand_out(self, position: int, token: int, logprobs: Logprobs | None) -> None:
+        told = {} if logprobs is None else {"logprob": logprobs.chosen, "top": logprobs.top}
+        self.stream.send_when_opened("token", id=token, position=position, **told)
 
     def _announce_finish(self, generated: Generated) -> None:
         reason = "end" if generated.finished == "stop" else "length"

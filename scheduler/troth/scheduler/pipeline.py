@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from troth.protocol.logprobs import Logprobs
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.wire import Frame, Rows
 from troth.scheduler.admitted import AdmittedTask
@@ -20,7 +21,7 @@ MESSAGE_BYTES = 32 * 2**20
 """Rows in one message at most: half of what a frame may carry, so that a header never decides."""
 
 Finish = Literal["stop", "length"]
-OnToken = Callable[[int, int], None]
+OnToken = Callable[[int, int, Logprobs | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Pipeline:
 
     Args:
         tokens: the output so far; what this attempt emits is appended.
-        on_token: gets index and id of each token once the rows behind it were checked.
+        on_token: gets index, id and perhaps log probabilities of each token once the rows behind it were checked.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class Pipeline:
             self._spent.first_token = time.perf_counter() - self._begun
         self._tokens.append(token)
         self._spent.tokens += 1
-        self._on_token(len(self._tokens) - 1, token)
+        self._on_token(len(self._tokens) - 1, token, hop.logprobs(rows, token))
 
     def _count(self, hop: Hop, rows: Rows) -> None:
         self._spent.messages += 1

@@ -1,4 +1,8 @@
-"""From the JSON of POST /v1/orders to typed values; every refusal is a BadRequest that names the field."""
+"""From the JSON of POST /v1/orders to typed values; every refusal is a BadRequest that names the field.
+
+`logprobs` is a hint beside the request, in no hash and under no signature: it changes nothing that is paid for, signed
+or verified, and scheduler or node may not serve it. Who could change it on the way could as well drop the order.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Annotated
 import msgspec
 
 from troth.protocol.errors import ProtocolError
+from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
 from troth.protocol.task import pack_ends
 from troth.protocol.types import SEGMENTS_LIMIT, Hash32, Order, to_address
 from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
@@ -18,6 +23,7 @@ _Wei = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,28})$")]
 _Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _End = Annotated[int, msgspec.Meta(ge=1, le=255)]
 _Small = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+_Logprobs = Annotated[int, msgspec.Meta(ge=NO_LOGPROBS, le=ALTERNATIVES_LIMIT)]
 
 
 class _Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,6 +50,7 @@ class _Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: _Hex65
     request: _Request
     salt: _Hex32
+    logprobs: _Logprobs = NO_LOGPROBS
 
 
 _DECODER = msgspec.json.Decoder(_Submission)
@@ -77,7 +84,7 @@ def read_submission(body: bytes) -> SubmittedOrder:
         sent.request.top_p_millionths,
         sent.request.end_tokens,
     )
-    return SubmittedOrder(order, bytes.fromhex(sent.signature[2:]), request, _hash(sent.salt))
+    return SubmittedOrder(order, bytes.fromhex(sent.signature[2:]), request, _hash(sent.salt), sent.logprobs)
 
 
 def read_hash(text: str, what: str) -> Hash32:

@@ -9,19 +9,21 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from troth.node.engine.interface import Computed
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.service.bench import Bench
+from troth.node.service.choosing import Chosen, next_token, told_again
 from troth.node.service.inputs import read_inputs, require_next, require_ordered, split_upstream
 from troth.node.service.work import Work
 from troth.node.signing_record import ROW, Subject
 from troth.protocol import typed_data
 from troth.protocol.rows import RowChain
 from troth.protocol.tensors import rows_to_bytes
-from troth.protocol.tokens import Finish, Sampling, choose, noise
+from troth.protocol.tokens import Finish
 from troth.protocol.types import Address, Row
 from troth.protocol.wire import Forward, Rows, RowSignature
 
@@ -45,16 +47,18 @@ async def forward(bench: Bench, work: Work, header: Forward, payload: memoryview
     require_ordered(work, header, bound)
     data = rows_to_bytes(outputs, work.seat.dtype)
     chain, rows = work.own_chain.extend(data, work.row_size, work.tokens_of(inputs))
-    token = None
+    chosen = None
     if header.emit:
-        token, head_seconds = await _next_token(bench, work, header, outputs)
+        chosen, head_seconds = await next_token(
+            bench, work, outputs[-1:], position=rows[-1].position, asked=header.logprobs
+        )
         seconds += head_seconds
     signature = await _sign(bench, work, rows)
     _keep(work, inputs, outputs, chain, upstream)
     work.bound += bound or ()
-    if token is not None:
-        work.emitted[rows[-1].position] = token
-    return _reply(work, header, signature, token, seconds), data
+    if chosen is not None:
+        work.emitted[rows[-1].position] = chosen.token
+    return _reply(work, header, signature, chosen, seconds), data
 
 
 def _require_emitter(work: Work, header: Forward) -> None:
@@ -62,6 +66,8 @@ def _require_emitter(work: Work, header: Forward) -> None:
         raise BadInput("only the last segment's inferencer chooses tokens", work.seat.index, "Do not ask to emit.")
     if header.emit and header.start + header.count < len(work.seat.request.prompt_tokens):
         raise BadInput("the prompt is not complete yet", header.start + header.count, "Emit from its last token on.")
+    if header.logprobs is not msgspec.UNSET and not header.emit:
+        raise BadInput("log probabilities belong to a token", work.seat.index, "Ask for them where you ask to emit.")
 
 
 def _require_unfinished(work: Work) -> None:
@@ -102,21 +108,6 @@ async def _compute_beside_check(
         computing.cancel()
 
 
-async def _next_token(bench: Bench, work: Work, header: Forward, outputs: NDArray[Any]) -> tuple[int, float]:
-    logits, seconds = await bench.engine.logits(outputs[-1:])
-    position = header.start + header.count - 1
-    if not work.seat.request.temperature_millionths:
-        # Without noise it takes microseconds, less than waking a thread.
-        return _choose(work, logits[0], position), seconds
-    return await asyncio.to_thread(_choose, work, logits[0], position), seconds
-
-
-def _choose(work: Work, logits: NDArray[Any], position: int) -> int:
-    sampling = Sampling.of(work.seat.request)
-    gumbel = noise(work.seat.noise_seed, position, len(logits)) if sampling.temperature > 0 else None
-    return choose(logits, sampling, gumbel)
-
-
 async def _sign(bench: Bench, work: Work, rows: tuple[Row, ...]) -> RowSignature:
     last = rows[-1]
     covered = [(row.position, typed_data.struct_hash(row)) for row in rows]
@@ -153,10 +144,17 @@ async def _repeat(bench: Bench, work: Work, header: Forward, inputs: NDArray[Any
     end, bound = last * work.row_size, work.tokens_of(work.all_inputs()[:last])
     _, rows = RowChain(work.seat.task_id, work.seat.index, work.attempt).extend(data[:end], work.row_size, bound)
     signature = await _sign(bench, work, rows[header.start :])
-    token = work.emitted.get(header.start + header.count - 1)
-    return _reply(work, header, signature, token, 0.0), data[header.start * work.row_size : end]
+    token = work.emitted.get(last - 1)
+    chosen = None
+    if token is not None:
+        chosen = await told_again(bench, token, work.slice_of(work.outputs, last - 1, 1), header.logprobs)
+    return _reply(work, header, signature, chosen, 0.0), data[header.start * work.row_size : end]
 
 
-def _reply(work: Work, header: Forward, signature: RowSignature, token: int | None, seconds: float) -> Rows:
-    finished = None if token is None else _finish(work, signature.position, token)
-    return Rows(header.start, header.count, signature, token, finished, int(seconds * 1_000_000))
+def _reply(work: Work, header: Forward, signature: RowSignature, chosen: Chosen | None, seconds: float) -> Rows:
+    microseconds = int(seconds * 1_000_000)
+    if chosen is None:
+        return Rows(header.start, header.count, signature, model_microseconds=microseconds)
+    token, logprobs = chosen
+    finished = _finish(work, signature.position, token)
+    return Rows(header.start, header.count, signature, token, finished, microseconds, logprobs)

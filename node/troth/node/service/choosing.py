@@ -1,0 +1,60 @@
+"""The last segment's inferencer chooses a token, and says how likely it was where the message asks for that."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+import msgspec
+from numpy.typing import NDArray
+
+from troth.node.service.bench import Bench
+from troth.node.service.work import Work
+from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
+from troth.protocol.tokens import Sampling, choose, noise
+
+Asked = int | msgspec.UnsetType
+Packed = bytes | msgspec.UnsetType
+
+
+class Chosen(NamedTuple):
+    """A token, and its packed log probabilities if they were asked for."""
+
+    token: int
+    logprobs: Packed = msgspec.UNSET
+
+
+async def next_token(
+    bench: Bench, work: Work, rows: NDArray[Any], *, position: int, asked: Asked
+) -> tuple[Chosen, float]:
+    """The token that one post-norm row, shape (1, hidden size), chooses at a position; and the head's seconds."""
+    logits, seconds = await bench.engine.logits(rows)
+    if not work.seat.request.temperature_millionths and asked is msgspec.UNSET:
+        # Without noise it takes microseconds, less than waking a thread.
+        return Chosen(_choose(work, logits[0], position)), seconds
+    return await asyncio.to_thread(_choose_and_tell, work, logits[0], position, asked), seconds
+
+
+async def told_again(bench: Bench, token: int, rows: NDArray[Any], asked: Asked) -> Chosen:
+    """A token that was chosen before; how likely it was is computed anew from its row."""
+    if asked is msgspec.UNSET:
+        return Chosen(token)
+    logits, _ = await bench.engine.logits(rows)
+    return Chosen(token, await asyncio.to_thread(_tell, logits[0], token, asked))
+
+
+def _choose_and_tell(work: Work, logits: NDArray[Any], position: int, asked: Asked) -> Chosen:
+    token = _choose(work, logits, position)
+    return Chosen(token, _tell(logits, token, asked))
+
+
+def _choose(work: Work, logits: NDArray[Any], position: int) -> int:
+    sampling = Sampling.of(work.seat.request)
+    gumbel = noise(work.seat.noise_seed, position, len(logits)) if sampling.temperature > 0 else None
+    return choose(logits, sampling, gumbel)
+
+
+def _tell(logits: NDArray[Any], token: int, asked: Asked) -> Packed:
+    if isinstance(asked, msgspec.UnsetType):
+        return msgspec.UNSET
+    return logprobs_to_bytes(logprobs_of(logits, token, asked))
