@@ -1,5 +1,6 @@
 import { readFileSync, readdirSync } from "node:fs";
 import { createRequire } from "node:module";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 
 const require = createRequire(import.meta.url);
@@ -40,10 +41,19 @@ function onlyDrivesContracts(file) {
   return imported.every((path) => harmless.test(path));
 }
 
-/** Hardhat compiles files together whose settings are one object, but resolves each override to an object of its own. */
-const oneQuickJob = {
-  id: "one-quick-job",
+/**
+ * Hardhat compiles files together whose settings are one object, but resolves each override to an object of its own; and
+ * it leaves one core idle, which on a machine of two would put the two jobs one after the other.
+ */
+const twoJobsAtOnce = {
+  id: "two-jobs-at-once",
   hookHandlers: {
+    solidity: async () => ({
+      default: async () => ({
+        build: async (context, files, options, next) =>
+          next(context, files, { ...options, concurrency: availableParallelism() }),
+      }),
+    }),
     config: async () => ({
       default: async () => ({
         resolveUserConfig: async (userConfig, resolveVariable, next) => {
@@ -60,7 +70,7 @@ const oneQuickJob = {
 };
 
 export default {
-  plugins: [oneQuickJob],
+  plugins: [twoJobsAtOnce],
   solidity: {
     compilers: [deployed],
     overrides: Object.fromEntries(quickFiles.map((file) => [file, quick])),
