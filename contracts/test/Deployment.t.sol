@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ColdPath} from "../ColdPath.sol";
-import {ReviewPath} from "../ReviewPath.sol";
-import {Troth} from "../Troth.sol";
+import {ITroth} from "../interfaces/ITroth.sol";
 import {ITrothMoney} from "../interfaces/ITrothMoney.sol";
 import {ITrothReads} from "../interfaces/ITrothReads.sol";
 import {Parameters} from "../interfaces/TrothTypes.sol";
@@ -64,10 +62,11 @@ contract DeploymentTest is TrothTest {
     function test_RefusesOtherCodeForDisputes() public {
         Parameters memory other = parameters();
         ++other.disputeWindow;
-        address[2] memory wrong = [address(new ReviewPath(other)), makeAddr("nobody")];
+        address[2] memory wrong = [created(reviewPathCreation(other)), makeAddr("nobody")];
         for (uint256 i = 0; i < wrong.length; ++i) {
+            bytes memory creation = trothCreation(parameters(), wrong[i]);
             vm.expectRevert(abi.encodeWithSelector(ITrothReads.WrongReviewPath.selector, wrong[i]));
-            new Troth(parameters(), wrong[i]);
+            created(creation);
         }
     }
 
@@ -79,7 +78,7 @@ contract DeploymentTest is TrothTest {
 
     /// @dev The code of the rarer calls, called itself, must not take anybody's money.
     function test_ColdPathTakesNoMoneyItself() public {
-        ColdPath cold = ColdPath(troth.coldPath());
+        ITroth cold = ITroth(troth.coldPath());
         vm.deal(address(this), 10 ether);
         vm.expectRevert(ITrothMoney.NotDelegated.selector);
         cold.deposit{value: 1 ether}(client);
@@ -106,8 +105,8 @@ contract DeploymentTest is TrothTest {
     }
 
     function refused(Parameters memory wrong) private {
-        address disputes = troth.reviewPath();
+        bytes memory creation = trothCreation(wrong, troth.reviewPath());
         vm.expectRevert(abi.encodeWithSelector(ITrothReads.InvalidParameters.selector, wrong));
-        new Troth(wrong, disputes);
+        created(creation);
     }
 }

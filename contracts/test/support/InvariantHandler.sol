@@ -219,20 +219,24 @@ abstract contract InvariantHandler is InvariantActors {
     {
         Progress memory progress = play.task.progress;
         uint256 first = segment * PARTIES;
-        (address by, bool last) = (progress.parties[first + candidate], segment + 1 == progress.segments);
+        address by = progress.parties[first + candidate];
         bytes32 root = rootOf(play, segment, 0);
-        bytes32 output = last ? OUTPUT : bytes32(0);
-        bytes32 terms = keccak256(abi.encode(play.task.terms));
-        posted = send(
-            by,
-            0,
-            abi.encodeCall(troth.commitInference, (play.id, terms, given, segment, 1, POSITIONS, root, output))
-        );
+        posted = send(by, 0, _inferenceCall(play, given, segment, root));
         progress.attempt = 1;
         progress.positions = POSITIONS;
-        if (last) progress.outputHash = OUTPUT;
+        if (segment + 1 == progress.segments) progress.outputHash = OUTPUT;
         progress.posts[segment * play.width] = root;
         (progress.parties[first], progress.parties[first + candidate]) = (by, progress.parties[first]);
+    }
+
+    function _inferenceCall(Play memory play, Progress memory given, uint8 segment, bytes32 root)
+        private
+        view
+        returns (bytes memory)
+    {
+        bytes32 output = segment + 1 == play.task.progress.segments ? OUTPUT : bytes32(0);
+        bytes32 terms = keccak256(abi.encode(play.task.terms));
+        return abi.encodeCall(troth.commitInference, (play.id, terms, given, segment, 1, POSITIONS, root, output));
     }
 
     function _postVerification(Play memory play, Progress memory given, uint256 place) private returns (bool posted) {

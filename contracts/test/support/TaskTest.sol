@@ -105,24 +105,36 @@ abstract contract TaskTest is TrothTest {
     /// @dev Derives proofs and parties on its own.
     function assignment(Play memory play) internal view returns (VrfProof[] memory proofs, address[] memory parties) {
         Rules memory rules = troth.rulesOf(play.task.terms.executionClass);
-        uint256 width = uint256(rules.candidates) + rules.verifiers;
         uint256 segments = play.task.progress.segments;
         proofs = new VrfProof[](segments);
-        parties = new address[](segments * width);
-        uint8 first = 0;
+        parties = new address[](segments * (uint256(rules.candidates) + rules.verifiers));
         for (uint256 s = 0; s < segments; ++s) {
-            uint8 end = uint8(play.task.terms.ends[s]);
-            bytes32 group = troth.groupId(play.task.terms.executionClass, first, end);
-            uint256 size = troth.groupSizeAt(group, play.order.referenceBlock);
-            bytes32 beta;
-            (proofs[s], beta) = P256Prover.prove(VRF_SECRET, assignmentAlpha(play, s, size));
-            Permutation.Walk memory walk = Permutation.start(beta, size);
-            for (uint256 found = 0; found < width;) {
-                address member = troth.memberAt(group, walk.next(), play.order.referenceBlock);
-                if (member != address(0)) parties[s * width + found++] = member;
-            }
-            first = end;
+            proofs[s] = drawSegment(play, s, parties);
         }
+    }
+
+    /// @dev Proves a segment's draw and writes the parties it draws into their places among all parties.
+    function drawSegment(Play memory play, uint256 segment, address[] memory parties)
+        private
+        view
+        returns (VrfProof memory proof)
+    {
+        bytes32 group = groupOfSegment(play, segment);
+        uint256 size = troth.groupSizeAt(group, play.order.referenceBlock);
+        bytes32 beta;
+        (proof, beta) = P256Prover.prove(VRF_SECRET, assignmentAlpha(play, segment, size));
+        Permutation.Walk memory walk = Permutation.start(beta, size);
+        uint256 width = parties.length / play.task.progress.segments;
+        for (uint256 found = 0; found < width;) {
+            address member = troth.memberAt(group, walk.next(), play.order.referenceBlock);
+            if (member != address(0)) parties[segment * width + found++] = member;
+        }
+    }
+
+    function groupOfSegment(Play memory play, uint256 segment) private view returns (bytes32) {
+        bytes32 ends = play.task.terms.ends;
+        uint8 first = segment == 0 ? 0 : uint8(ends[segment - 1]);
+        return troth.groupId(play.task.terms.executionClass, first, uint8(ends[segment]));
     }
 
     function assignmentAlpha(Play memory play, uint256 segment, uint256 size) internal view returns (bytes32) {

@@ -60,10 +60,18 @@ abstract contract TrothTest is Test {
         vm.roll(1010);
     }
 
-    /// @dev From the artifact: `new Troth` would compile the contract again for each test that inherits this.
+    /// @dev From the artifacts: a test that said `new Troth` would run what the tests' quick compiler makes of it, not what
+    /// is deployed, and would compile the contract again.
     function deploy(Parameters memory chosen) internal returns (ITroth deployed) {
-        address disputes = created(bytes.concat(vm.getCode("ReviewPath.sol:ReviewPath"), abi.encode(chosen)));
-        return ITroth(created(bytes.concat(vm.getCode("Troth.sol:Troth"), abi.encode(chosen, disputes))));
+        return ITroth(created(trothCreation(chosen, created(reviewPathCreation(chosen)))));
+    }
+
+    function trothCreation(Parameters memory chosen, address reviewPath) internal view returns (bytes memory) {
+        return bytes.concat(vm.getCode("Troth.sol:Troth"), abi.encode(chosen, reviewPath));
+    }
+
+    function reviewPathCreation(Parameters memory chosen) internal view returns (bytes memory) {
+        return bytes.concat(vm.getCode("ReviewPath.sol:ReviewPath"), abi.encode(chosen));
     }
 
     function created(bytes memory creation) internal returns (address deployed) {
