@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 
 from troth.client.api import SchedulerApi, connected
 from troth.client.configuration import Configuration
 from troth.client.errors import OverlayFailed
-from troth.client.guarding import guards_of
 from troth.client.home import Home
+from troth.client.own_relay import own_relay_name
 from troth.overlay.circuits.client import Client
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.directory.fetching import DirectoryClient
 from troth.overlay.directory.listing import ListedDestination, Listing
 from troth.overlay.errors import OverlayError
+from troth.overlay.paths.guards import Guards
 from troth.overlay.paths.pool import CircuitPool
 from troth.overlay.sessions.sessions import Sessions
 from troth.overlay.sessions.transport import OverlayTransport
@@ -35,6 +36,34 @@ class Connection:
     pool: CircuitPool | None
 
 
+class Directory:
+    """The list that is valid now, without this home's own relay: it would be no hop on the way to itself."""
+
+    def __init__(self, home: Home, configuration: Configuration) -> None:
+        self._own = own_relay_name(home)
+        self._listing: Listing | None = None
+        self._client = DirectoryClient.over(
+            configuration.rpc, to_address(configuration.committee), home.directory, self._came, RETRY_SECONDS
+        )
+        self.stop = self._client.stop
+
+    async def start(self) -> None:
+        """Follow; returns with a list, or raises an OverlayError."""
+        self._client.start()
+        if self._client.current() is None:
+            await self._client.refresh()
+
+    def current(self) -> Listing:
+        """The same object while it is the same list; raises an OverlayError when none holds."""
+        if self._client.current() is None or self._listing is None:
+            raise self._client.failure or DirectoryUnavailable("No list holds now", remedy="Try again in a minute.")
+        return self._listing
+
+    def _came(self, listing: Listing) -> None:
+        others = tuple(listed for listed in listing.relays if listed.relay.name != self._own)
+        self._listing = replace(listing, relays=others)
+
+
 @asynccontextmanager
 async def connection(home: Home, configuration: Configuration, scheduler: Scheduler) -> AsyncIterator[Connection]:
     """The interface of this scheduler and of nobody else.
@@ -47,18 +76,16 @@ async def connection(home: Home, configuration: Configuration, scheduler: Schedu
             yield Connection(api, None)
         return
     async with AsyncExitStack() as stack:
-        directory = _directory(home, configuration)
-        directory.start()
+        directory = Directory(home, configuration)
         stack.push_async_callback(directory.stop)
         circuits = Client()
         stack.push_async_callback(circuits.close)
         try:
-            await _listing(directory)
-            guards = stack.enter_context(guards_of(home))
-            pool = CircuitPool(circuits, lambda: _current(directory), guards, region=configuration.region)
+            await directory.start()
+            pool = CircuitPool(circuits, directory.current, Guards(home.guards), region=configuration.region)
             await pool.start()
             stack.push_async_callback(pool.close)
-            sessions = Sessions(pool, lambda: _destination(_current(directory), scheduler))
+            sessions = Sessions(pool, lambda: _destination(directory.current(), scheduler))
             await sessions.current()
         except OverlayError as error:
             raise OverlayFailed(error.what, error.value, error.remedy, hop="path", delivered="no") from error
@@ -66,23 +93,6 @@ async def connection(home: Home, configuration: Configuration, scheduler: Schedu
         # The address is never connected to; it names the scheduler in errors.
         client = httpx.AsyncClient(base_url=scheduler.endpoint, transport=OverlayTransport(sessions), timeout=30.0)
         yield Connection(SchedulerApi(await stack.enter_async_context(client), scheduler.endpoint), pool)
-
-
-def _directory(home: Home, configuration: Configuration) -> DirectoryClient:
-    return DirectoryClient.over(
-        configuration.rpc, to_address(configuration.committee), home.directory, lambda _: None, RETRY_SECONDS
-    )
-
-
-async def _listing(directory: DirectoryClient) -> Listing:
-    return directory.current() or await directory.refresh()
-
-
-def _current(directory: DirectoryClient) -> Listing:
-    listing = directory.current()
-    if listing is None:
-        raise directory.failure or DirectoryUnavailable("There is no list that holds", remedy="Try again in a minute.")
-    return listing
 
 
 def _destination(listing: Listing, scheduler: Scheduler) -> ListedDestination:

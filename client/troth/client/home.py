@@ -47,6 +47,11 @@ class Home:
         """The relays that this client connects to itself."""
         return self.folder / "guards.json"
 
+    @property
+    def relay(self) -> Path:
+        """The folder of the relay that the gateway runs."""
+        return self.folder / "relay"
+
     def chain_view(self, chain_id: int, contract: str, number: int = 0) -> Path:
         """A follower's copy of one contract's events (SQLite); commands at the same time use different numbers."""
         suffix = f"-{number}" if number else ""
