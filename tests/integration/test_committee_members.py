@@ -354,6 +354,32 @@ async def test_posts_are_rate_limited_and_bodies_are_small(tmp_path: Path) -> No
             assert (await client.post("/v1/relays", content=b"garbage")).status_code in (422, 503)
 
 
+async def test_a_crowd_of_newcomers_does_not_keep_out_who_is_known(tmp_path: Path) -> None:
+    async with committee_stage(tmp_path, 1, posts=lambda: Posts(0.5, 1000)) as stage:
+        known = [await stage.relay(f"known{number}") for number in range(2)]
+        for relay in known:
+            require_enough(await publish(relay.signed(stage.clock()), stage.membership))
+        newcomer = await stage.relay("newcomer")
+        with pytest.raises(DescriptorRefused, match="newcomers"):
+            require_enough(await publish(newcomer.signed(stage.clock()), stage.membership))
+        for relay in known:
+            assert require_enough(await publish(relay.signed(stage.clock() + 1), stage.membership)) == 1
+
+
+async def test_relays_that_fall_silent_do_not_hold_a_list_up(tmp_path: Path) -> None:
+    async with committee_stage(tmp_path, 1) as stage:
+        await published(stage, "loyal", "gone")
+        loyal, gone = stage.relays
+        await gone.listener.stop_listening()
+        admission = stage.members[0].state.admission
+        admission._prober._lately = 0.0
+        await admission.ask_again()
+        admission._prober._lately = 1000.0
+        entries = await stage.members[0].state.acceptable(admission.entries())
+        assert entries.names() == {loyal.identity.spki_sha256}
+        assert len(admission._prober._silent) == 1
+
+
 async def test_destinations_are_bonded_and_keep_their_own_seal_key(tmp_path: Path) -> None:
     async with committee_stage(tmp_path) as stage:
         identity, key = create_identity(tmp_path / "destination"), key_named("scheduler")
