@@ -43,9 +43,7 @@ async def _measure(rpc: str, payer: Key) -> list[Figure]:
     new = _member(_key(MEMBERS))
     adding = AddMember(new.operator, new.tls_key_hash, new.endpoint, 0)
     removing = RemoveMember(new.operator, 1)
-    signed = {
-        message: [typed_data.sign(message, domain, key.secret) for key in keys] for message in (adding, removing)
-    }
+    signed = {message: [typed_data.sign(message, domain, key.secret) for key in keys] for message in (adding, removing)}
     added = await submit(rpc, calls.add_member(new, signed[adding]), payer, created.created)
     removed = await submit(rpc, calls.remove_member(new.operator, signed[removing]), payer, created.created)
     return [
