@@ -15,9 +15,10 @@ from troth.overlay.relay.backlog import Backlog
 from troth.overlay.relay.circuit import Leg, RelayCircuit
 from troth.overlay.relay.configuration import destination_entry, load, load_directory, relay_entry
 from troth.overlay.relay.doctor import examine
-from troth.overlay.relay.initialisation import Wishes, initialise, own_descriptor, own_entry
+from troth.overlay.relay.initialisation import Wishes, committee_of, initialise, own_descriptor, own_entry
 from troth.overlay.relay.key import create_handshake_key, load_handshake_key
 from troth.overlay.relay.limits import Limits, SeenShares, TokenBucket
+from troth.overlay.relay.operator_key import load_operator_key
 from troth.overlay.relay.sweep import overdue
 
 
@@ -135,7 +136,7 @@ def test_what_lasts_too_long_ends(changes: dict[str, Any], now: float, expected:
 
 
 def test_init_writes_what_start_reads_and_nothing_twice(tmp_path: Path) -> None:
-    wishes = Wishes("127.0.0.1", 9001, "relay.example:9001", 9100, "0xabc", False)
+    wishes = Wishes("127.0.0.1", 9001, "relay.example:9001", 9100, False)
     told = initialise(tmp_path, wishes)
     configuration = load(tmp_path)
     assert (configuration.address, configuration.metrics_port, configuration.proxy) == (
@@ -151,8 +152,8 @@ def test_init_writes_what_start_reads_and_nothing_twice(tmp_path: Path) -> None:
 
 def test_an_address_that_is_none_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(RelayMisconfigured, match="name:port"):
-        initialise(tmp_path, Wishes("127.0.0.1", 9001, "nowhere", None, "", True))
-    initialise(tmp_path, Wishes("127.0.0.1", 9001, "[::1]:9001", None, "", True))
+        initialise(tmp_path, Wishes("127.0.0.1", 9001, "nowhere", None, True))
+    initialise(tmp_path, Wishes("127.0.0.1", 9001, "[::1]:9001", None, True))
     assert load(tmp_path).address == ("::1", 9001)
 
 
@@ -179,7 +180,7 @@ def test_limits_come_from_the_file(tmp_path: Path) -> None:
 
 
 def test_a_directory_comes_back(tmp_path: Path) -> None:
-    initialise(tmp_path / "one", Wishes("127.0.0.1", 9001, "127.0.0.1:9001", None, "0xabc", True))
+    initialise(tmp_path / "one", Wishes("127.0.0.1", 9001, "127.0.0.1:9001", None, True))
     place = Place("d.example", 8443, b"d" * 32)
     (tmp_path / "directory.toml").write_text(own_entry(tmp_path / "one") + destination_entry(place))
     directory = load_directory(tmp_path / "directory.toml")
@@ -209,10 +210,41 @@ def test_a_handshake_key_that_others_may_read_is_refused(tmp_path: Path) -> None
 
 def test_doctor_says_what_is_missing(tmp_path: Path) -> None:
     assert [(one.check, one.ok) for one in examine(tmp_path)] == [("config", False)]
-    initialise(tmp_path, Wishes("127.0.0.1", 0, "127.0.0.1:9001", None, "", True))
+    initialise(tmp_path, Wishes("127.0.0.1", 0, "127.0.0.1:9001", None, True))
     found = {one.check: one for one in examine(tmp_path)}
     assert found["tls"].ok
     assert found["handshake"].ok
     assert found["port"].ok
     assert not found["directory"].ok
     assert "relay entry" in found["directory"].fix
+
+
+def test_an_operator_key_is_made_once_and_shared_by_copying(tmp_path: Path) -> None:
+    one = initialise(tmp_path / "one", Wishes("127.0.0.1", 9001, "127.0.0.1:9001", None, True))
+    path = load(tmp_path / "one").operator_key
+    assert path.stat().st_mode & 0o777 == 0o600
+    copied = tmp_path / "two" / "keys" / "operator.pem"
+    copied.parent.mkdir(parents=True)
+    copied.write_bytes(path.read_bytes())
+    copied.chmod(0o600)
+    two = initialise(tmp_path / "two", Wishes("127.0.0.1", 9002, "127.0.0.1:9002", None, True))
+    three = initialise(tmp_path / "three", Wishes("127.0.0.1", 9003, "127.0.0.1:9003", None, True))
+    assert one["operator"] == two["operator"] == own_descriptor(tmp_path / "two").operator != three["operator"]
+    copied.chmod(0o640)
+    with pytest.raises(RelayMisconfigured, match="readable by others"):
+        load_operator_key(copied)
+
+
+def test_a_relay_with_a_committee_needs_a_chain_node_and_an_ip_address(tmp_path: Path) -> None:
+    contract = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
+    with pytest.raises(RelayMisconfigured, match="--rpc"):
+        committee_of(contract, "", "", 0)
+    with pytest.raises(RelayMisconfigured, match="--committee"):
+        committee_of("", "http://localhost", "", 0)
+    with pytest.raises(RelayMisconfigured, match="no address"):
+        committee_of("0x12", "http://localhost", "", 0)
+    listed = committee_of(contract, "http://localhost:8545", "eu-west", 5000)
+    with pytest.raises(RelayMisconfigured, match="IP address"):
+        initialise(tmp_path, Wishes("127.0.0.1", 9001, "relay.example:9001", None, True, listed))
+    initialise(tmp_path, Wishes("127.0.0.1", 9001, "203.0.113.9:9001", None, True, listed))
+    assert load(tmp_path).committee == listed

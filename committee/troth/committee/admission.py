@@ -35,8 +35,13 @@ class Posts:
         self._all = TokenBucket(per_second, 4 * per_second, time.monotonic())
         self._hosts: OrderedDict[object, TokenBucket] = OrderedDict()
 
+    def require_newcomer(self) -> None:
+        """Use a permit of those for unknown names together; raises Full. Who is known is not kept out by a crowd."""
+        if not self._all.take(time.monotonic()):
+            raise Full("Too many newcomers publish", None, "Try again in a minute.")
+
     def require(self, host: object) -> None:
-        """Use a permit; raises Full if there is none."""
+        """Use a permit of this address; raises Full if there is none."""
         now = time.monotonic()
         bucket = self._hosts.get(host)
         if bucket is None:
@@ -44,8 +49,8 @@ class Posts:
             if len(self._hosts) > HOSTS:
                 self._hosts.popitem(last=False)
         self._hosts.move_to_end(host)
-        if not bucket.take(now) or not self._all.take(now):
-            raise Full("Too many descriptors come", host, "Publish every half an hour.")
+        if not bucket.take(now):
+            raise Full("Too many descriptors come from one address", host, "Publish every half an hour.")
 
 
 class Admission:
@@ -87,6 +92,12 @@ class Admission:
         self._forget_expired()
         return Entries(tuple(self._relays.values()), tuple(self._destinations.values()))
 
+    def knows(self, data: bytes, kind: str) -> bool:
+        """Whether an entry of this name is held; its signatures are not looked at. Raises DescriptorRefused."""
+        if kind == "relay":
+            return decode_descriptor(data, SignedRelay).tls_key_hash in self._relays
+        return decode_descriptor(data, SignedDestination).tls_key_hash in self._destinations
+
     async def take(self, data: bytes, kind: str, domain: Domain) -> None:
         """Keep a posted descriptor; raises DescriptorRefused, EntryRefused or Full."""
         entry = check(data, kind, domain)
@@ -108,6 +119,11 @@ class Admission:
         if newest is None or newest.descriptor.issued < entry.descriptor.issued:
             known[entry.name] = entry
             self._store.put(kind, entry.name, entry.descriptor.issued, data)
+
+    async def ask_again(self) -> None:
+        """See that those who answered still do."""
+        entries = self.entries()
+        await self._prober.ask_again((*entries.relays, *entries.destinations))
 
     async def require_acceptable(self, entry: Checked) -> None:
         """Raise EntryRefused unless this member would list an entry that a leader proposes."""

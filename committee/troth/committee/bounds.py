@@ -6,6 +6,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from troth.committee.errors import Full
 
@@ -45,6 +46,7 @@ def require_room(claims: Iterable[Claim], bounds: Bounds, total: int) -> None:
                 raise Full(f"One {name} has at most {limit} entries", f"{value}: {count}", "Use fewer of them.")
 
 
+@lru_cache(maxsize=16_384)
 def network_of(host: str) -> str:
     """The /16 of an IPv4 address, the /32 of an IPv6 one: what one provider gives to many customers."""
     address = ipaddress.ip_address(host)

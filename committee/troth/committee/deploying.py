@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from troth.chain.deployment import committee_creation, create, estimate_creation
+from troth.chain.deployment import committee_creation, estimate_creation, submit
 from troth.chain.keystore import address_in, load_account
 from troth.chain.passwords import read_password
 from troth.committee.errors import ConfigurationInvalid
@@ -37,7 +37,7 @@ async def deploy(
     if not broadcast:
         return {**plan, "note": "dry run, nothing was sent: add --broadcast"}
     key = load_account(keystore, read_password(password_file, purpose="the keystore that pays"))
-    receipt = await create(rpc, creation, key)
+    receipt = await submit(rpc, creation, key)
     return {
         **plan,
         "committee": receipt.created,

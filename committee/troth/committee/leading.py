@@ -47,6 +47,16 @@ class Leading:
             now, period = self._member.clock(), self._member.schedule.period
             await asyncio.sleep(min(tick, period - now % period + 0.01))
 
+    async def ask_again(self) -> None:
+        """For ever: see that relays still answer, so that no list has to wait for it."""
+        pause = min(LONGEST_TICK, max(SHORTEST_TICK, self._member.schedule.period / 10))
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self._member.admission.ask_again()
+            except Exception:
+                log.exception("relays were not asked again")
+
     async def act(self) -> None:
         """What this moment asks for; raises NoAgreement if it is our turn and too few members agree."""
         member = self._member

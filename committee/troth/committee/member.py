@@ -40,6 +40,9 @@ from troth.protocol.types import Address
 
 log = logging.getLogger(__name__)
 
+LONGEST_CHECK = 30.0
+"""Seconds: half of what the leader waits for an opinion."""
+
 
 @dataclass(frozen=True, slots=True)
 class Newest:
@@ -70,6 +73,7 @@ class Member:
     def __post_init__(self) -> None:
         self.operator: Address = address_of(self.secret)
         self._signing = asyncio.Lock()
+        self._served: tuple[bytes, Membership, bytes] | None = None
         kept = self.store.newest_list()
         if kept is not None:
             signed = decode_signed(kept)
@@ -106,14 +110,18 @@ class Member:
         )
         return True
 
-    def served(self) -> SignedListing:
-        """What clients get; raises ListStale when there is none that holds.
+    def served(self) -> tuple[bytes, str]:
+        """What clients get, and its digest; raises ListStale when there is none that holds.
 
         Signatures of members who left meanwhile are taken off, so that the rest still counts if it is enough.
         """
         if self.newest is None or self.clock() >= self.newest.listing.valid_until:
             raise ListStale("This member has no list that holds", remedy="Ask another member.")
-        return of_members(self.newest.signed, self.membership.operators, self.membership.domain)
+        # Made once for each list and membership: anybody may ask, as often as he likes.
+        if self._served is None or self._served[:2] != (self.newest.signed.digest, self.membership):
+            signed = of_members(self.newest.signed, self.membership.operators, self.membership.domain)
+            self._served = self.newest.signed.digest, self.membership, encode_signed(signed)
+        return self._served[2], self._served[0].hex()
 
     # -- opinions and signatures -----------------------------------------------------------------------------------
 
@@ -122,10 +130,15 @@ class Member:
         return (await self.acceptable(await self._entries(proposal))).names()
 
     async def acceptable(self, entries: Entries) -> Entries:
-        """Those entries that pass every check now."""
+        """Those entries that pass every check now; what is not checked within a fifth of the slot does not."""
         everything: Sequence[Checked] = (*entries.relays, *entries.destinations)
-        results = await asyncio.gather(*(self._is_acceptable(entry) for entry in everything))
-        return entries.only({entry.name for entry, fine in zip(everything, results, strict=True) if fine})
+        if not everything:
+            return entries
+        checks = {asyncio.create_task(self._is_acceptable(entry)): entry.name for entry in everything}
+        done, late = await asyncio.wait(checks, timeout=min(LONGEST_CHECK, self.schedule.period / 5))
+        for check_of_one in late:
+            check_of_one.cancel()
+        return entries.only({checks[one] for one in done if one.result()})
 
     async def sign(self, proposal: Proposal) -> tuple[bytes, bytes]:
         """(content of the list that follows, our signature over it); raises ProposalRefused with what is wrong."""

@@ -10,6 +10,7 @@ import asyncio
 import ipaddress
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 
 from troth.committee.errors import EntryRefused, Full, Unreachable
 from troth.committee.proposal import Checked, CheckedRelay
@@ -18,14 +19,17 @@ from troth.overlay.circuits.link import link_client_context
 from troth.overlay.errors import OverlayError
 from troth.overlay.relay.delivery import ALPN as DELIVERY
 
-PROBE_SECONDS = 10.0
-AT_ONCE, WAITING = 32, 256
+PROBE_SECONDS = 5.0
+AT_ONCE, WAITING = 64, 256
 REMEMBERED = 16_384
 _Key = tuple[str, int, bytes, bytes]
 
 
 class Prober:
-    """Remembers for `lately` seconds who answered; those are not asked again.
+    """Remembers who answered for `lately` seconds, and who did not for a sixth of that: neither is asked again.
+
+    Whoever answered is asked again in the background at half of that time. So when a list is due nearly all answers are
+    there, and a crowd that falls silent at once cannot hold it up.
 
     Args:
         private: whether addresses outside the internet (loopback, 10.0.0.0/8 and so on) may be listed and connected to.
@@ -36,6 +40,7 @@ class Prober:
         self._private = private
         self._seconds = seconds
         self._answered: OrderedDict[_Key, float] = OrderedDict()
+        self._silent: OrderedDict[_Key, float] = OrderedDict()
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
 
@@ -43,21 +48,36 @@ class Prober:
         """Raise Unreachable, or EntryRefused for an address that is nobody's; `strangers` wait in a bounded queue."""
         self.require_public(entry.descriptor.host)
         key = _key(entry)
-        answered = self._answered.get(key)
-        if answered is not None and time.monotonic() - answered < self._lately:
+        if self._age(self._answered, key) < self._lately:
             return
+        if not strangers and self._age(self._silent, key) < self._lately / 6:
+            raise Unreachable("It did not answer a short time ago", f"{entry.descriptor.host}:{entry.descriptor.port}")
+        await self._ask(entry, key, strangers=strangers)
+
+    async def ask_again(self, entries: Iterable[Checked]) -> None:
+        """Ask those whose answer is half forgotten; who does not answer any more is taken off."""
+        due = [one for one in entries if self._lately / 2 <= self._age(self._answered, _key(one)) < float("inf")]
+        await asyncio.gather(*(self._ask(one, _key(one), strangers=False) for one in due), return_exceptions=True)
+
+    async def _ask(self, entry: Checked, key: _Key, *, strangers: bool) -> None:
         if strangers and self._waiting >= WAITING:
             raise Full("Too many descriptors wait to be checked", self._waiting, "Try again in a minute.")
         self._waiting += 1
         try:
             async with self._at_once:
                 await self._probe(entry)
+        except Unreachable:
+            self._answered.pop(key, None)
+            _remember(self._silent, key)
+            raise
         finally:
             self._waiting -= 1
-        self._answered[key] = time.monotonic()
-        self._answered.move_to_end(key)
-        if len(self._answered) > REMEMBERED:
-            self._answered.popitem(last=False)
+        self._silent.pop(key, None)
+        _remember(self._answered, key)
+
+    @staticmethod
+    def _age(known: OrderedDict[_Key, float], key: _Key) -> float:
+        return time.monotonic() - known.get(key, float("-inf"))
 
     def require_public(self, host: str) -> None:
         """Raise EntryRefused for an address that cannot be reached over the internet, unless those are allowed."""
@@ -93,6 +113,13 @@ async def _connect(entry: Checked) -> None:
             raise Unreachable("The destination does not speak the protocol of deliveries", DELIVERY)
     finally:
         writer.transport.abort()
+
+
+def _remember(known: OrderedDict[_Key, float], key: _Key) -> None:
+    known[key] = time.monotonic()
+    known.move_to_end(key)
+    if len(known) > REMEMBERED:
+        known.popitem(last=False)
 
 
 def _key(entry: Checked) -> _Key:

@@ -56,7 +56,8 @@ async def assembled(configuration: Configuration, key: Key) -> AsyncIterator[Mem
         admission = Admission(store, prober, bonded, configuration.bounds, schedule)
         admission.load(membership.domain)
         member = Member(key.secret, membership, schedule, store, admission, Metrics())
-        for work in (Leading(member).run(), follow_membership(chain, member)):
+        leading = Leading(member)
+        for work in (leading.run(), leading.ask_again(), follow_membership(chain, member)):
             task = asyncio.create_task(work)
             stack.push_async_callback(_ended, task)
         yield member

@@ -25,7 +25,7 @@ from troth.committee.member import Member
 from troth.committee.proposal import LARGEST_PROPOSAL, decode_proposal
 from troth.overlay.directory.descriptors import LARGEST_DESCRIPTOR
 from troth.overlay.directory.errors import DirectoryError, ListStale
-from troth.overlay.directory.signing import LARGEST_SIGNED, encode_signed
+from troth.overlay.directory.signing import LARGEST_SIGNED
 from troth.overlay.failures import encode_failure, failure_of
 from troth.overlay.health import health_routes
 
@@ -50,12 +50,12 @@ def member_app(member: Member, posts: Posts) -> FastAPI:
 
     @app.get("/v1/list")
     async def signed_list(request: Request) -> Response:
-        signed = member.served()
-        tag = f'"{signed.digest.hex()}"'
+        data, digest = member.served()
+        tag = f'"{digest}"'
         headers = {"etag": tag, "cache-control": "no-cache"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
-        return Response(encode_signed(signed), media_type="application/octet-stream", headers=headers)
+        return Response(data, media_type="application/octet-stream", headers=headers)
 
     @app.post("/v1/relays")
     async def relays(request: Request) -> Response:
@@ -96,6 +96,8 @@ async def _post(member: Member, posts: Posts, request: Request, kind: str) -> Re
     try:
         posts.require(_host(request))
         body = await _body(request, LARGEST_DESCRIPTOR)
+        if not member.admission.knows(body, kind):
+            posts.require_newcomer()
         await member.admission.take(body, kind, member.membership.domain)
     except (CommitteeError, DirectoryError):
         member.metrics.refused.labels("posted").inc()

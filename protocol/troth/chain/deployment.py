@@ -59,16 +59,20 @@ def committee_creation(members: Sequence[Member]) -> Call:
     return Call("deployment of Committee", code + encode_parameters(inputs, [list(members)]))
 
 
-async def create(url: str, creation: Call, key: Key, *, receipt_timeout: float = RECEIPT_TIMEOUT) -> Receipt:
-    """Send a creation and wait for it; raises ChainRejected if the constructor refuses its arguments."""
+async def submit(
+    url: str, call: Call, key: Key, to: Address | None = None, *, receipt_timeout: float = RECEIPT_TIMEOUT
+) -> Receipt:
+    """Send a creation, or a call of a contract that is not Troth, and wait; its events are left out of the receipt.
+
+    Raises ChainRejected if the contract refuses it.
+    """
     rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
     try:
         transactions = Transactions(rpc, decoding.quantity(await rpc.request("eth_chainId")))
-        receipt = await _create(transactions, creation.function, creation.data, key, receipt_timeout)
+        transaction = await transactions.send(call, key, to, None)
+        return await transactions.wait(transaction, None, 1, receipt_timeout)
     finally:
         await rpc.close()
-    _address_of(receipt)
-    return receipt
 
 
 async def estimate_creation(url: str, creation: Call, sender: Address) -> Simulation:

@@ -1,4 +1,4 @@
-"""The directory's committee: its members, how many of them must sign, and what changes them (contracts/overlay/Committee.sol)."""
+"""The directory's committee (contracts/overlay/Committee.sol): members, how many must sign, what changes them."""
 
 from __future__ import annotations
 

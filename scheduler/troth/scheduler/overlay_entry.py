@@ -68,8 +68,6 @@ async def _publishing(
 
     async def once() -> int:
         membership = await read_membership(rpc, entry.committee)
-        return await publish_destination(
-            operator_secret, identity, place, membership, seal_key=seal_key, kind=KIND
-        )
+        return await publish_destination(operator_secret, identity, place, membership, seal_key=seal_key, kind=KIND)
 
     await keep_publishing(once, again=entry.publish_seconds)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from troth.overlay.directory.errors import CommitteeUnknown, DirectoryUnavailable, ListMalformed, ListRefused
+from troth.overlay.directory.errors import CommitteeUnknown, DirectoryUnavailable, ListMalformed
 from troth.overlay.directory.keeping import Keeper
 from troth.overlay.directory.listing import Listing
 from troth.overlay.directory.membership import Membership, read_membership
@@ -175,9 +175,9 @@ class DirectoryClient:
         while True:
             try:
                 listing = await self.refresh()
-            except (OverlayError, ListRefused) as error:
-                self.failure = error
+            except Exception as error:  # noqa: BLE001 - a relay outlives whatever a member or a chain node sends
                 log.warning("no new directory: %s", error)
+                self.failure = error if isinstance(error, OverlayError) else DirectoryUnavailable(str(error))
                 await self._wait(retry)
                 retry = min(2 * retry, LONGEST_RETRY)
             else:

@@ -75,12 +75,12 @@ async def publish_destination(
 async def keep_publishing(
     once: Callable[[], Awaitable[int]], again: float = AGAIN_SECONDS, retry: float = RETRY_SECONDS
 ) -> None:
-    """Call `once` for ever: every `again` seconds while it succeeds, after `retry` when it raised an OverlayError."""
+    """Call `once` for ever: every `again` seconds while it succeeds, after `retry` when it failed."""
     while True:
         try:
             log.info("published to %d members", await once())
             pause = again
-        except OverlayError as error:
+        except Exception as error:  # noqa: BLE001 - a relay outlives whatever a member or a chain node sends
             log.warning("not published: %s", error)
             pause = min(retry, again)
         await asyncio.sleep(pause)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated
 
 import msgspec
@@ -98,17 +99,14 @@ def assemble(content: bytes, by_signer: dict[Address, bytes]) -> SignedListing:
 
 
 def signers(signed: SignedListing, domain: Domain) -> list[Address]:
-    """Who signed, in order; raises ListForged, or SignedTwice unless each signer comes once and in order."""
+    """Whose keys made the signatures, each in its place; raises ListForged for one that no key can have made."""
     message = list_message(signed.content)
     found: list[Address] = []
     for signature in signed.signatures:
         try:
-            signer = typed_data.recover(message, domain, signature)
+            found.append(typed_data.recover(message, domain, signature))
         except InvalidSignature as error:
             raise ListForged("The list carries a signature that no key can have made", error) from error
-        if found and signer.lower() <= found[-1].lower():
-            raise SignedTwice("A member counts once, and signatures stand in the order of their signers", signer)
-        found.append(signer)
     return found
 
 
@@ -124,6 +122,9 @@ def require_signed(signed: SignedListing, members: Collection[Address], domain: 
     for signer in found:
         if signer not in members:
             raise SignerUnknown("The list was signed by somebody who is no member, or as another list", signer)
+    for one, other in pairwise(found):
+        if one.lower() >= other.lower():
+            raise SignedTwice("A member counts once, and signatures stand in the order of their signers", other)
     needed = threshold(len(members))
     if len(found) < needed:
         raise ListShortSigned(f"{needed} of {len(members)} members must sign a list", len(found))

@@ -20,7 +20,6 @@ import msgspec
 
 from troth.overlay.circuits.descriptors import Directory, Place, RelayDescriptor
 from troth.overlay.directory.codec import is_literal
-from troth.overlay.directory.publishing import AGAIN_SECONDS, RETRY_SECONDS
 from troth.overlay.errors import RelayMisconfigured, UnknownDestination
 from troth.overlay.relay.limits import Limits
 from troth.protocol.errors import ProtocolError
@@ -28,6 +27,7 @@ from troth.protocol.types import Address, to_address
 
 FILE = "relay.toml"
 VERSION = 1
+PUBLISH_SECONDS, RETRY_SECONDS = 1800.0, 30.0
 
 _Kind = TypeVar("_Kind")
 _Hash = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")]
@@ -57,7 +57,7 @@ class _Committee(_Section, frozen=True, forbid_unknown_fields=True):
     rpc: str
     region: Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{0,16}$")] = ""
     bandwidth: Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)] = 0
-    publish_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = AGAIN_SECONDS
+    publish_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = PUBLISH_SECONDS
     retry_seconds: Annotated[float, msgspec.Meta(gt=0, le=3600)] = RETRY_SECONDS
 
 

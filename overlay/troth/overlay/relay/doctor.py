@@ -9,9 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from troth.overlay.directory.fetching import refresh
-from troth.overlay.directory.keeping import Keeper
-from troth.overlay.directory.membership import read_membership
 from troth.overlay.errors import OverlayError
 from troth.overlay.identity import load_identity
 from troth.overlay.relay.configuration import FILE, Configuration, load, load_directory
@@ -74,6 +71,10 @@ def _operator(configuration: Configuration) -> Finding:
 
 def _committee(configuration: Configuration) -> Finding:
     """Whether members give a list, and whether this relay is in it."""
+    from troth.overlay.directory.fetching import refresh
+    from troth.overlay.directory.keeping import Keeper
+    from troth.overlay.directory.membership import read_membership
+
     committee = configuration.committee
     assert committee is not None
     name = load_identity(configuration.tls_folder).spki_sha256

@@ -6,10 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from troth.overlay.circuits.descriptors import Place, RelayDescriptor
-from troth.overlay.directory.publishing import AGAIN_SECONDS, RETRY_SECONDS
 from troth.overlay.errors import RelayMisconfigured
 from troth.overlay.identity import load_identity, load_or_create_identity
-from troth.overlay.relay.configuration import FILE, Committee, load, read_address, relay_entry, template
+from troth.overlay.relay.configuration import (
+    FILE,
+    PUBLISH_SECONDS,
+    RETRY_SECONDS,
+    Committee,
+    load,
+    read_address,
+    relay_entry,
+    template,
+)
 from troth.overlay.relay.key import create_handshake_key, load_handshake_key
 from troth.overlay.relay.operator_key import create_operator_key, load_operator_key
 from troth.protocol.typed_data import address_of
@@ -35,7 +43,7 @@ def committee_of(contract: str, rpc: str, region: str, bandwidth: int) -> Commit
         return None
     if not rpc:
         raise RelayMisconfigured("--committee needs --rpc", contract, "Name an Ethereum node that knows its members.")
-    return Committee(read_address(contract), rpc, region, bandwidth, AGAIN_SECONDS, RETRY_SECONDS)
+    return Committee(read_address(contract), rpc, region, bandwidth, PUBLISH_SECONDS, RETRY_SECONDS)
 
 
 def initialise(folder: Path, wishes: Wishes) -> dict[str, object]:

@@ -9,6 +9,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
@@ -20,11 +21,13 @@ from troth.overlay.identity import TlsIdentity, load_identity
 from troth.overlay.relay.configuration import Configuration, load_directory
 from troth.overlay.relay.key import load_handshake_key
 from troth.overlay.relay.listener import Listener
-from troth.overlay.relay.listing import Listed
 from troth.overlay.relay.metrics import Metrics
 from troth.overlay.relay.sweep import sweep
 from troth.overlay.relay.switch import Switch
 from troth.overlay.server import TlsServer, serving
+
+if TYPE_CHECKING:
+    from troth.overlay.relay.listing import Listed
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +50,7 @@ class RunningRelay:
             proxy=configuration.proxy,
         )
         self.listener = Listener(self.switch, self._tls)
-        committee = configuration.committee
-        self.listed = None if committee is None else Listed(configuration, committee, self.switch)
+        self.listed = _listed(configuration, self.switch)
         self._hurry = asyncio.Event()
 
     @asynccontextmanager
@@ -125,6 +127,15 @@ class RunningRelay:
         self.switch.deliveries.close()
         await self.switch.pool.close()
         self.listener.close()
+
+
+def _listed(configuration: Configuration, switch: Switch) -> Listed | None:
+    if configuration.committee is None:
+        return None
+    # It brings an Ethereum client along, which a relay with a file of its own has no use for.
+    from troth.overlay.relay.listing import Listed
+
+    return Listed(configuration, configuration.committee, switch)
 
 
 async def run_until_stopped(configuration: Configuration) -> None:
