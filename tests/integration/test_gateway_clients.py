@@ -20,7 +20,8 @@ async def test_openai_python(deployed: Any, tmp_path: Path) -> None:
         side = client_side(scene, tmp_path / "home", scene.client)
         async with (
             serving_gateway(side) as gateway,
-            openai.AsyncOpenAI(base_url=gateway.base_url, api_key=gateway.key, max_retries=0) as client,
+            # The scheduler has four places, and is busy while it verifies: then the client asks again by itself.
+            openai.AsyncOpenAI(base_url=gateway.base_url, api_key=gateway.key, max_retries=8) as client,
         ):
             (model,) = (await client.models.list()).data
             assert (model.id, model.owned_by) == (MODEL, "troth")
@@ -74,7 +75,7 @@ async def test_openai_python(deployed: Any, tmp_path: Path) -> None:
 LANGCHAIN = """
 import json, sys
 from langchain_openai import ChatOpenAI
-model = ChatOpenAI(model="toy", max_tokens=5, timeout=60, max_retries=0)
+model = ChatOpenAI(model="toy", max_tokens=5, timeout=60, max_retries=8)
 answer = model.invoke(sys.argv[1])
 chunks = list(model.stream(sys.argv[1], stream_usage=True))
 total = chunks[0]
@@ -88,7 +89,7 @@ LITELLM = """
 import json, sys
 import litellm
 asked = {"model": "openai/toy", "messages": [{"role": "user", "content": sys.argv[1]}], "max_tokens": 5,
-         "timeout": 60, "num_retries": 0}
+         "timeout": 60, "num_retries": 3}
 answer = litellm.completion(**asked)
 chunks = list(litellm.completion(**asked, stream=True, stream_options={"include_usage": True}))
 said = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)

@@ -22,6 +22,9 @@ from typing import Any, ClassVar
 
 from troth.client.errors import ClientError
 
+RETRY_SECONDS = 2
+"""After which a scheduler that was busy, or out of reach, may be asked again."""
+
 
 class GatewayRefusal(ClientError):
     """Base: an HTTP status, and the four fields of OpenAI's error object.
@@ -214,6 +217,11 @@ class HopFailed(_WithMoney):
         super().__init__(what, value, remedy, money, code, hop=hop)
         self.hop = hop
         self._status = status
+
+    @property
+    def headers(self) -> dict[str, str]:
+        waits = self._status == 503 and self.money.retry_free
+        return super().headers | ({"retry-after": str(RETRY_SECONDS)} if waits else {})
 
     @property
     def http_status(self) -> int:
