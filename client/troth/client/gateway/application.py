@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from troth.chain.errors import ChainError
 from troth.client.errors import ClientError
@@ -143,8 +144,7 @@ async def _delivery(gateway: Gateway, request: Request, completion: Completion) 
         await completion.begin(gateway.keep_alive)
         if completion.wanted.stream:
             handed_on = True
-            events = _watched(gateway, completion, shapes)
-            return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+            return _Events(gateway, completion, shapes, headers)
         return await _whole(gateway, request, completion, shapes, headers)
     finally:
         if not handed_on:
@@ -152,18 +152,30 @@ async def _delivery(gateway: Gateway, request: Request, completion: Completion) 
             gateway.delivered()
 
 
-async def _watched(gateway: Gateway, completion: Completion, shapes: Shapes) -> AsyncIterator[bytes]:
-    finished = False
-    try:
-        async with aclosing(streamed(completion, shapes, gateway.keep_alive)) as events:
+class _Events(StreamingResponse):
+    """A stream that is noted as over also when its reader left before it began."""
+
+    def __init__(self, gateway: Gateway, completion: Completion, shapes: Shapes, headers: dict[str, str]) -> None:
+        super().__init__(self._pieces(shapes), media_type="text/event-stream", headers=headers)
+        self._gateway = gateway
+        self._completion = completion
+        self._finished = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._completion.leave()
+            self._gateway.delivered()
+            if not self._finished:
+                _reader_left(self._gateway, self._completion)
+
+    async def _pieces(self, shapes: Shapes) -> AsyncIterator[bytes]:
+        async with aclosing(streamed(self._completion, shapes, self._gateway.keep_alive)) as events:
             async for piece in events:
                 yield piece
-        finished = True
-    finally:
-        completion.leave()
-        gateway.delivered()
-        if not finished:
-            _reader_left(gateway, completion)
+        self._finished = True
 
 
 async def _whole(

@@ -15,12 +15,21 @@ from troth.client.errors import (
     ModelUnavailable,
     PromptError,
     ProofError,
+    ReceiptsUnreadable,
     SchedulerRefused,
     SchedulerUnreachable,
     StreamError,
     WrongSchedulerKey,
 )
-from troth.client.gateway.errors import GatewayRefusal, HopFailed, InvalidRequest, Money, PaymentRequired, Unsupported
+from troth.client.gateway.errors import (
+    GatewayRefusal,
+    HopFailed,
+    InvalidRequest,
+    Money,
+    NotReady,
+    PaymentRequired,
+    Unsupported,
+)
 from troth.client.ordering import SignedOrder
 from troth.client.session import Session
 from troth.client.standing import standing_of
@@ -52,6 +61,8 @@ def refusal_before(error: ClientError, param: str) -> GatewayRefusal:
         # What the template says may quote the conversation, so only that it refused is told.
         remedy = "Ask differently: some models take no system message, or want user and assistant in turn."
         return Unsupported("The model's chat template does not accept this conversation", "", remedy, param=param)
+    if isinstance(error, ReceiptsUnreadable):
+        return NotReady(error.what, error.value, error.remedy, "gateway")
     return _hop_failed(error, Money(False))
 
 
@@ -107,6 +118,8 @@ def _classified(error: Exception) -> tuple[str, int, str]:
         return circuit.hop, 504 if isinstance(circuit, CircuitSilent) else 502, "hop_failed"
     if isinstance(error, ChainError):
         return "chain", 503, "chain_unavailable"
+    if isinstance(error, ReceiptsUnreadable):
+        return "gateway", 503, "receipts_unreadable"
     if isinstance(error, SchedulerRefused):
         code = _scheduler_code(error)
         return _HOPS.get(code, "scheduler"), 503 if code in _OVERLOADED else 502, code

@@ -17,7 +17,7 @@ class Metrics:
             "troth_gateway_outcomes", "Tasks by the chain's outcome", ["outcome"], registry=self.registry
         )
         self.failures = Counter(
-            "troth_gateway_failures", "Orders that failed, by code", ["code"], registry=self.registry
+            "troth_gateway_failures", "Orders that failed, by the hop that did", ["hop"], registry=self.registry
         )
         self.gone = Counter("troth_gateway_readers_gone", "Readers that left before the end", registry=self.registry)
         self.paid = Counter("troth_gateway_paid_wei", "Wei paid for accepted answers", registry=self.registry)
