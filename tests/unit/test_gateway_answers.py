@@ -11,12 +11,10 @@ from support.client_stage import FAILED_LINE, OFFER, assigned_line, honest_lines
 from support.gateway_session import Staged, answering, said, staged
 from support.scheduler_stage import eventually
 
-from troth.client.errors import SchedulerRefused, SchedulerUnreachable, StreamError
-from troth.client.gateway import logprobs as gateway_logprobs
+from troth.client.errors import OverlayFailed, SchedulerRefused, SchedulerUnreachable, StreamError
 from troth.client.gateway.intake import Limits
-from troth.client.gateway.logprobs import Chosen
 from troth.client.gateway.request import Defaults
-from troth.client.ordering import Choices, SignedOrder
+from troth.client.ordering import SignedOrder
 from troth.overlay.errors import CircuitFailed, CircuitSilent
 from troth.protocol.settlement import Outcome
 
@@ -151,6 +149,8 @@ FAILURES: list[tuple[list[Any], int, str, str, object]] = [
     ([SchedulerRefused("It is busy", "HTTP 503, busy", "")], 503, "busy", "scheduler", False),
     ([SchedulerRefused("No", "HTTP 400, expired", "")], 502, "expired", "scheduler", False),
     ([SchedulerUnreachable("Nobody answers", "x", "")], 503, "scheduler_unreachable", "scheduler", "unknown"),
+    ([OverlayFailed("Lost", "x", "", hop="proxy", delivered="no")], 502, "hop_failed", "proxy", False),
+    ([OverlayFailed("Lost", "x", "", hop="path", delivered="unknown")], 502, "hop_failed", "path", "unknown"),
     ([CIRCUIT], 502, "hop_failed", "middle", "unknown"),
     ([CircuitSilent("guard", 1, "silent")], 504, "hop_failed", "guard", "unknown"),
 ]
@@ -265,26 +265,36 @@ async def test_a_rejected_answer_does_not_count_against_the_budget(tmp_path: Pat
             assert (await stage.post(troth={"wait": "verdict"})).json()["error"]["code"] == "answer_rejected"
 
 
-async def test_log_probabilities_in_both_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def invented(update: Any) -> tuple[Chosen, ...]:
-        return tuple(Chosen(ord_token(letter), -0.5, ((ord_token(letter), -0.5),)) for letter in update.text)
+def with_logprobs(signed: SignedOrder) -> list[Any]:
+    """An honest stream in which the likeliest token was chosen each time."""
+    lines = answering("Hello")(signed)
+    for line in lines:
+        if line["type"] == "token" and signed.logprobs >= 0:
+            line |= {"logprob": -0.5, "top": [[line["id"], -0.5]][: signed.logprobs]}
+    return lines
 
-    monkeypatch.setattr("troth.client.gateway.choice.chosen_in", invented)
-    monkeypatch.setattr("troth.client.gateway.intake.with_logprobs", lambda choices, *_: choices)
-    async with staged(tmp_path, answering("Hello")) as stage:
+
+async def test_log_probabilities_in_both_forms(tmp_path: Path) -> None:
+    async with staged(tmp_path, with_logprobs) as stage:
         chat = (await stage.post(logprobs=True, top_logprobs=1, stop="lo")).json()["choices"][0]
         assert [one["token"] for one in chat["logprobs"]["content"]] == ["H", "e", "l"]
-        assert chat["logprobs"]["content"][0]["top_logprobs"][0]["bytes"] == [72]
-        raw = (await stage.post("/v1/completions", prompt="x", logprobs=1)).json()["choices"][0]
-        assert raw["logprobs"]["tokens"] == list("Hello")
-        assert raw["logprobs"]["text_offset"] == [0, 1, 2, 3, 4]
+        assert chat["logprobs"]["content"][0]["top_logprobs"] == [{"token": "H", "logprob": -0.5, "bytes": [72]}]
+        raw = (await stage.post("/v1/completions", prompt="x", logprobs=1, max_tokens=9)).json()["choices"][0]
+        assert raw["logprobs"] == {
+            "tokens": list("Hello"),
+            "token_logprobs": [-0.5] * 5,
+            "top_logprobs": [{letter: -0.5} for letter in "Hello"],
+            "text_offset": [0, 1, 2, 3, 4],
+        }
         chunks = said((await stage.post(logprobs=True, stream=True)).text)[:-1]
         streamed = [one["choices"][0]["logprobs"] for one in chunks]
         assert [entry["token"] for one in streamed if one for entry in one["content"]] == list("Hello")
+        assert (await stage.post()).json()["choices"][0]["logprobs"] is None
 
 
-def ord_token(letter: str) -> int:
-    return tokens_of(letter)[0]
+async def test_log_probabilities_that_no_node_serves_are_null(tmp_path: Path) -> None:
+    async with staged(tmp_path, answering("Hello")) as stage:
+        assert (await stage.post(logprobs=True)).json()["choices"][0]["logprobs"] is None
 
 
 async def test_a_reader_that_leaves_is_noted_and_the_order_goes_on(tmp_path: Path) -> None:
@@ -336,7 +346,3 @@ async def test_models_answer_to_several_names(tmp_path: Path) -> None:
         missing = (await stage.get("/v1/models/gpt-4o")).json()["error"]
         assert missing["code"] == "model_not_found"
         assert (await stage.get("/v1/nothing")).json()["error"]["type"] == "invalid_request_error"
-
-
-def test_choices_without_log_probabilities_stay_as_they_are() -> None:
-    assert gateway_logprobs.with_logprobs(Choices(), -1, "logprobs") == Choices()

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from troth.client.asking import Finished, Text
-from troth.client.gateway.logprobs import Chosen, chosen_in
+from troth.client.asking import Chosen, Finished, Text
 from troth.client.gateway.stops import StopCutter
-from troth.client.language import Language
 
 _REASONS = {"end": "stop", "length": "length"}
 
@@ -25,10 +23,9 @@ class Delta:
 class Choice:
     """`reason` is OpenAI's finish_reason, None until the choice is whole; `tokens` counts what came up to its end."""
 
-    def __init__(self, stops: Sequence[str], language: Language) -> None:
+    def __init__(self, stops: Sequence[str], ends: Sequence[int]) -> None:
         self._cutter = StopCutter(stops)
-        self._language = language
-        self._came: list[str] = []
+        self._ends = frozenset(ends)
         self._length = 0
         self._waiting: list[tuple[int, Chosen]] = []
         self._shown = 0
@@ -39,14 +36,14 @@ class Choice:
         """What can be shown after another piece of text; None if that is nothing."""
         if self.reason is not None:
             return None
-        self._waiting += [(self._length, one) for one in chosen_in(update)]
+        # The token that ends an answer is no part of its text, and OpenAI's clients do not expect it.
+        shown = [one for one in update.chosen if one.token not in self._ends]
+        self._waiting += [(self._length, one) for one in shown]
         self._length += len(update.text)
-        self._came.append(update.text)
+        self.tokens += len(update.chosen)
         delta = self._shown_now(self._cutter.feed(update.text))
         if self._cutter.stopped:
             self.reason = "stop"
-            # The stream says how many tokens there were only at its end, for which nobody waits here.
-            self.tokens = len(self._language.tokenizer.encode("".join(self._came), add_special_tokens=False).ids)
         return delta
 
     def finish(self, update: Finished) -> Delta | None:

@@ -35,7 +35,7 @@ class Completion:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def __post_init__(self) -> None:
-        self.choices = [Choice(self.wanted.stops, self.language) for _ in self.signed]
+        self.choices = [Choice(self.wanted.stops, self.language.end_tokens) for _ in self.signed]
         self._queue: asyncio.Queue[tuple[int, Told]] = asyncio.Queue()
         self._outcomes: dict[int, Verdict] = {}
         self._unheard = set(range(len(self.signed)))

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from troth.client.chosen import Chosen
 from troth.client.gateway.choice import Delta
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import GatewayRefusal
-from troth.client.gateway.logprobs import Chosen
 from troth.client.gateway.shapes import Shapes
 
 KEEP_ALIVE = b": keep-alive\n\n"

@@ -13,6 +13,7 @@ from troth.client.errors import (
     FeeTooHigh,
     InsufficientBalance,
     ModelUnavailable,
+    OverlayFailed,
     PromptError,
     ProofError,
     ReceiptsUnreadable,
@@ -113,9 +114,12 @@ def _hop_failed(error: Exception, money: Money) -> HopFailed:
 
 def _classified(error: Exception) -> tuple[str, int, str]:
     """The class of what failed, the HTTP status, and a word for programs."""
+    silent = any(isinstance(one, CircuitSilent) for one in _causes(error))
+    if isinstance(error, OverlayFailed):
+        return error.hop, 504 if silent else 502, "hop_failed"
     circuit = next((one for one in _causes(error) if isinstance(one, CircuitFailed)), None)
     if circuit is not None:
-        return circuit.hop, 504 if isinstance(circuit, CircuitSilent) else 502, "hop_failed"
+        return circuit.hop, 504 if silent else 502, "hop_failed"
     if isinstance(error, ChainError):
         return "chain", 503, "chain_unavailable"
     if isinstance(error, ReceiptsUnreadable):
@@ -141,6 +145,8 @@ def _scheduler_code(error: SchedulerRefused) -> str:
 
 
 def _never_sent(error: Exception) -> bool:
+    if isinstance(error, OverlayFailed):
+        return error.delivered == "no"
     return isinstance(error, WrongSchedulerKey) or any(isinstance(one, _NEVER_SENT) for one in _causes(error))
 
 

@@ -15,7 +15,6 @@ from troth.client.gateway.connection import Connection, Held
 from troth.client.gateway.errors import InvalidRequest, PaymentRequired
 from troth.client.gateway.failures import chain_failed, refusal_before, short_of
 from troth.client.gateway.ledger import Ledger, today
-from troth.client.gateway.logprobs import with_logprobs
 from troth.client.gateway.orders import Orders
 from troth.client.gateway.request import Prompt, Wanted
 from troth.client.gateway.settling import settle
@@ -50,7 +49,7 @@ class Intake:
             model = require_model(held.session, wanted.model)
             self._orders.take_places(wanted.orders)
             try:
-                choices = with_logprobs(wanted.choices, wanted.logprobs, "logprobs")
+                choices = replace(wanted.choices, logprobs=wanted.logprobs, max_cost=self._limits.request)
                 prompts = [_tokens(held.session, prompt) for prompt in wanted.prompts]
                 signed = await self._signed(held.session, prompts, choices, wanted.count)
                 # From here to the start nothing is awaited, so no other request can spend the same money.
@@ -71,8 +70,7 @@ class Intake:
     async def _signed(
         self, session: Session, prompts: Sequence[tuple[int, ...]], choices: Choices, count: int
     ) -> list[SignedOrder]:
-        bounded = replace(choices, max_cost=self._limits.request)
-        return [await session.prepare_tokens(prompt, bounded, self._key) for prompt in prompts for _ in range(count)]
+        return [await session.prepare_tokens(prompt, choices, self._key) for prompt in prompts for _ in range(count)]
 
     def _require_money(self, held: Held, signed: Sequence[SignedOrder]) -> None:
         total = sum(order.fee for order in signed)

@@ -1,51 +1,23 @@
-"""Log-probabilities in OpenAI's two forms, from what the pipeline says of each token.
-
-All that this package knows of the pipeline's side of it is in this module.
-"""
+"""Log-probabilities in OpenAI's two forms, from what the pipeline says of each token: the inferencer's word."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
+from troth.client.chosen import Chosen
 from troth.client.detokenizer import REPLACEMENT
-from troth.client.exchange import Text
-from troth.client.gateway.errors import Unsupported
 from troth.client.language import Language
-from troth.client.ordering import Choices
 
 _FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """A token of the answer, its natural log-probability, and the likeliest (token, log-probability) at its place."""
-
-    token: int
-    logprob: float
-    top: tuple[tuple[int, float], ...]
-
-
-def chosen_in(update: Text) -> tuple[Chosen, ...]:
-    """The tokens behind a piece of text; empty where none were asked for."""
-    return tuple(getattr(update, "chosen", ()))
-
-
-def with_logprobs(choices: Choices, alternatives: int, param: str) -> Choices:
-    """These choices, asking for log-probabilities too unless `alternatives` is negative."""
-    if alternatives < 0:
-        return choices
-    if not any(one.name == "logprobs" for one in fields(Choices)):
-        raise Unsupported("This version cannot ask for log-probabilities", "", "Leave it out.", param=param)
-    wanted: dict[str, Any] = {"logprobs": alternatives}
-    return replace(choices, **wanted)
-
-
-def chat_logprobs(language: Language, chosen: Sequence[Chosen]) -> dict[str, Any]:
-    """`logprobs` of a chat choice or chunk."""
+def chat_logprobs(language: Language, chosen: Sequence[Chosen]) -> dict[str, Any] | None:
+    """`logprobs` of a chat choice or chunk; None where a node did not serve them."""
+    if any(one.logprob is None for one in chosen):
+        return None
     content = [
         _entry(language, one.token, one.logprob)
         | {"top_logprobs": [_entry(language, token, logprob) for token, logprob in one.top]}
@@ -54,8 +26,10 @@ def chat_logprobs(language: Language, chosen: Sequence[Chosen]) -> dict[str, Any
     return {"content": content, "refusal": None}
 
 
-def completion_logprobs(language: Language, chosen: Sequence[Chosen], offset: int) -> dict[str, Any]:
-    """`logprobs` of a completion; `offset` is where its first token begins, in characters."""
+def completion_logprobs(language: Language, chosen: Sequence[Chosen], offset: int) -> dict[str, Any] | None:
+    """`logprobs` of a completion, None where a node did not serve them; `offset` is where its first token begins."""
+    if any(one.logprob is None for one in chosen):
+        return None
     tokens = [token_text(language, one.token) for one in chosen]
     offsets = []
     for token in tokens:
@@ -89,7 +63,7 @@ def token_bytes(language: Language, token: int) -> bytes:
     return bytes(table[letter] for letter in piece) if all(letter in table for letter in piece) else text.encode()
 
 
-def _entry(language: Language, token: int, logprob: float) -> dict[str, Any]:
+def _entry(language: Language, token: int, logprob: float | None) -> dict[str, Any]:
     found = token_bytes(language, token)
     return {"token": found.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(found)}
 

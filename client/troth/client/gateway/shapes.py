@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from troth.client.chosen import Chosen
 from troth.client.gateway.choice import Delta
 from troth.client.gateway.completion import Completion
-from troth.client.gateway.logprobs import Chosen, chat_logprobs, completion_logprobs
+from troth.client.gateway.logprobs import chat_logprobs, completion_logprobs
 from troth.client.gateway.prices import ether
 
 
