@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from support.client_network import client_side, network, toy_answer
 from support.gateway_stage import MESSAGES, MODEL, QUESTION, run_program, serving_gateway
 
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.chain, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
@@ -20,7 +22,6 @@ async def test_openai_python(deployed: Any, tmp_path: Path) -> None:
         side = client_side(scene, tmp_path / "home", scene.client)
         async with (
             serving_gateway(side) as gateway,
-            # The scheduler has four places, and is busy while it verifies: then the client asks again by itself.
             openai.AsyncOpenAI(base_url=gateway.base_url, api_key=gateway.key, max_retries=8) as client,
         ):
             (model,) = (await client.models.list()).data
@@ -49,16 +50,20 @@ async def test_openai_python(deployed: Any, tmp_path: Path) -> None:
             assert chunks[-1].choices == []
             assert chunks[-1].usage.total_tokens == 9
             assert chunks[-1].troth["cost_wei"] == str(scene.fee)
+            # The scheduler has four places, which its tasks keep until they are settled.
+            await gateway.receipt(chunks[0].id)
 
             two = await client.chat.completions.create(model=MODEL, messages=MESSAGES, n=2, max_tokens=4, stop=[" wor"])
             assert [one.finish_reason for one in two.choices] == ["stop", "stop"]
             assert [one.message.content for one in two.choices] == [toy_answer(QUESTION, 1)] * 2
             assert two.usage.cost_wei == str(2 * scene.fee)
             assert len(set(two.troth["tasks"])) == 2
+            await gateway.receipt(two.id)
 
             raw_text = await client.completions.create(model=MODEL, prompt=["word7", [7, 8]], max_tokens=3, echo=True)
             assert [one.index for one in raw_text.choices] == [0, 1]
             assert raw_text.choices[0].text.startswith("word7")
+            await gateway.receipt(raw_text.id)
             pieces = await client.completions.create(model=MODEL, prompt="word7", max_tokens=3, stream=True)
             assert "".join([one.choices[0].text async for one in pieces]) == raw_text.choices[0].text[5:]
 
@@ -113,6 +118,28 @@ async def test_programs_through_other_packages(deployed: Any, tmp_path: Path, pa
             assert json.loads(out.splitlines()[-1]) == [expected, 9, expected, 9]
 
 
+def blocks(language: str) -> list[str]:
+    """The examples of docs/gateway.md in a language."""
+    text = (ROOT / "docs" / "gateway.md").read_text()
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+async def test_the_documents_examples_run(deployed: Any, tmp_path: Path) -> None:
+    for package in ("openai", "langchain_openai", "litellm"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    async with network(deployed, tmp_path) as (scene, _):
+        side = client_side(scene, tmp_path / "home", scene.client)
+        async with serving_gateway(side, "--max-tokens", 8) as gateway:
+            environment = {
+                "OPENAI_BASE_URL": gateway.base_url,
+                "OPENAI_API_KEY": gateway.key,
+                "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            }
+            for example in blocks("python"):
+                await run_program(example, environment=environment, folder=tmp_path)
+            assert (await side.run("receipts", "--json")).json[2]["tokens"] == 8
+
+
 async def test_the_llm_command(deployed: Any, tmp_path: Path) -> None:
     pytest.importorskip("llm", reason="llm is not installed")
     async with network(deployed, tmp_path) as (scene, _):
@@ -120,16 +147,15 @@ async def test_the_llm_command(deployed: Any, tmp_path: Path) -> None:
         async with serving_gateway(side) as gateway:
             folder = tmp_path / "llm"
             folder.mkdir()
-            (folder / "extra-openai-models.yaml").write_text(
-                f"- model_id: troth\n  model_name: {MODEL}\n  api_base: {gateway.base_url}\n  api_key_name: troth\n"
-            )
+            (written,) = blocks("yaml")
+            models = written.replace("http://127.0.0.1:11711/v1", gateway.base_url)
+            (folder / "extra-openai-models.yaml").write_text(models)
             (folder / "keys.json").write_text(json.dumps({"troth": gateway.key}))
             # Another plugin of this environment wants a compiler's work that is not installed; only that is left out.
             environment = {"LLM_USER_PATH": str(folder), "LLM_LOAD_PLUGINS": ""}
-            command = str(Path(__import__("sys").executable).parent / "llm")
+            command = str(Path(sys.executable).parent / "llm")
             ask = ("-m", "troth", "-o", "max_tokens", "5", QUESTION)
-            streamed, whole = await asyncio.gather(
-                run_program(None, command, *ask, environment=environment, folder=tmp_path),
-                run_program(None, command, "--no-stream", *ask, environment=environment, folder=tmp_path),
-            )
+            # One after the other: on its first run the command makes a database.
+            streamed = await run_program(None, command, *ask, environment=environment, folder=tmp_path)
+            whole = await run_program(None, command, "--no-stream", *ask, environment=environment, folder=tmp_path)
             assert streamed.strip() == whole.strip() == toy_answer(QUESTION, 5)

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from types import TracebackType
 
 from troth.chain.errors import ChainError
-from troth.client.errors import ClientError
+from troth.client.errors import ClientError, OverlayFailed
 from troth.client.gateway.errors import NotReady
 from troth.client.session import Session
 from troth.overlay.errors import CircuitFailed, OverlayError
@@ -158,8 +158,7 @@ class Connection:
         cause = self._failure
         if cause is None:
             return NotReady("The gateway is still connecting", "", "Try again in a few seconds.", "scheduler")
-        hop = (
-            cause.hop if isinstance(cause, CircuitFailed) else "chain" if isinstance(cause, ChainError) else "scheduler"
-        )
+        elsewhere = "chain" if isinstance(cause, ChainError) else "scheduler"
+        hop = cause.hop if isinstance(cause, CircuitFailed | OverlayFailed) else elsewhere
         what, remedy = getattr(cause, "what", "The connection failed"), getattr(cause, "remedy", "")
         return NotReady(f"There is no session at a scheduler: {what}", getattr(cause, "value", cause), remedy, hop)
