@@ -12,8 +12,10 @@ import typer
 from troth.client.options import (
     DEFAULT_HOME,
     ClassOption,
+    CommitteeOption,
     ContractOption,
     HomeOption,
+    OverlayOption,
     PasswordOption,
     RpcOption,
     SchedulerOption,
@@ -73,6 +75,8 @@ def serve(  # noqa: PLR0917
     ] = "info",
     scheduler: SchedulerOption = "",
     execution_class: ClassOption = "",
+    committee: CommitteeOption = "",
+    overlay: OverlayOption = "",
     password_file: PasswordOption = None,
     rpc: RpcOption = "",
     contract: ContractOption = "",
@@ -103,7 +107,9 @@ def serve(  # noqa: PLR0917
         keep_alive=keep_alive,
     ).checked()
     place = Home(home.expanduser())
-    configuration = read_configuration(place, rpc, contract, scheduler, execution_class)
+    configuration = read_configuration(
+        place, rpc, contract, scheduler, execution_class, committee=committee, overlay=overlay
+    )
     key = open_wallet(place, password_file)
     configure(log_level)
     if allow_remote:
