@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -146,7 +147,13 @@ class ClientSide:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={"PATH": "/usr/bin:/bin", "TROTH_PASSWORD_FILE": str(self.password_file), "PYTHONUTF8": "1"},
+            env={
+                "PATH": "/usr/bin:/bin",
+                "TROTH_PASSWORD_FILE": str(self.password_file),
+                "PYTHONUTF8": "1",
+                # Which copy of the code is tested.
+                "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+            },
             # As in a terminal: what a shell runs in its background ignores SIGINT, and so do its children.
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )

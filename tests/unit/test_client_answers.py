@@ -23,6 +23,7 @@ from support.client_stage import (
 from troth.client import answers
 from troth.client.answers import fetch_answer
 from troth.client.configuration import Configuration
+from troth.client.connection import Connection
 from troth.client.errors import AnswerUnavailable, ClientError, ProofError, ReceiptNotFound, StreamError
 from troth.client.home import Home
 from troth.client.ordering import SignedOrder
@@ -49,7 +50,7 @@ class Scene:
         self.receipts = Receipts(self.home.receipts, DOMAIN)
         self.receipts.ordered(self.signed)
         monkeypatch.setattr(answers, "view", self.view)
-        monkeypatch.setattr(answers, "connected", self.connected)
+        monkeypatch.setattr(answers, "connection", self.connection)
         monkeypatch.setattr(answers, "load_language", self.load_language)
 
     @asynccontextmanager
@@ -60,8 +61,8 @@ class Scene:
         yield Chain(), self.follower
 
     @asynccontextmanager
-    async def connected(self, _: object) -> AsyncIterator[Any]:
-        yield self
+    async def connection(self, *_: object) -> AsyncIterator[Any]:
+        yield Connection(self, None)  # type: ignore[arg-type]
 
     async def task(self, identifier: Hash32, salt: Hash32) -> Any:
         self.asked.append((identifier, salt))

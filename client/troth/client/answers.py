@@ -33,7 +33,7 @@ async def fetch_answer(home: Home, configuration: Configuration, task: str) -> s
             async with connection(home, configuration, _scheduler(receipt, state)) as reached:
                 api = reached.api
                 if not holds_answer(receipt, standing):
-                    tokens = await _fetch(api, receipt, _model(receipt, state), standing)
+                    tokens = await fetch_tokens(api, receipt, _model(receipt, state), standing)
                     receipts.answered(receipt.identifier, tokens)
                     receipt = receipts.find(receipt.task_id)
                 language = await _language(home, api, receipt, state)
@@ -49,7 +49,8 @@ def holds_answer(receipt: Receipt, standing: Standing) -> bool:
     return True
 
 
-async def _fetch(api: SchedulerApi, receipt: Receipt, model: ModelDescriptor, standing: Standing) -> list[int]:
+async def fetch_tokens(api: SchedulerApi, receipt: Receipt, model: ModelDescriptor, standing: Standing) -> list[int]:
+    """The committed answer's tokens from its scheduler; AnswerUnavailable or ProofError otherwise."""
     found = await api.task(receipt.identifier, receipt.salt)
     if found.get("tokens") is None:
         raise AnswerUnavailable("The scheduler has no answer any more", receipt.task_id, "Ask again, or ask another.")

@@ -134,7 +134,7 @@ def _refusal(status: int, body: bytes) -> Exception:
     shortfall = parts.get("shortfall")
     if code == "insufficient_escrow" and isinstance(shortfall, str) and _WEI.fullmatch(shortfall):
         top_up = f"Top up with `troth client deposit {shortfall}wei --broadcast`."
-        return InsufficientBalance(message, f"{shown}, {shortfall} wei short", top_up)
+        return InsufficientBalance(message, f"{shown}, {shortfall} wei short", top_up, int(shortfall))
     return SchedulerRefused(message, shown, read_text(parts.get("remedy", "")))
 
 

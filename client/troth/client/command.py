@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from troth.client.gateway_command import serve
 from troth.client.options import (
     DEFAULT_HOME,
     BroadcastOption,
@@ -25,6 +26,7 @@ from troth.client.options import (
 )
 
 app = typer.Typer(no_args_is_help=True, help="Ask a model and pay from a wallet; every answer is verified.")
+app.command()(serve)
 
 
 @app.command()

@@ -59,7 +59,11 @@ class FeeTooHigh(ClientError):
 
 
 class InsufficientBalance(ClientError):
-    """The escrow balance does not cover the fee."""
+    """The escrow balance does not cover the fee; `shortfall` in wei."""
+
+    def __init__(self, what: str, value: object, remedy: str, shortfall: int = 0) -> None:
+        super().__init__(what, value, remedy)
+        self.shortfall = shortfall
 
 
 class SchedulerUnreachable(ClientError):

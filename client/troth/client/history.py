@@ -92,7 +92,7 @@ async def print_receipts(
     async with view(home, configuration) as (chain, follower):
         with opened(home.receipts, chain.domain) as receipts:
             found = [receipts.find(task)] if task else receipts.all()
-            shown = [_refreshed(receipts, one, follower.state) for one in found]
+            shown = [refreshed(receipts, one, follower.state) for one in found]
     if as_json:
         single = shown[0].to_json() | ({} if answer is None else {"answer": answer}) if task else None
         print(json.dumps([one.to_json() for one in shown] if single is None else single, ensure_ascii=False))
@@ -105,7 +105,8 @@ async def print_receipts(
         print(f"\n{printable(answer)}")
 
 
-def _refreshed(receipts: Receipts, receipt: Receipt, state: State) -> Entry:
+def refreshed(receipts: Receipts, receipt: Receipt, state: State) -> Entry:
+    """A receipt as the chain has it now; its outcome is written down once it is known."""
     standing = standing_of(state, receipt.identifier)
     if standing is not None and standing.outcome is not None and standing.outcome != receipt.outcome:
         receipts.decided(receipt.identifier, standing.outcome, standing.paid)

@@ -33,6 +33,16 @@ class Home:
         return self.folder / "receipts.sqlite3"
 
     @property
+    def gateway_key(self) -> Path:
+        """The API key that the gateway asks for."""
+        return self.folder / "gateway.key"
+
+    @property
+    def gateway_ledger(self) -> Path:
+        """Which of the gateway's completions was made of which tasks (SQLite)."""
+        return self.folder / "gateway.sqlite3"
+
+    @property
     def languages(self) -> Path:
         """Tokenizers and chat templates that were checked."""
         return self.folder / "languages"

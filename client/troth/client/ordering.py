@@ -93,6 +93,7 @@ def require_affordable(offer: Offer, balance: int, choices: Choices) -> None:
             f"The request costs {format_amount(offer.fee)}, the balance is {format_amount(balance)}",
             f"{shortfall} wei short",
             f"Top up with `troth client deposit {shortfall}wei --broadcast`.",
+            shortfall,
         )
 
 

@@ -35,8 +35,11 @@ class Session:
 
     async def prepare(self, messages: Sequence[Message], choices: Choices, key: Key) -> SignedOrder:
         """A signed order for a conversation, checked against context, cost and balance; nothing is sent."""
+        return await self.prepare_tokens(self.language.prompt_tokens(messages), choices, key)
+
+    async def prepare_tokens(self, prompt: tuple[int, ...], choices: Choices, key: Key) -> SignedOrder:
+        """The same for a prompt that is tokens already."""
         state = await self.follower.catch_up()
-        prompt = self.language.prompt_tokens(messages)
         require_room(prompt, choices, self.language.context)
         require_affordable(self.offer, state.escrow_of(key.address), choices)
         # One block back: the contract wants a reference that lies in the past when the order is opened.

@@ -21,7 +21,7 @@ SUMMARIES = {
     "model": "Describe models: weights roots, descriptors, ids.",
     "calibrate": "Measure honest noise and cheats; find a class' thresholds.",
     "scheduler": "Run a scheduler: register, serve, exit.",
-    "client": "Use the network: deposit, chat, receipts.",
+    "client": "Use the network: deposit, chat, serve, receipts.",
     "audit": "Re-check tasks and whole chains from public data.",
     "demo": "Start a whole network on this machine.",
     "committee": "Run a member of the directory's committee.",

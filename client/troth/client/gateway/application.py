@@ -1,0 +1,229 @@
+"""The gateway's HTTP interface: OpenAI's chat, completions and models, and Troth's receipts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from troth.chain.errors import ChainError
+from troth.client.errors import ClientError
+from troth.client.gateway.body import BODY_SECONDS, read_body
+from troth.client.gateway.catalogue import model_json, names
+from troth.client.gateway.chat_request import read_chat
+from troth.client.gateway.completion import Completion
+from troth.client.gateway.completion_request import read_completion
+from troth.client.gateway.connection import Connection
+from troth.client.gateway.delivery import streamed, whole
+from troth.client.gateway.errors import GatewayRefusal, InvalidRequest, NotFound, NotReady
+from troth.client.gateway.failures import refusal_before
+from troth.client.gateway.intake import Intake
+from troth.client.gateway.ledger import Ledger
+from troth.client.gateway.metrics import Metrics
+from troth.client.gateway.receipt_view import receipt_json
+from troth.client.gateway.request import Defaults, Wanted
+from troth.client.gateway.shapes import Shapes
+from troth.overlay.health import health_routes
+
+KEEP_ALIVE_SECONDS = 5.0
+READER_SECONDS = 1.0
+"""How often it is checked whether the reader of an answer that is no stream is still there."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Gateway:
+    """What the routes work with. `base` is the gateway's own address, known once it listens."""
+
+    connection: Connection
+    intake: Intake
+    ledger: Ledger
+    metrics: Metrics
+    defaults: Defaults
+    base: str = ""
+    keep_alive: float = KEEP_ALIVE_SECONDS
+    body_seconds: float = BODY_SECONDS
+    created: int = field(default_factory=lambda: int(time.time()))
+    stopping: bool = False
+    delivering: int = 0
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def reasons(self) -> list[str]:
+        """Why it is not ready."""
+        return ["the gateway is stopping"] if self.stopping else self.connection.reasons()
+
+    async def drain(self) -> None:
+        """Take no more requests and wait until every answer under way has been handed over."""
+        self.stopping = True
+        if self.delivering:
+            await self.idle.wait()
+
+    def deliver(self) -> None:
+        """An answer is being handed over."""
+        self.delivering += 1
+        self.idle.clear()
+
+    def delivered(self) -> None:
+        """It is over."""
+        self.delivering -= 1
+        if not self.delivering:
+            self.idle.set()
+
+
+def gateway_app(gateway: Gateway) -> FastAPI:
+    """The application; `Guard` goes around it."""
+    app = FastAPI(title="Troth gateway", docs_url=None, redoc_url=None, openapi_url=None)
+    app.include_router(health_routes(gateway.reasons, gateway.metrics.registry))
+    _add_refusals(app)
+
+    @app.post("/v1/chat/completions")
+    async def chat(request: Request) -> Response:
+        return await _answer(gateway, request, read_chat)
+
+    @app.post("/v1/completions")
+    async def completions(request: Request) -> Response:
+        return await _answer(gateway, request, read_completion)
+
+    @app.get("/v1/models")
+    async def models() -> JSONResponse:
+        async with gateway.connection.lease() as held:
+            return JSONResponse({"object": "list", "data": [model_json(held.session, gateway.created)]})
+
+    @app.get("/v1/models/{name}")
+    async def model(name: str) -> JSONResponse:
+        async with gateway.connection.lease() as held:
+            if name not in names(held.session.offer):
+                remedy = "GET /v1/models lists what there is."
+                raise NotFound(
+                    "The model does not exist here", name[:80], remedy, code="model_not_found", param="model"
+                )
+            return JSONResponse(model_json(held.session, gateway.created))
+
+    @app.get("/v1/receipts/{identifier}")
+    async def receipts(identifier: str) -> JSONResponse:
+        async with gateway.connection.lease() as held:
+            return JSONResponse(await receipt_json(gateway.ledger, held.session, identifier))
+
+    return app
+
+
+async def _answer(gateway: Gateway, request: Request, read: Callable[[object, Defaults], Wanted]) -> Response:
+    path = request.url.path
+    try:
+        completion = await _started(gateway, await read_body(request, gateway.body_seconds), read)
+        answer = await _delivery(gateway, request, completion)
+    except GatewayRefusal as refusal:
+        gateway.metrics.answers.labels(path, refusal.http_status).inc()
+        raise
+    gateway.metrics.answers.labels(path, answer.status_code).inc()
+    return answer
+
+
+async def _started(gateway: Gateway, body: object, read: Callable[[object, Defaults], Wanted]) -> Completion:
+    if gateway.stopping:
+        raise NotReady("The gateway is stopping", "", "Try again once it has been started again.", "gateway")
+    return await gateway.intake.start(read(body, gateway.defaults))
+
+
+async def _delivery(gateway: Gateway, request: Request, completion: Completion) -> Response:
+    shapes = Shapes(completion, gateway.base)
+    headers = {"x-troth-task": ",".join(completion.tasks), "cache-control": "no-cache"}
+    gateway.deliver()
+    handed_on = False
+    try:
+        # A refusal by the scheduler comes at once, and then its HTTP status can still be told.
+        await completion.begin(gateway.keep_alive)
+        if completion.wanted.stream:
+            handed_on = True
+            return _Events(gateway, completion, shapes, headers)
+        return await _whole(gateway, request, completion, shapes, headers)
+    finally:
+        if not handed_on:
+            completion.leave()
+            gateway.delivered()
+
+
+class _Events(StreamingResponse):
+    """A stream that is noted as over also when its reader left before it began."""
+
+    def __init__(self, gateway: Gateway, completion: Completion, shapes: Shapes, headers: dict[str, str]) -> None:
+        super().__init__(self._pieces(shapes), media_type="text/event-stream", headers=headers)
+        self._gateway = gateway
+        self._completion = completion
+        self._finished = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._completion.leave()
+            self._gateway.delivered()
+            if not self._finished:
+                _reader_left(self._gateway, self._completion)
+
+    async def _pieces(self, shapes: Shapes) -> AsyncIterator[bytes]:
+        async with aclosing(streamed(self._completion, shapes, self._gateway.keep_alive)) as events:
+            async for piece in events:
+                yield piece
+        self._finished = True
+
+
+async def _whole(
+    gateway: Gateway, request: Request, completion: Completion, shapes: Shapes, headers: dict[str, str]
+) -> Response:
+    answering = asyncio.ensure_future(whole(completion, shapes))
+    try:
+        while not (await asyncio.wait({answering}, timeout=READER_SECONDS))[0]:
+            if await request.is_disconnected():
+                _reader_left(gateway, completion)
+                return Response(status_code=499)
+        return JSONResponse(answering.result(), headers=headers)
+    finally:
+        answering.cancel()
+
+
+def _reader_left(gateway: Gateway, completion: Completion) -> None:
+    gateway.metrics.gone.inc()
+    gateway.ledger.noted(completion.identifier, "the reader left before the end; the order went on")
+    _log.info("the reader of %s left; its orders go on", completion.identifier)
+
+
+def _add_refusals(app: FastAPI) -> None:
+    def refused(refusal: GatewayRefusal) -> Response:
+        return JSONResponse(refusal.to_json(), refusal.http_status, refusal.headers)
+
+    @app.exception_handler(GatewayRefusal)
+    async def known(_request: Request, error: GatewayRefusal) -> Response:
+        return refused(error)
+
+    @app.exception_handler(ClientError)
+    @app.exception_handler(ChainError)
+    async def from_below(_request: Request, error: ClientError | ChainError) -> Response:
+        return refused(
+            refusal_before(error, "")
+            if isinstance(error, ClientError)
+            else NotReady(error.what, error.value, error.remedy, "chain")
+        )
+
+    @app.exception_handler(HTTPException)
+    async def no_such_path(request: Request, error: HTTPException) -> Response:
+        what = "There is nothing here" if error.status_code == 404 else str(error.detail)
+        found = NotFound(what, request.url.path[:80], "See docs/gateway.md.", code="unknown_url")
+        return JSONResponse(found.to_json(), error.status_code, error.headers)
+
+    @app.exception_handler(Exception)
+    async def unknown(_request: Request, error: Exception) -> Response:
+        what = "The gateway stopped on an error that it does not know"
+        found = InvalidRequest(what, type(error).__name__, "Report it.", code="internal_error").to_json()
+        found["error"]["type"] = "server_error"
+        return JSONResponse(found, 500, {"x-should-retry": "false"})

@@ -1,0 +1,112 @@
+"""Reading POST /v1/chat/completions. Unknown fields are accepted; what would silently change the answer is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from troth.client.gateway.errors import InvalidRequest, Unsupported
+from troth.client.gateway.fields import Fields, kind_of, read_text
+from troth.client.gateway.request import (
+    MOST_ALTERNATIVES,
+    MOST_CHOICES,
+    Defaults,
+    Wanted,
+    read_choices,
+    read_length,
+    read_stops,
+    read_wait,
+    refuse_common,
+)
+from troth.client.template import Message
+
+MOST_MESSAGES = 4096
+MOST_PARTS = 1024
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+
+
+def read_chat(body: object, defaults: Defaults) -> Wanted:
+    """What is wanted. Raises InvalidRequest or Unsupported, naming the field."""
+    fields = Fields(body)
+    refuse_common(fields)
+    _refuse(fields)
+    stream = fields.flag("stream")
+    return Wanted(
+        kind="chat",
+        model=fields.text("model"),
+        prompts=(_messages(fields),),
+        choices=read_choices(fields, read_length(fields, ("max_completion_tokens", "max_tokens"), defaults.max_tokens)),
+        count=_count(fields),
+        stops=read_stops(fields),
+        logprobs=_logprobs(fields),
+        stream=stream,
+        include_usage=stream and fields.inner("stream_options").flag("include_usage"),
+        wait=read_wait(fields, defaults.wait),
+    )
+
+
+def _count(fields: Fields) -> int:
+    if isinstance(fields.get("n"), int) and fields.get("n") > MOST_CHOICES:
+        what = f"'n' is at most {MOST_CHOICES}: each choice is an order of its own"
+        raise Unsupported(what, fields.get("n"), "Ask several times.", param="n")
+    return fields.whole("n", 1, MOST_CHOICES, 1)
+
+
+def _logprobs(fields: Fields) -> int:
+    top = fields.whole("top_logprobs", 0, MOST_ALTERNATIVES, 0)
+    if fields.flag("logprobs"):
+        return top
+    if top:
+        raise InvalidRequest("'top_logprobs' needs 'logprobs'", top, "Set logprobs to true.", param="top_logprobs")
+    return -1
+
+
+def _refuse(fields: Fields) -> None:
+    _refuse_tools(fields)
+    kind = fields.inner("response_format").get("type")
+    if kind not in {None, "text"}:
+        raise Unsupported("'response_format' can only be text", "", "Leave it out.", param="response_format")
+    if fields.get("audio") is not None or fields.get("modalities") not in (None, ["text"]):
+        name = "audio" if fields.get("audio") is not None else "modalities"
+        raise Unsupported("Only text comes out", name, "Leave it out.", param=name)
+
+
+def _refuse_tools(fields: Fields) -> None:
+    for names, choice in (("tools", "tool_choice"), ("functions", "function_call")):
+        if fields.get(choice) not in (None, "none", "auto"):
+            raise Unsupported(f"'{choice}' cannot be kept: no tool is ever called", "", "Leave it out.", param=choice)
+        if fields.get(names) and fields.get(choice) != "none":
+            raise Unsupported(f"'{names}' are not shown to the model", "", "Leave them out.", param=names)
+
+
+def _messages(fields: Fields) -> list[Message]:
+    given = fields.get("messages")
+    if not isinstance(given, list) or not 0 < len(given) <= MOST_MESSAGES:
+        shown = len(given) if isinstance(given, list) else kind_of(given)
+        what = f"'messages' should be a list of 1 to {MOST_MESSAGES}"
+        raise InvalidRequest(what, shown, "Correct it.", param="messages")
+    return [_message(Fields(one, f"messages[{number}]")) for number, one in enumerate(given)]
+
+
+def _message(fields: Fields) -> Message:
+    role = fields.text("role")
+    if role not in _ROLES:
+        place = fields.param("role")
+        raise Unsupported("A message's role is developer, system, user or assistant", "", "Correct it.", param=place)
+    for name in ("tool_calls", "function_call", "audio"):
+        if fields.get(name):
+            raise Unsupported(f"'{name}' cannot be shown to the model", "", "Leave it out.", param=fields.param(name))
+    return {"role": _ROLES[role], "content": _content(fields)}
+
+
+def _content(fields: Fields) -> str:
+    content, place = fields.get("content"), fields.param("content")
+    if isinstance(content, list) and 0 < len(content) <= MOST_PARTS:
+        return "".join(_part(part, f"{place}[{number}]") for number, part in enumerate(content))
+    return read_text(content, place)
+
+
+def _part(part: Any, place: str) -> str:
+    fields = Fields(part, place)
+    if fields.text("type") != "text":
+        raise Unsupported("Only parts of type text can be shown to the model", "", "Leave it out.", param=place)
+    return fields.text("text")

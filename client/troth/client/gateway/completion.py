@@ -1,0 +1,144 @@
+"""A completion under way: the orders of its choices, their updates in one queue, and what they cost."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from dataclasses import dataclass, field
+
+from troth.client.asking import Finished, Text, Verdict
+from troth.client.gateway.choice import Choice, Delta
+from troth.client.gateway.errors import AnswerRejected, GatewayRefusal, HopFailed, Money
+from troth.client.gateway.orders import Told
+from troth.client.gateway.request import Wanted
+from troth.client.language import Language
+from troth.client.ordering import SignedOrder
+
+
+def new_identifier(wanted: Wanted) -> str:
+    """A completion's id, in the form that clients expect; nobody can guess one."""
+    return ("chatcmpl-" if wanted.kind == "chat" else "cmpl-") + secrets.token_hex(16)
+
+
+@dataclass
+class Completion:
+    """What a reader of the answer sees. `prefixes` holds what is echoed before each choice."""
+
+    identifier: str
+    model: str
+    wanted: Wanted
+    signed: list[SignedOrder]
+    language: Language
+    prompt_tokens: int
+    prefixes: list[str]
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def __post_init__(self) -> None:
+        self.choices = [Choice(self.wanted.stops, self.language.end_tokens) for _ in self.signed]
+        self._queue: asyncio.Queue[tuple[int, Told]] = asyncio.Queue()
+        self._outcomes: dict[int, Verdict] = {}
+        self._unheard = set(range(len(self.signed)))
+        self._begun = asyncio.Event()
+        self._early: GatewayRefusal | None = None
+        self._left = False
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Ids of the tasks, in the order of the choices."""
+        return tuple("0x" + one.task_id.hex() for one in self.signed)
+
+    @property
+    def fee(self) -> int:
+        """Wei that all orders cost if they are accepted."""
+        return sum(one.fee for one in self.signed)
+
+    @property
+    def cost(self) -> int:
+        """Wei: what the chain took where it has decided, the fee where it has not."""
+        decided = self._outcomes
+        return sum(decided[number].cost if number in decided else one.fee for number, one in enumerate(self.signed))
+
+    @property
+    def outcome(self) -> str:
+        """ "pending" while a verdict is missing, else "accepted", or the first other outcome."""
+        if len(self._outcomes) < len(self.signed):
+            return "pending"
+        others = [one.outcome for one in self._outcomes.values() if one.outcome != "accepted"]
+        return others[0] if others else "accepted"
+
+    @property
+    def whole(self) -> bool:
+        """Whether the reader has all that it waits for."""
+        written = all(choice.reason is not None for choice in self.choices)
+        return written and (not self.wanted.wait or len(self._outcomes) == len(self.signed))
+
+    def hear(self, number: int, told: Told) -> None:
+        """An order's update."""
+        if isinstance(told, GatewayRefusal) and number in self._unheard and self._early is None:
+            self._early = told
+        self._unheard.discard(number)
+        if not self._unheard or self._early is not None:
+            self._begun.set()
+        if not self._left:
+            self._queue.put_nowait((number, told))
+
+    def leave(self) -> None:
+        """Nobody reads any more."""
+        self._left = True
+
+    async def begin(self, seconds: float) -> None:
+        """Wait a little for the scheduler's first word on each order; raises what it refuses them for."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._begun.wait()
+        except TimeoutError:
+            return
+        if self._early is not None:
+            raise self._of_all(self._early)
+
+    async def next(self) -> tuple[int, Delta | None]:
+        """The next update's effect on its choice. Raises GatewayRefusal when an order failed or was not accepted."""
+        number, told = await self._queue.get()
+        choice = self.choices[number]
+        match told:
+            case Text():
+                return number, choice.feed(told)
+            case Finished():
+                return number, choice.finish(told)
+            case Verdict():
+                self._outcomes[number] = told
+                self._require_accepted()
+            case GatewayRefusal() if choice.reason is None or self.wanted.wait:
+                raise self._of_all(told)
+        return number, None
+
+    def _require_accepted(self) -> None:
+        if not self.wanted.wait or self.outcome in {"pending", "accepted"}:
+            return
+        raise AnswerRejected(
+            "The verifiers did not accept the answer",
+            self.outcome,
+            "Do not rely on what was sent of it. Ask again." if not self.cost else "Ask again; see the receipt.",
+            Money(self.cost > 0, self.tasks),
+            outcome=self.outcome,
+            cost_wei=str(self.cost),
+        )
+
+    def _of_all(self, refusal: GatewayRefusal) -> GatewayRefusal:
+        """One order's failure as that of the completion: its other orders go on, and may be charged."""
+        if isinstance(refusal, HopFailed) and len(self.signed) > 1:
+            charged = refusal.money.charged if refusal.money.charged is True else "unknown"
+            money = Money(
+                charged, (*refusal.money.tasks, *(one for one in self.tasks if one not in refusal.money.tasks))
+            )
+            return HopFailed(
+                refusal.what,
+                refusal.value,
+                refusal.remedy,
+                money,
+                hop=refusal.hop,
+                status=refusal.http_status,
+                code=refusal.code,
+            )
+        return refusal

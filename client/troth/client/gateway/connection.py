@@ -1,0 +1,164 @@
+"""A session that stays open: when it fails a new one is made beside it, and the old one ends with its last user."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from types import TracebackType
+
+from troth.chain.errors import ChainError
+from troth.client.errors import ClientError, OverlayFailed
+from troth.client.gateway.errors import NotReady
+from troth.client.session import Session
+from troth.overlay.errors import CircuitFailed, OverlayError
+
+SessionFactory = Callable[[], AbstractAsyncContextManager[Session]]
+FIRST_BACKOFF = 0.5
+LONGEST_BACKOFF = 30.0
+PATIENCE_SECONDS = 5.0
+"""How long a request waits for a session that is being made."""
+
+_log = logging.getLogger(__name__)
+_FAILURES = (ClientError, ChainError, OverlayError, OSError)
+
+
+class Held:
+    """One session, open as long as anybody uses it."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.retired = asyncio.Event()
+        self.users = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    @contextmanager
+    def use(self) -> Iterator[Session]:
+        """The session stays open inside the block, even when a newer one has taken its place."""
+        self.users += 1
+        self.idle.clear()
+        try:
+            yield self.session
+        finally:
+            self.users -= 1
+            if not self.users:
+                self.idle.set()
+
+    async def over(self) -> None:
+        """Until it is retired and nobody uses it any more."""
+        await self.retired.wait()
+        await self.idle.wait()
+
+
+class Connection:
+    """Use it with ``async with``; `lease` gives the session."""
+
+    def __init__(self, factory: SessionFactory) -> None:
+        self._factory = factory
+        self._current: Held | None = None
+        self._ready = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._keeper: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+
+    async def __aenter__(self) -> Connection:
+        self._wanted.set()
+        self._keeper = asyncio.create_task(self._keep(), name="gateway connection")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ending = [*self._tasks, *([self._keeper] if self._keeper else [])]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+    @property
+    def session(self) -> Session | None:
+        """The newest session, perhaps a failed one; None before the first."""
+        return None if self._current is None else self._current.session
+
+    def reasons(self) -> list[str]:
+        """Why no request can be served now; empty if it can."""
+        if not self._ready.is_set():
+            return [f"no session at a scheduler: {self._failure or 'connecting'}"]
+        assert self._current is not None
+        failure = self._current.session.follower.failure
+        return [] if failure is None else [f"the chain is away: {failure}"]
+
+    def report(self, error: Exception) -> None:
+        """Something failed that a new session may mend."""
+        if self._ready.is_set():
+            _log.warning("the session failed and is made anew: %s", type(error).__name__)
+            self._failure = error
+            self._ready.clear()
+            self._wanted.set()
+
+    @asynccontextmanager
+    async def lease(self, patience: float = PATIENCE_SECONDS) -> AsyncIterator[Held]:
+        """The session, which stays open inside the block; NotReady if there is none in time."""
+        try:
+            async with asyncio.timeout(patience):
+                await self._ready.wait()
+        except TimeoutError as error:
+            raise self._not_ready() from error
+        held = self._current
+        assert held is not None
+        with held.use():
+            yield held
+
+    async def _keep(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            backoff = FIRST_BACKOFF
+            while not await self._renew():
+                await asyncio.sleep(backoff)
+                backoff = min(2 * backoff, LONGEST_BACKOFF)
+
+    async def _renew(self) -> bool:
+        """Open a session and put it in the last one's place; False if that failed."""
+        opened: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._hold(opened), name="gateway session")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            fresh = await opened
+        except _FAILURES as error:
+            if type(error) is not type(self._failure):
+                _log.warning("no session at a scheduler: %s", error)
+            self._failure = error
+            return False
+        before, self._current = self._current, fresh
+        if before is not None:
+            before.retired.set()
+        self._failure = None
+        self._ready.set()
+        return True
+
+    async def _hold(self, opened: asyncio.Future[Held]) -> None:
+        try:
+            async with self._factory() as session:
+                generation = Held(session)
+                opened.set_result(generation)
+                await generation.over()
+        except Exception as error:
+            if not opened.done():
+                opened.set_exception(error)
+                return
+            # Its users have gone; what closing it says matters to nobody.
+            with suppress(*_FAILURES):
+                raise
+
+    def _not_ready(self) -> NotReady:
+        cause = self._failure
+        if cause is None:
+            return NotReady("The gateway is still connecting", "", "Try again in a few seconds.", "scheduler")
+        elsewhere = "chain" if isinstance(cause, ChainError) else "scheduler"
+        hop = cause.hop if isinstance(cause, CircuitFailed | OverlayFailed) else elsewhere
+        what, remedy = getattr(cause, "what", "The connection failed"), getattr(cause, "remedy", "")
+        return NotReady(f"There is no session at a scheduler: {what}", getattr(cause, "value", cause), remedy, hop)

@@ -1,0 +1,77 @@
+"""Who may talk to the gateway: programs of this machine that hold the key, and no page in a browser.
+
+A page of any site can send requests to 127.0.0.1, and with DNS rebinding even read the answers: its own name then leads
+here. Such a request names that site in Host, and browsers name the page in Origin.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from troth.client.gateway.errors import GatewayRefusal, KeyRefused, PageRefused
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_WITHOUT_KEY = {"/livez", "/readyz", "/metrics"}
+_OWN = {"same-origin", "none"}
+
+
+@dataclass(slots=True)
+class Access:
+    """`hosts` are the only values of Host, none before the port is known, None for any; `key` is None for no key."""
+
+    hosts: frozenset[str] | None
+    key: str | None
+
+
+def loopback_hosts(port: int) -> frozenset[str]:
+    """What Host may say when a program of this machine asks."""
+    return frozenset(f"{name}:{port}" for name in LOOPBACK)
+
+
+class Guard:
+    """ASGI middleware: turns away before anything of a request's body is read."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            return
+        refusal = self._refusal(Request(scope))
+        if refusal is None:
+            await self._app(scope, receive, send)
+            return
+        answer = JSONResponse(refusal.to_json(), refusal.http_status, {"connection": "close"})
+        await answer(scope, receive, send)
+
+    def _refusal(self, request: Request) -> GatewayRefusal | None:
+        return self._refuse_page(request) or self._refuse_stranger(request)
+
+    def _refuse_page(self, request: Request) -> GatewayRefusal | None:
+        hosts, headers = self._access.hosts, request.headers
+        if hosts is not None and [one.lower() for one in headers.getlist("host")] not in [[host] for host in hosts]:
+            what = "This name does not lead to the gateway"
+            return PageRefused(what, "", "Use 127.0.0.1 or localhost, with the port.", code="host_refused")
+        origins = headers.getlist("origin")
+        if any(hosts is None or origin.removeprefix("http://").lower() not in hosts for origin in origins):
+            return PageRefused("Pages in a browser are refused", "", "Use a program.", code="origin_refused")
+        if headers.get("sec-fetch-site", "none") not in _OWN:
+            return PageRefused("Pages in a browser are refused", "", "Use a program.", code="origin_refused")
+        return None
+
+    def _refuse_stranger(self, request: Request) -> GatewayRefusal | None:
+        key = self._access.key
+        if key is None or request.url.path in _WITHOUT_KEY:
+            return None
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and secrets.compare_digest(given.strip().encode(), key.encode()):
+            return None
+        what = "This is not the gateway's API key" if given else "The API key is missing"
+        return KeyRefused(what, "", "`troth client serve` prints the key as OPENAI_API_KEY.")

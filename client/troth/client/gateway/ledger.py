@@ -1,0 +1,117 @@
+"""Which completion was made of which tasks, and what they cost: kept beside the receipts, so that a receipt stays.
+
+No text is in here; questions and answers are in the client's receipts alone.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from troth.client.errors import ReceiptsUnreadable
+from troth.client.ordering import SignedOrder
+
+_SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS completions (
+        id TEXT PRIMARY KEY, created INTEGER NOT NULL, model TEXT NOT NULL, note TEXT
+    ) STRICT""",
+    """CREATE TABLE IF NOT EXISTS tasks (
+        task_id TEXT PRIMARY KEY, completion TEXT NOT NULL REFERENCES completions(id), position INTEGER NOT NULL,
+        day TEXT NOT NULL, fee TEXT NOT NULL, paid TEXT
+    ) STRICT""",
+    "CREATE INDEX IF NOT EXISTS tasks_by_completion ON tasks(completion)",
+    "CREATE INDEX IF NOT EXISTS tasks_by_day ON tasks(day)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A completion, and its tasks in the order of its choices."""
+
+    identifier: str
+    created: int
+    model: str
+    tasks: tuple[str, ...]
+    note: str | None
+
+
+class Ledger:
+    """One wallet's completions; ReceiptsUnreadable if the file is none of this program's."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        self._database = sqlite3.connect(path, isolation_level=None)
+        try:
+            self._execute("PRAGMA journal_mode=WAL")
+            self._execute("PRAGMA synchronous=FULL")
+            for statement in _SCHEMA:
+                self._execute(statement)
+        except ReceiptsUnreadable:
+            self._database.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def ordered(self, identifier: str, model: str, signed: list[SignedOrder]) -> None:
+        """Note a completion's orders, all or none of them, before the first is sent."""
+        now = int(time.time())
+        self._execute("BEGIN IMMEDIATE")
+        try:
+            self._execute("INSERT INTO completions (id, created, model) VALUES (?, ?, ?)", identifier, now, model)
+            for position, order in enumerate(signed):
+                self._execute(
+                    "INSERT INTO tasks (task_id, completion, position, day, fee) VALUES (?, ?, ?, ?, ?)",
+                    "0x" + order.task_id.hex(),
+                    identifier,
+                    position,
+                    today(),
+                    str(order.fee),
+                )
+        except BaseException:
+            self._execute("ROLLBACK")
+            raise
+        self._execute("COMMIT")
+
+    def paid(self, task: str, wei: int) -> None:
+        """Note what a task has cost in the end; nothing of it counts against the budget if that is zero."""
+        self._execute("UPDATE tasks SET paid = ? WHERE task_id = ?", str(wei), task)
+
+    def noted(self, identifier: str, note: str) -> None:
+        """Note something about a completion, such as that its reader went away."""
+        self._execute("UPDATE completions SET note = ? WHERE id = ?", note, identifier)
+
+    def find(self, identifier: str) -> Entry | None:
+        """The completion of this id, or None."""
+        row = self._execute("SELECT id, created, model, note FROM completions WHERE id = ?", identifier).fetchone()
+        if row is None:
+            return None
+        tasks = self._execute("SELECT task_id FROM tasks WHERE completion = ? ORDER BY position", identifier)
+        return Entry(row[0], row[1], row[2], tuple(one for (one,) in tasks.fetchall()), row[3])
+
+    def spent(self, day: str) -> int:
+        """Wei of the orders of a day: what they cost, or their fee while that is open."""
+        rows = self._execute("SELECT COALESCE(paid, fee) FROM tasks WHERE day = ?", day).fetchall()
+        return sum(int(wei) for (wei,) in rows)
+
+    def open_tasks(self, limit: int = 1000) -> list[str]:
+        """Tasks whose cost is not known yet, newest first."""
+        rows = self._execute("SELECT task_id FROM tasks WHERE paid IS NULL ORDER BY rowid DESC LIMIT ?", limit)
+        return [task for (task,) in rows.fetchall()]
+
+    def _execute(self, statement: str, *values: object) -> sqlite3.Cursor:
+        try:
+            return self._database.execute(statement, values)
+        except sqlite3.DatabaseError as error:
+            what = f"The gateway's record cannot be read or written: {error}"
+            raise ReceiptsUnreadable(what, self._path, "Free disk space, or move the file away and keep it.") from error
+
+
+def today() -> str:
+    """The day that a budget is for, in UTC."""
+    return time.strftime("%Y-%m-%d", time.gmtime())

@@ -1,0 +1,123 @@
+"""A gateway from its parts, and the process around it."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from troth.chain.keystore import Key
+from troth.client.errors import ConfigurationError
+from troth.client.gateway.access_key import access_key
+from troth.client.gateway.application import KEEP_ALIVE_SECONDS, Gateway, gateway_app
+from troth.client.gateway.body import BODY_SECONDS
+from troth.client.gateway.connection import Connection, SessionFactory
+from troth.client.gateway.guard import Access, Guard, loopback_hosts
+from troth.client.gateway.intake import Intake, Limits
+from troth.client.gateway.ledger import Ledger
+from troth.client.gateway.metrics import Metrics
+from troth.client.gateway.orders import Orders
+from troth.client.gateway.request import Defaults
+from troth.client.home import Home
+from troth.overlay.server import TlsServer, run_until_stopped
+
+DRAIN_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a gateway is to run; wei."""
+
+    host: str = "127.0.0.1"
+    port: int = 11711
+    allow_remote: bool = False
+    with_key: bool = True
+    concurrent: int = 16
+    limits: Limits = field(default_factory=Limits)
+    defaults: Defaults = field(default_factory=Defaults)
+    keep_alive: float = KEEP_ALIVE_SECONDS
+    body_seconds: float = BODY_SECONDS
+
+    def checked(self) -> Settings:
+        """These settings, or ConfigurationError where they would hand the wallet to strangers."""
+        if not self.allow_remote and not _is_loopback(self.host):
+            raise ConfigurationError(
+                "The gateway pays from your wallet, so it listens on loopback addresses only",
+                self.host,
+                "Use --host 127.0.0.1, or --allow-remote if every machine that reaches this one may pay from it.",
+            )
+        if self.allow_remote and not self.with_key:
+            what = "Without a key, anybody who reaches this machine could pay from the wallet"
+            raise ConfigurationError(what, "--allow-remote --no-key", "Leave one of them out.")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A gateway and its server; call `listens` once the server does."""
+
+    gateway: Gateway
+    server: TlsServer
+    access: Access
+    host: str
+
+    def listens(self, port: int) -> None:
+        """From now on its address is known, so requests that name it are let in."""
+        self.gateway.base = f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{port}"
+        if self.access.hosts is not None:
+            self.access.hosts = loopback_hosts(port)
+
+    @property
+    def base_url(self) -> str:
+        """What OpenAI clients call the base URL."""
+        return f"{self.gateway.base}/v1"
+
+
+@asynccontextmanager
+async def assembled(home: Home, key: Key, factory: SessionFactory, settings: Settings) -> AsyncIterator[Running]:
+    """A gateway with its connection, not yet listening: see `TlsServer`, whose application it is."""
+    settings.checked()
+    home.create()
+    secret = access_key(home.gateway_key) if settings.with_key else None
+    ledger, metrics = Ledger(home.gateway_ledger), Metrics()
+    try:
+        async with Connection(factory) as connection:
+            orders = Orders(connection, ledger, metrics, settings.concurrent)
+            intake = Intake(connection, orders, ledger, key, settings.limits)
+            gateway = Gateway(connection, intake, ledger, metrics, settings.defaults)
+            gateway.keep_alive, gateway.body_seconds = settings.keep_alive, settings.body_seconds
+            try:
+                access = Access(None if settings.allow_remote else frozenset(), secret)
+                yield Running(gateway, _server(gateway, settings, access), access, settings.host)
+            finally:
+                await orders.close()
+    finally:
+        ledger.close()
+
+
+async def serve(
+    home: Home, key: Key, factory: SessionFactory, settings: Settings, ready: Callable[[Running], None]
+) -> None:
+    """Serve until SIGINT or SIGTERM; `ready` is called once it listens."""
+
+    def listening(port: int) -> None:
+        running.listens(port)
+        ready(running)
+
+    async with assembled(home, key, factory, settings) as running:
+        await run_until_stopped(running.server, listening)
+
+
+def _server(gateway: Gateway, settings: Settings, access: Access) -> TlsServer:
+    app = gateway_app(gateway)
+    app.add_middleware(Guard, access=access)
+    return TlsServer(app, None, settings.host, settings.port, drain=gateway.drain, drain_seconds=DRAIN_SECONDS)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        # A name may lead anywhere, tomorrow if not today.
+        return host == "localhost"

@@ -1,0 +1,114 @@
+"""The JSON objects of both endpoints, as OpenAI's interface has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from troth.client.chosen import Chosen
+from troth.client.gateway.choice import Delta
+from troth.client.gateway.completion import Completion
+from troth.client.gateway.logprobs import chat_logprobs, completion_logprobs
+from troth.client.gateway.prices import ether
+
+
+class Shapes:
+    """The objects of one completion; `base` is the gateway's own address, for the receipt's URL."""
+
+    def __init__(self, completion: Completion, base: str) -> None:
+        self._completion = completion
+        self._base = base
+        self._chat = completion.wanted.kind == "chat"
+
+    def whole(self, texts: Sequence[str], chosen: Sequence[Sequence[Chosen]]) -> dict[str, Any]:
+        """The answer in one object."""
+        choices = [self._whole_choice(number, text, chosen[number]) for number, text in enumerate(texts)]
+        name = "chat.completion" if self._chat else "text_completion"
+        return self._object(name, choices) | {"usage": self._usage(), "troth": self.troth()}
+
+    def opening(self, number: int) -> dict[str, Any] | None:
+        """The first chunk of a choice: who speaks, or what is echoed."""
+        if self._chat:
+            return self._chunk(number, {"role": "assistant", "content": ""}, None, None)
+        prefix = self._completion.prefixes[number]
+        return self._chunk(number, prefix, None, None) if prefix else None
+
+    def piece(self, number: int, delta: Delta) -> dict[str, Any]:
+        """A chunk of text."""
+        content = {"content": delta.text} if self._chat else delta.text
+        return self._chunk(number, content, self._logprobs(number, delta.chosen, delta.offset), None)
+
+    def closing(self, number: int, *, last: bool) -> dict[str, Any]:
+        """The chunk that ends a choice; the last one carries `troth` where no usage chunk follows."""
+        reason = self._completion.choices[number].reason
+        chunk = self._chunk(number, {} if self._chat else "", None, reason)
+        if last and not self._completion.wanted.include_usage:
+            chunk["troth"] = self.troth()
+        return chunk
+
+    def usage(self) -> dict[str, Any]:
+        """The last chunk of a stream that asked for it: no choices, only what it took."""
+        return self._object(self._chunk_name, []) | {"usage": self._usage(), "troth": self.troth()}
+
+    def troth(self) -> dict[str, Any]:
+        """Which tasks, what they cost, where the receipt is, and what the chain says so far."""
+        completion = self._completion
+        return {
+            "task": completion.tasks[0],
+            "tasks": list(completion.tasks),
+            "cost_wei": str(completion.cost),
+            "receipt": f"{self._base}/v1/receipts/{completion.identifier}",
+            "outcome": completion.outcome,
+        }
+
+    @property
+    def _chunk_name(self) -> str:
+        return "chat.completion.chunk" if self._chat else "text_completion"
+
+    def _object(self, name: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        completion = self._completion
+        return {
+            "id": completion.identifier,
+            "object": name,
+            "created": completion.created,
+            "model": completion.model,
+            "system_fingerprint": None,
+            "choices": choices,
+        }
+
+    def _chunk(self, number: int, content: Any, logprobs: Any, reason: str | None) -> dict[str, Any]:
+        field = "delta" if self._chat else "text"
+        choice = {"index": number, field: content, "logprobs": logprobs, "finish_reason": reason}
+        chunk = self._object(self._chunk_name, [choice])
+        return chunk | {"usage": None} if self._completion.wanted.include_usage else chunk
+
+    def _whole_choice(self, number: int, text: str, chosen: Sequence[Chosen]) -> dict[str, Any]:
+        shown = self._completion.prefixes[number] + text
+        content: dict[str, Any] = {"text": shown}
+        if self._chat:
+            content = {"message": {"role": "assistant", "content": shown, "refusal": None}}
+        return {
+            "index": number,
+            **content,
+            "logprobs": self._logprobs(number, chosen, 0),
+            "finish_reason": self._completion.choices[number].reason,
+        }
+
+    def _logprobs(self, number: int, chosen: Sequence[Chosen], offset: int) -> dict[str, Any] | None:
+        if self._completion.wanted.logprobs < 0:
+            return None
+        language = self._completion.language
+        if self._chat:
+            return chat_logprobs(language, chosen)
+        return completion_logprobs(language, chosen, offset + len(self._completion.prefixes[number]))
+
+    def _usage(self) -> dict[str, Any]:
+        completion = self._completion
+        written = sum(choice.tokens for choice in completion.choices)
+        return {
+            "prompt_tokens": completion.prompt_tokens,
+            "completion_tokens": written,
+            "total_tokens": completion.prompt_tokens + written,
+            "cost": ether(completion.cost),
+            "cost_wei": str(completion.cost),
+        }

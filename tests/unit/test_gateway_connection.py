@@ -1,0 +1,104 @@
+"""The gateway's session: made anew after a failure, while whoever uses the old one keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from support.scheduler_stage import eventually
+
+from troth.chain.errors import ChainUnavailable
+from troth.client.errors import OverlayFailed, SchedulerUnreachable
+from troth.client.gateway.connection import Connection, SessionFactory
+from troth.client.gateway.errors import NotReady
+
+
+class Followed:
+    failure: Exception | None = None
+
+
+class Session:
+    """As much of a session as the connection looks at."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.follower = Followed()
+
+
+class Sessions:
+    """A factory whose next sessions fail with `failures`."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+        self.made = 0
+        self.open: set[int] = set()
+
+    @asynccontextmanager
+    async def _make(self) -> AsyncIterator[Any]:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.made += 1
+        number = self.made
+        self.open.add(number)
+        try:
+            yield Session(number)
+        finally:
+            self.open.discard(number)
+
+    @property
+    def factory(self) -> SessionFactory:
+        return self._make
+
+
+UNREACHABLE = SchedulerUnreachable("Nobody answers", "x", "Wait.")
+
+
+@pytest.mark.parametrize(
+    ("failure", "hop"),
+    [
+        (UNREACHABLE, "scheduler"),
+        (ChainUnavailable("The node is away", "x", "Wait."), "chain"),
+        (OverlayFailed("Lost", "x", "Wait.", hop="guard", delivered="no"), "guard"),
+    ],
+)
+async def test_without_a_session_the_reason_is_told_and_tried_again(failure: Exception, hop: str) -> None:
+    sessions = Sessions(failure)
+    async with Connection(sessions.factory) as connection:
+        assert connection.reasons()
+        with pytest.raises(NotReady) as refused:
+            async with connection.lease(patience=0.2):
+                pass
+        assert refused.value.troth == {"hop": hop, "charged": False, "retry_free": True}
+        assert any(failure.args[0] in reason for reason in connection.reasons())
+        async with connection.lease() as held:
+            assert held.session.number == 1  # type: ignore[attr-defined]
+        assert connection.reasons() == []
+
+
+async def test_an_old_session_ends_with_its_last_user() -> None:
+    sessions = Sessions()
+    async with Connection(sessions.factory) as connection:
+        async with connection.lease() as old:
+            with old.use():
+                connection.report(UNREACHABLE)
+                # Told twice, made once.
+                connection.report(UNREACHABLE)
+                async with connection.lease() as new:
+                    assert new is not old
+                    assert sessions.open == {1, 2}
+            await asyncio.sleep(0)
+            assert sessions.open == {1, 2}
+        await eventually(lambda: sessions.open == {2})
+        assert sessions.made == 2
+    assert sessions.open == set()
+
+
+async def test_a_chain_that_is_away_is_a_reason() -> None:
+    sessions = Sessions()
+    async with Connection(sessions.factory) as connection:
+        async with connection.lease() as held:
+            held.session.follower.failure = ChainUnavailable("The node is away", "x", "Wait.")
+        assert ["away" in reason for reason in connection.reasons()] == [True]

@@ -1,0 +1,158 @@
+"""What the gateway accepts, and what it refuses because the answer would silently be another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from troth.client.gateway.chat_request import read_chat
+from troth.client.gateway.completion_request import read_completion
+from troth.client.gateway.errors import InvalidRequest, Unsupported
+from troth.client.gateway.request import Defaults, Wanted
+
+USER = {"role": "user", "content": "hello"}
+DEFAULTS = Defaults(max_tokens=99)
+
+
+def chat(**fields: Any) -> Wanted:
+    return read_chat({"model": "toy", "messages": [USER]} | fields, DEFAULTS)
+
+
+def completion(**fields: Any) -> Wanted:
+    return read_completion({"model": "toy", "prompt": "hello"} | fields, DEFAULTS)
+
+
+def test_defaults_are_those_of_openai() -> None:
+    wanted = chat()
+    assert (wanted.choices.temperature_millionths, wanted.choices.top_p_millionths) == (1_000_000, 1_000_000)
+    assert (wanted.choices.max_tokens, wanted.count, wanted.stops, wanted.logprobs) == (99, 1, (), -1)
+    assert (wanted.stream, wanted.include_usage, wanted.wait) == (False, False, False)
+    assert completion().choices.max_tokens == 16
+
+
+def test_roles_and_parts_of_text() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    given = [{"role": "developer", "content": "be brief"}, {"role": "user", "content": parts, "name": "Ada"}]
+    assert chat(messages=given).prompts == (
+        [{"role": "system", "content": "be brief"}, {"role": "user", "content": "ab"}],
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "tokens"), [({"max_tokens": 5}, 5), ({"max_tokens": 5, "max_completion_tokens": 7}, 7), ({}, 99)]
+)
+def test_either_name_limits_the_answer(fields: dict[str, Any], tokens: int) -> None:
+    assert chat(**fields).choices.max_tokens == tokens
+
+
+def test_null_counts_as_absent_and_unknown_fields_are_ignored() -> None:
+    ignored = {"seed": 7, "user": "ada", "metadata": {"a": "b"}, "store": True, "service_tier": "auto", "x": [1]}
+    nothing = dict.fromkeys(("temperature", "stop", "n", "max_tokens", "logprobs", "tools", "stream_options"))
+    assert chat(**ignored, **nothing) == chat()
+    harmless = {"presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}, "response_format": {"type": "text"}}
+    assert chat(**harmless, tools=[], tool_choice="none", modalities=["text"]) == chat()
+
+
+IMAGE = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "x"}}]
+UNSUPPORTED: list[tuple[dict[str, Any], str]] = [
+    ({"messages": [{"role": "user", "content": IMAGE}]}, "messages[0].content[1]"),
+    ({"messages": [USER, {"role": "tool", "content": "x"}]}, "messages[1].role"),
+    ({"messages": [{"role": "assistant", "content": "", "tool_calls": [{}]}]}, "messages[0].tool_calls"),
+    ({"tools": [{"type": "function"}], "tool_choice": "required"}, "tool_choice"),
+    ({"tools": [{"type": "function"}]}, "tools"),
+    ({"functions": [{"name": "f"}]}, "functions"),
+    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"response_format": {"type": "json_schema"}}, "response_format"),
+    ({"presence_penalty": 0.1}, "presence_penalty"),
+    ({"frequency_penalty": -2}, "frequency_penalty"),
+    ({"logit_bias": {"50256": -100}}, "logit_bias"),
+    ({"n": 9}, "n"),
+    ({"audio": {"voice": "alloy"}}, "audio"),
+    ({"modalities": ["text", "audio"]}, "modalities"),
+    ({"troth": {"wait": "forever"}}, "troth.wait"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param"), UNSUPPORTED)
+def test_what_would_change_the_answer_is_refused(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        chat(**fields)
+    error = refused.value.to_json()["error"]
+    assert (refused.value.http_status, error["code"], error["param"]) == (400, "unsupported_value", param)
+
+
+INVALID: list[tuple[dict[str, Any], str]] = [
+    ({"messages": []}, "messages"),
+    ({"messages": "hello"}, "messages"),
+    ({"messages": ["hello"]}, "messages[0]"),
+    ({"messages": [{"role": "user"}]}, "messages[0].content"),
+    ({"messages": [{"role": "user", "content": []}]}, "messages[0].content"),
+    ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages[0].content"),
+    ({"messages": [USER] * 5000}, "messages"),
+    ({"model": 7}, "model"),
+    ({"temperature": 2.1}, "temperature"),
+    ({"temperature": float("nan")}, "temperature"),
+    ({"temperature": True}, "temperature"),
+    ({"top_p": -0.1}, "top_p"),
+    ({"max_tokens": 0}, "max_tokens"),
+    ({"max_tokens": 10**30}, "max_tokens"),
+    ({"n": 0}, "n"),
+    ({"n": "2"}, "n"),
+    ({"stream": "yes"}, "stream"),
+    ({"stop": ["x"] * 1000}, "stop"),
+    ({"stop": [""]}, "stop"),
+    ({"stop": "x" * 257}, "stop"),
+    ({"stop": [7]}, "stop"),
+    ({"stop": {"a": 1}}, "stop"),
+    ({"top_logprobs": 3}, "top_logprobs"),
+    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+    ({"troth": "wait"}, "troth"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param"), INVALID)
+def test_what_cannot_be_is_refused_with_its_name(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        chat(**fields)
+    assert refused.value.param == param
+    # What somebody asked never comes back in an error, and so never in a log.
+    assert "hello" not in str(refused.value)
+
+
+@pytest.mark.parametrize("body", [None, [], "x", 7, {}])
+def test_a_body_that_is_no_request(body: object) -> None:
+    with pytest.raises(InvalidRequest):
+        read_chat(body, DEFAULTS)
+
+
+def test_prompts_of_all_kinds() -> None:
+    assert completion(prompt="a").prompts == ("a",)
+    assert completion(prompt=["a", "b"]).prompts == ("a", "b")
+    assert completion(prompt=[1, 2]).prompts == ((1, 2),)
+    assert completion(prompt=[[1, 2], [3]]).prompts == ((1, 2), (3,))
+    assert completion(prompt=["a", "b"], n=2, logprobs=0, stop="x").orders == 4
+
+
+REFUSED_COMPLETIONS: list[tuple[dict[str, Any], str]] = [
+    ({"prompt": None}, "prompt"),
+    ({"prompt": []}, "prompt"),
+    ({"prompt": [[]]}, "prompt[0]"),
+    ({"prompt": [[-1]]}, "prompt[0]"),
+    ({"prompt": [1, "a"]}, "prompt[0]"),
+    ({"prompt": [True]}, "prompt[0]"),
+    ({"prompt": ["a"] * 9}, "prompt"),
+    ({"prompt": ["a"] * 3, "n": 3}, "n"),
+    ({"suffix": "end"}, "suffix"),
+    ({"best_of": 2}, "best_of"),
+    ({"echo": True, "logprobs": 1}, "echo"),
+    ({"logprobs": 6}, "logprobs"),
+    ({"logprobs": True}, "logprobs"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param"), REFUSED_COMPLETIONS)
+def test_completions_that_are_refused(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        completion(**fields)
+    assert refused.value.param == param
