@@ -14,10 +14,12 @@ from troth.client.options import (
     DEFAULT_HOME,
     BroadcastOption,
     ClassOption,
+    CommitteeOption,
     ContractOption,
     HomeOption,
     JsonOption,
     MaxCostOption,
+    OverlayOption,
     PasswordOption,
     RpcOption,
     SchedulerOption,
@@ -41,6 +43,10 @@ def init(  # noqa: PLR0917
             "--start-block", envvar="TROTH_START_BLOCK", min=0, help="A block before the contract's first event."
         ),
     ] = 0,
+    committee: CommitteeOption = "",
+    region: Annotated[
+        str, typer.Option("--region", envvar="TROTH_REGION", help="Prefer relays of this region, if there are enough.")
+    ] = "",
     import_key: Annotated[
         Path | None, typer.Option("--import-key", help="Keyfile to copy, opened with the same password.")
     ] = None,
@@ -54,7 +60,9 @@ def init(  # noqa: PLR0917
     from troth.client.wallet import create_wallet
 
     place = Home(home.expanduser())
-    configuration = Configuration(contract, rpc, scheduler, execution_class, start_block).checked()
+    configuration = Configuration(
+        contract, rpc, scheduler, execution_class, start_block, committee, region=region
+    ).checked()
     key = create_wallet(place, password_file, import_key)
     save(place.configuration, configuration)
     _print(
@@ -131,6 +139,8 @@ def estimate(  # noqa: PLR0917
     execution_class: ClassOption = "",
     rpc: RpcOption = "",
     contract: ContractOption = "",
+    committee: CommitteeOption = "",
+    overlay: OverlayOption = "",
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
@@ -144,7 +154,10 @@ def estimate(  # noqa: PLR0917
     address = wallet_address(place)
 
     async def read() -> tuple[int, int]:
-        async with session(place, read_configuration(place, rpc, contract, scheduler, execution_class)) as ready:
+        async with session(
+            place,
+            read_configuration(place, rpc, contract, scheduler, execution_class, committee=committee, overlay=overlay),
+        ) as ready:
             return ready.offer.fee, ready.follower.state.escrow_of(address)
 
     fee, escrow = asyncio.run(read())
@@ -187,6 +200,8 @@ def chat(  # noqa: PLR0917
     password_file: PasswordOption = None,
     rpc: RpcOption = "",
     contract: ContractOption = "",
+    committee: CommitteeOption = "",
+    overlay: OverlayOption = "",
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
@@ -202,7 +217,9 @@ def chat(  # noqa: PLR0917
     place = Home(home.expanduser())
     limit = parse_amount(max_cost) if max_cost else None
     choices = Choices(max_tokens, millionths(temperature, 0), millionths(top_p, 1), limit)
-    configuration = read_configuration(place, rpc, contract, scheduler, execution_class)
+    configuration = read_configuration(
+        place, rpc, contract, scheduler, execution_class, committee=committee, overlay=overlay
+    )
     key = open_wallet(place, password_file)
     talk = print_json_answer if as_json else converse
     asyncio.run(talk(place, configuration, key, choices, system, first))
@@ -216,6 +233,8 @@ def receipts(  # noqa: PLR0917
     ] = False,
     rpc: RpcOption = "",
     contract: ContractOption = "",
+    committee: CommitteeOption = "",
+    overlay: OverlayOption = "",
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
@@ -226,7 +245,7 @@ def receipts(  # noqa: PLR0917
     if answer and not task:
         raise typer.BadParameter("name the task whose answer you want", param_hint="--answer")
     place = Home(home.expanduser())
-    configuration = read_configuration(place, rpc, contract)
+    configuration = read_configuration(place, rpc, contract, committee=committee, overlay=overlay)
     asyncio.run(print_receipts(place, configuration, task, as_json, answer))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import AsyncExitStack
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,6 +78,17 @@ def serve(  # noqa: PLR0917
     execution_class: ClassOption = "",
     committee: CommitteeOption = "",
     overlay: OverlayOption = "",
+    relay: Annotated[
+        bool,
+        typer.Option("--relay/--no-relay", envvar="TROTH_RELAY", help="Carry others too: run a relay beside it."),
+    ] = True,
+    relay_port: Annotated[
+        int, typer.Option("--relay-port", envvar="TROTH_RELAY_PORT", min=1, max=65535, help="Port of that relay.")
+    ] = 9001,
+    relay_address: Annotated[
+        str,
+        typer.Option("--relay-address", envvar="TROTH_RELAY_ADDRESS", help="address:port as others reach that relay."),
+    ] = "",
     password_file: PasswordOption = None,
     rpc: RpcOption = "",
     contract: ContractOption = "",
@@ -91,6 +103,7 @@ def serve(  # noqa: PLR0917
     from troth.client.gateway.serving import serve as serve_until_stopped
     from troth.client.home import Home
     from troth.client.money import parse_amount
+    from troth.client.own_relay import Listen, prepare_relay, running_relay
     from troth.client.session import session
     from troth.client.wallet import open_wallet
     from troth.overlay.logs import configure
@@ -116,7 +129,16 @@ def serve(  # noqa: PLR0917
         _say("warning: whoever reaches this address and has the key pays from your wallet, and nothing is encrypted")
     if no_key:
         _say("warning: without a key, every program and every user of this machine can pay from your wallet")
-    asyncio.run(serve_until_stopped(place, key, lambda: session(place, configuration), settings, _announce))
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            if relay and configuration.anonymous:
+                at = prepare_relay(place, configuration, Listen(port=relay_port, address=relay_address))
+                _say(f"relaying for others at {at}, as far as that can be reached; --no-relay leaves it out")
+                await stack.enter_async_context(running_relay(place))
+            await serve_until_stopped(place, key, lambda: session(place, configuration), settings, _announce)
+
+    asyncio.run(run())
 
 
 def _announce(running: Running) -> None:

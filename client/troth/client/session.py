@@ -19,12 +19,13 @@ from troth.client.market import Offer, find_class, find_scheduler, offer_of
 from troth.client.ordering import Choices, SignedOrder, require_affordable, require_room, sign_order
 from troth.client.receipts import Receipts, opened
 from troth.client.template import Message
+from troth.overlay.paths.pool import CircuitPool
 from troth.protocol.types import Hash32
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Everything that asking needs."""
+    """Everything that asking needs; `pool` has the circuits, None without the overlay."""
 
     chain: Chain
     follower: EventFollower
@@ -32,6 +33,7 @@ class Session:
     offer: Offer
     language: Language
     receipts: Receipts
+    pool: CircuitPool | None = None
 
     async def prepare(self, messages: Sequence[Message], choices: Choices, key: Key) -> SignedOrder:
         """A signed order for a conversation, checked against context, cost and balance; nothing is sent."""
@@ -59,7 +61,7 @@ async def session(home: Home, configuration: Configuration) -> AsyncIterator[Ses
             offer = offer_of(follower.state, scheduler, identifier, served[identifier])
             language = await load_language(home, api, offer.class_id, offer.model.architecture)
             with opened(home.receipts, chain.domain) as receipts:
-                yield Session(chain, follower, api, offer, language, receipts)
+                yield Session(chain, follower, api, offer, language, receipts, reached.pool)
 
 
 async def load_language(home: Home, api: SchedulerApi, identifier: Hash32, architecture: str) -> Language:

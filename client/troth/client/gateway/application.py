@@ -28,6 +28,7 @@ from troth.client.gateway.failures import refusal_before
 from troth.client.gateway.intake import Intake
 from troth.client.gateway.ledger import Ledger
 from troth.client.gateway.metrics import Metrics
+from troth.client.gateway.paths_view import paths_json
 from troth.client.gateway.receipt_view import receipt_json
 from troth.client.gateway.request import Defaults, Wanted
 from troth.client.gateway.shapes import Shapes
@@ -107,6 +108,11 @@ def gateway_app(gateway: Gateway) -> FastAPI:
                     "The model does not exist here", name[:80], remedy, code="model_not_found", param="model"
                 )
             return JSONResponse(model_json(held.session, gateway.created))
+
+    @app.get("/v1/paths")
+    async def paths() -> JSONResponse:
+        async with gateway.connection.lease() as held:
+            return JSONResponse(paths_json(held.session.pool))
 
     @app.get("/v1/receipts/{identifier}")
     async def receipts(identifier: str) -> JSONResponse:

@@ -88,6 +88,11 @@ class CircuitPool:
         shortage = self._shortage if len(live) < len(self._slots) else ""
         return Status(len(live), sum(slot.held > 0 for slot in live), len(self._slots), shortage)
 
+    def circuits(self) -> list[tuple[Circuit, bool]]:
+        """Each circuit that can be handed out, and whether somebody holds it."""
+        live = [slot.current for slot in self._slots if slot.current is not None]
+        return [(member.circuit, member.held > 0) for member in live]
+
     # -- for users -------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
