@@ -5,32 +5,39 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from troth.chain import keystore
 from troth.client.asking import Assigned, Finished, Posted, Text, Verdict, ask
+from troth.client.chain_view import view
 from troth.client.configuration import Configuration
 from troth.client.home import Home
 from troth.client.money import format_amount
 from troth.client.ordering import Choices, SignedOrder
 from troth.client.session import Session, session
 from troth.demo import cli
-from troth.demo.anvil import fund
+from troth.demo.anvil import fund, gas_used
 from troth.demo.display import Display
 from troth.demo.errors import ActFailed
+from troth.demo.gateway import LocalGateway, Streamed
 from troth.demo.network import PASSWORD, LocalNetwork
+from troth.demo.party import Party
 from troth.demo.plan import ETHER
 from troth.protocol import vrf
 from troth.protocol.assignment import assignment_alpha, draw
-from troth.protocol.events import Slashed
+from troth.protocol.events import Slashed, TaskAssigned
 from troth.protocol.identifiers import group_id
 from troth.protocol.settlement import SlashReason
+from troth.protocol.state import State
 from troth.protocol.types import Address, Hash32, segments_from_ends
 
 DEPOSIT = "0.05ether"
 MAX_TOKENS = 48
 CHEAT_TOKENS = 16
+KILL_AFTER_PIECES = 3
+FOLLOW_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -63,7 +70,14 @@ class Stage:
     @property
     def configuration(self) -> Configuration:
         """The client's configuration."""
-        return Configuration(self.network.contract, self.network.rpc)
+        overlay = self.network.overlay
+        committee = overlay.committee if overlay is not None else ""
+        return Configuration(self.network.contract, self.network.rpc, committee=committee)
+
+    def relay_at(self, address: str) -> Party:
+        """The relay with this host:port."""
+        assert self.network.overlay is not None
+        return self.network.overlay.relay_at(*address.rsplit(":", 1))
 
     def names(self) -> dict[str, str]:
         """Readable names of the addresses of this network."""
@@ -84,25 +98,102 @@ def deposit(stage: Stage) -> None:
     keyfile = network.home / "keys" / "client.json"
     keystore.create_account(keyfile, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N, key=stage.key)
     fund(network.rpc, stage.key.address, ETHER)
-    options = ("--home", home, "--contract", network.contract, "--rpc", network.rpc)
+    options: tuple[object, ...] = ("--home", home, "--contract", network.contract, "--rpc", network.rpc)
+    if network.overlay is not None:
+        options += ("--committee", network.overlay.committee)
     cli.run(network.password_file, "client", "init", *options, "--import-key", keyfile)
     done = cli.run(network.password_file, "client", "deposit", DEPOSIT, "--home", home, "--broadcast")
     stage.display.step(f"the client {stage.key.address} deposits {DEPOSIT} ({done['gas']:,} gas)")
 
 
-async def honest_question(stage: Stage, question: str) -> Played:
-    """Acts 1 and 2: a question in words, its answer, and its settlement."""
-    async with session(stage.home, stage.configuration) as ready:
-        signed = await ready.prepare([{"role": "user", "content": question}], Choices(MAX_TOKENS), stage.key)
-        stage.display.step(f"question: {question}   ({format_amount(ready.offer.fee)})")
-        return await _play(stage, ready, signed)
+def start_gateway(stage: Stage) -> LocalGateway:
+    """Act 1, second half: the gateway that any OpenAI client can talk to, on circuits through the relays."""
+    network = stage.network
+    gateway = LocalGateway.start(network.processes, stage.home.root, network.password_file)
+    paths = gateway.paths()
+    stage.display.step(f"`troth client serve` is ready at {gateway.address}/v1, over {len(paths)} paths of relays:")
+    for path in paths:
+        stage.display.step(f"  {' → '.join(_relay(stage, address) for address in path)} → scheduler")
+    return gateway
+
+
+def honest_question(stage: Stage, gateway: LocalGateway, question: str) -> Played:
+    """Acts 1 and 2: a question through gateway and overlay, of which two paths are cut in the middle of the answer."""
+    stage.display.step(f"question: {question}")
+    pieces: list[str] = []
+
+    def shown(piece: str) -> None:
+        stage.display.piece(piece)
+        pieces.append(piece)
+        if len(pieces) == KILL_AFTER_PIECES and stage.network.overlay is not None:
+            stage.display.line()
+            _cut_two_paths(stage, gateway)
+
+    streamed = gateway.ask(question, MAX_TOKENS, shown)
+    stage.display.line()
+    _demand(len(pieces) > KILL_AFTER_PIECES, "the relays were killed in the middle of the answer", len(pieces))
+    stage.display.step(f"whole, in {len(pieces)} pieces; receipt: {streamed.receipt}")
+    return asyncio.run(_settled(stage, gateway, streamed))
+
+
+def _cut_two_paths(stage: Stage, gateway: LocalGateway) -> None:
+    """kill -9 for the middle of one path and the proxy of another."""
+    first, second = gateway.paths()[:2]
+    for address in (first[1], second[2]):
+        relay = stage.relay_at(address)
+        assert relay.child is not None
+        relay.child.process.kill()
+        stage.display.step(f"kill -9 {relay.name}, in the middle of the answer")
+
+
+def _relay(stage: Stage, address: str) -> str:
+    return stage.relay_at(address).name
+
+
+async def _settled(stage: Stage, gateway: LocalGateway, streamed: Streamed) -> Played:
+    receipt = await asyncio.to_thread(gateway.receipt, streamed)
+    task = Hash32(bytes.fromhex(streamed.task[2:]))
+    async with view(stage.home, stage.configuration) as (_, follower):
+        record = (await follower.wait_until(lambda state: _decided(state, task), FOLLOW_SECONDS)).tasks[task]
+    for event in record.events:
+        if isinstance(event, TaskAssigned):
+            _show_draw(stage, event.parties, len(event.betas))
+    entry = receipt["tasks"][0]
+    gas = {step: gas_used(stage.network.rpc, hash_) for step, hash_ in entry["transactions"].items()}
+    played = Played(streamed.task, streamed.text, str(entry["outcome"]), int(entry["paid_wei"]), gas)
+    _show_money(stage, played, record.events)
+    return played
+
+
+def _decided(state: State, task: Hash32) -> bool:
+    record = state.tasks.get(task)
+    return record is not None and record.outcome is not None
+
+
+def _show_draw(stage: Stage, parties: Sequence[str], segments: int) -> None:
+    names, plan = stage.names(), stage.network.plan
+    each = len(parties) // segments
+    for segment in range(segments):
+        drawn = [names.get(one, one).removeprefix("node ") for one in parties[segment * each : (segment + 1) * each]]
+        candidates, verifiers = " ".join(drawn[: plan.candidates]), " ".join(drawn[plan.candidates :])
+        stage.display.step(f"segment {segment}: candidates {candidates}; verifiers {verifiers}")
+
+
+def _show_money(stage: Stage, played: Played, events: Sequence[object]) -> None:
+    stage.display.gas(played.gas)
+    stage.display.money(events, stage.names())
+    played.slashed = [
+        event.operator for event in events if isinstance(event, Slashed) and event.reason == SlashReason.REJECTED
+    ]
+    stage.display.step(f"verdict: {played.outcome}; the client paid {format_amount(played.cost)}")
 
 
 async def cheated_question(stage: Stage, question: str) -> Played:
     """Act 3: the same, after the machines drawn for the last segment have changed to int8 weights.
 
-    The draw follows from the order and from the scheduler's key alone. The demo holds that key, so it can look the draw
-    up before anybody is asked, and have exactly the drawn candidates cheat. Nobody without the key can.
+    The question goes over the overlay as well, from the client's library rather than from the gateway: the demo must
+    know the order before anybody is asked. The draw follows from the order and from the scheduler's key alone. The demo
+    holds that key, so it can look the draw up and have exactly the drawn candidates cheat. Nobody without the key can.
     """
     async with session(stage.home, stage.configuration) as ready:
         signed = await ready.prepare([{"role": "user", "content": question}], Choices(CHEAT_TOKENS), stage.key)
@@ -143,17 +234,12 @@ def audit(stage: Stage, honest: Played, cheated: Played) -> None:
 
 
 async def _play(stage: Stage, ready: Session, signed: SignedOrder) -> Played:
-    display, names = stage.display, stage.names()
+    display = stage.display
     played = Played("0x" + signed.task_id.hex(), "", "", 0)
     async for update in ask(ready, signed):
         match update:
             case Assigned(assignment):
-                for segment, parties in enumerate(assignment.parties):
-                    drawn = [names.get(party, party).removeprefix("node ") for party in parties]
-                    count = assignment.candidate_count
-                    display.step(
-                        f"segment {segment}: candidates {' '.join(drawn[:count])}; verifiers {' '.join(drawn[count:])}"
-                    )
+                _show_draw(stage, [one for parties in assignment.parties for one in parties], len(assignment.parties))
                 display.step("the draw's VRF proofs check out; the answer:")
             case Text(text):
                 played.answer += text
@@ -166,13 +252,7 @@ async def _play(stage: Stage, ready: Session, signed: SignedOrder) -> Played:
                 display.step(f"{step} on chain: {transaction[:18]}…")
             case Verdict(outcome, cost):
                 played.outcome, played.cost = outcome, cost
-    display.gas(played.gas)
-    events = ready.follower.state.tasks[signed.task_id].events
-    display.money(events, names)
-    played.slashed = [
-        event.operator for event in events if isinstance(event, Slashed) and event.reason == SlashReason.REJECTED
-    ]
-    display.step(f"verdict: {played.outcome}; the client paid {format_amount(played.cost)}")
+    _show_money(stage, played, ready.follower.state.tasks[signed.task_id].events)
     return played
 
 

@@ -99,3 +99,11 @@ def rpc_answers(address: str) -> bool:
 def fund(address: str, account: str, wei: int) -> None:
     """Give an account of the local chain `wei`."""
     rpc(address, "anvil_setBalance", account, hex(wei))
+
+
+def gas_used(address: str, transaction: str) -> int:
+    """Gas of a mined transaction."""
+    receipt = rpc(address, "eth_getTransactionReceipt", transaction)
+    if not isinstance(receipt, dict):
+        raise MissingTool("The local chain does not know a transaction", transaction, "Is it the chain of this run?")
+    return int(str(receipt["gasUsed"]), 16)

@@ -14,6 +14,8 @@ import typer
 app = typer.Typer(help="Play the main job on a local network.")
 
 QUESTION = "What is the capital of France? Answer in one sentence."
+RELAYS = 18
+"""Four paths of three, and two that take over."""
 CHEATED_QUESTION = "What is the capital of Italy? Answer in one sentence."
 
 
@@ -31,7 +33,7 @@ def demo(
     ] = "float32",
     picture: Annotated[Path | None, typer.Option("--picture", help="Also write the run as an SVG picture.")] = None,
 ) -> None:
-    """A chain, a scheduler, ten nodes, two questions, an audit; exits non-zero if any of it did not happen."""
+    """A chain, a scheduler, ten nodes, an overlay, two questions, an audit; exits non-zero if any did not happen."""
     # SIGINT as well: a shell starts background jobs with it ignored. SIGHUP: the terminal was closed.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _as_interrupt)
@@ -49,7 +51,7 @@ def demo(
     display = Display(recorded)
     with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
         questions = Questions(question, expect, CHEATED_QUESTION)
-        play(Path(folder), models.expanduser(), display, questions, plan=Plan(dtype=dtype), keep=keep)
+        play(Path(folder), models.expanduser(), display, questions, plan=Plan(dtype=dtype, relays=RELAYS), keep=keep)
     if picture is not None:
         recorded.save_svg(str(picture), title="make demo")
 

@@ -83,7 +83,7 @@ class LocalOverlay:
                 relay.child.process.send_signal(signal.SIGHUP)
         return found[0]
 
-    def relay_at(self, host: str, port: int) -> Party:
+    def relay_at(self, host: str, port: str | int) -> Party:
         """The relay that listens there."""
         return next(relay for relay in self.relays if relay.endpoint == f"{host}:{port}")
 

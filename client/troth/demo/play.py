@@ -35,11 +35,15 @@ def play(folder: Path, models: Path, display: Display, questions: Questions, *, 
     with LocalNetwork(folder / "network", models, plan, report=display.step) as network:
         display.console.rule("[bold]A local network", align="left")
         network.start()
-        display.step(f"ready: anvil, a scheduler, {len(network.nodes)} nodes, a process each, TLS between them")
+        display.step(
+            f"ready: anvil, a scheduler, {len(network.nodes)} nodes, {plan.members} committee members, {plan.relays} "
+            "relays, a process each, TLS between them"
+        )
         stage = acts.Stage(network, display, models / "models" / int8_name(plan))
-        display.act(1, "A client deposits, asks, and sees the answer stream")
+        display.act(1, "A client deposits, and asks through its gateway and the anonymous overlay")
         acts.deposit(stage)
-        honest = asyncio.run(acts.honest_question(stage, questions.honest))
+        gateway = acts.start_gateway(stage)
+        honest = acts.honest_question(stage, gateway, questions.honest)
         display.act(2, "Committed, sampled, revealed and settled, with three verifiers a segment")
         acts.require_accepted(honest, questions.expected)
         display.good(f"accepted by all verifiers; {sum(honest.gas.values()):,} gas in {len(honest.gas)} transactions")
