@@ -9,7 +9,7 @@ from support.directory_lists import AFTER, DOMAIN, listing
 from troth.committee.errors import RequestRefused
 from troth.committee.proposal import VERSION, Proposal, decode_proposal, encode_proposal
 from troth.overlay.circuits.descriptors import Place, RelayDescriptor
-from troth.overlay.directory.codec import decode_listing, encode_listing
+from troth.overlay.directory.codec import decode_listing, encode_listing, is_literal
 from troth.overlay.directory.descriptors import (
     SignedDestination,
     SignedRelay,
@@ -23,7 +23,7 @@ from troth.overlay.directory.signing import SignedListing, decode_signed, encode
 from troth.protocol.types import address_from_bytes
 
 hashes = st.binary(min_size=32, max_size=32)
-hosts = st.ip_addresses().filter(lambda one: getattr(one, "scope_id", None) is None).map(str)
+hosts = st.ip_addresses().map(str).filter(is_literal)
 ports = st.integers(1, 65_535)
 operators = st.binary(min_size=20, max_size=20).map(address_from_bytes)
 regions = st.from_regex(r"\A[a-z0-9-]{0,16}\Z")

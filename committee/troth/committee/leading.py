@@ -22,7 +22,7 @@ from troth.protocol.types import Address
 
 log = logging.getLogger(__name__)
 
-LONGEST_WAIT = 60.0
+SHORTEST_WAIT, LONGEST_WAIT = 4.0, 60.0
 """Seconds for the other members' opinions, which connect to relays first."""
 SHORTEST_TICK, LONGEST_TICK = 0.2, 30.0
 
@@ -32,7 +32,7 @@ class Leading:
 
     def __init__(self, member: Member) -> None:
         self._member = member
-        self._wait = min(LONGEST_WAIT, max(1.0, member.schedule.period / 3))
+        self._wait = min(LONGEST_WAIT, max(SHORTEST_WAIT, member.schedule.period / 3))
 
     async def run(self) -> None:
         """For ever: lead when it is our turn, else see that we have the slot's list."""

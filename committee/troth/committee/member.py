@@ -40,8 +40,8 @@ from troth.protocol.types import Address
 
 log = logging.getLogger(__name__)
 
-LONGEST_CHECK = 30.0
-"""Seconds: half of what the leader waits for an opinion."""
+SHORTEST_CHECK, LONGEST_CHECK = 2.0, 30.0
+"""Seconds: at most half of what the leader waits for an opinion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,9 @@ class Member:
         if not everything:
             return entries
         checks = {asyncio.create_task(self._is_acceptable(entry)): entry.name for entry in everything}
-        done, late = await asyncio.wait(checks, timeout=min(LONGEST_CHECK, self.schedule.period / 5))
+        done, late = await asyncio.wait(
+            checks, timeout=min(LONGEST_CHECK, max(SHORTEST_CHECK, self.schedule.period / 5))
+        )
         for check_of_one in late:
             check_of_one.cancel()
         return entries.only({checks[one] for one in done if one.result()})

@@ -31,14 +31,15 @@ from troth.overlay.health import health_routes
 
 BODY_SECONDS = 20.0
 MEMBERS_AT_ONCE = 4
-"""Bodies of members that are read and checked at once; each may have megabytes."""
+"""Bodies of members that are read and checked at once; each may have megabytes. Leader's requests have places of their
+own: another member that sends slowly cannot hold up a slot that is not its own."""
 
 
 def member_app(member: Member, posts: Posts) -> FastAPI:
     """The application; what it keeps is in `member`."""
     app = FastAPI(title="Troth committee", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(health_routes(member.reasons, member.metrics.registry))
-    gate = asyncio.Semaphore(MEMBERS_AT_ONCE)
+    leaders, everybody = asyncio.Semaphore(MEMBERS_AT_ONCE), asyncio.Semaphore(MEMBERS_AT_ONCE)
 
     @app.exception_handler(CommitteeError)
     async def refused(_request: Request, error: CommitteeError) -> Response:
@@ -67,17 +68,18 @@ def member_app(member: Member, posts: Posts) -> FastAPI:
 
     @app.post("/v1/opinions")
     async def opinions(request: Request) -> Response:
-        async with gate:
-            body, _ = await _from_leader(member, requests.OPINION, request)
+        announced = _from_leader(member, requests.OPINION, request)
+        async with leaders:
+            body = await _announced_body(request, announced)
             names = await member.opinion(decode_proposal(body))
         return _bytes(msgspec.msgpack.encode(sorted(names)))
 
     @app.post("/v1/proposals")
     async def proposals(request: Request) -> Response:
-        async with gate:
-            body, slot = await _from_leader(member, requests.PROPOSAL, request)
-            proposal = decode_proposal(body)
-            if proposal.valid_after != slot:
+        announced = _from_leader(member, requests.PROPOSAL, request)
+        async with leaders:
+            proposal = decode_proposal(await _announced_body(request, announced))
+            if proposal.valid_after != announced.slot:
                 raise RequestRefused("The proposal is for another slot than its headers say", proposal.valid_after)
             _, signature = await member.sign(proposal)
         return _bytes(signature)
@@ -85,7 +87,7 @@ def member_app(member: Member, posts: Posts) -> FastAPI:
     @app.post("/v1/lists")
     async def lists(request: Request) -> Response:
         _from_member(member, requests.LIST, request)
-        async with gate:
+        async with everybody:
             member.take(await _body(request, LARGEST_SIGNED))
         return _bytes(b"")
 
@@ -106,15 +108,19 @@ async def _post(member: Member, posts: Posts, request: Request, kind: str) -> Re
     return JSONResponse({"taken": True})
 
 
-async def _from_leader(member: Member, kind: str, request: Request) -> tuple[bytes, int]:
-    """The body that the slot's leader signed, and the slot; a stranger's is not read."""
+def _from_leader(member: Member, kind: str, request: Request) -> requests.Announced:
+    """What the slot's leader announces; a stranger's body is not read."""
     announced = _from_member(member, kind, request)
     leader = member.schedule.leader(announced.slot, member.membership)
     if announced.sender != leader or not member.schedule.is_current(announced.slot, member.clock()):
         raise RequestRefused(f"The leader of this slot is {leader}", announced.sender, "Wait for your turn.")
+    return announced
+
+
+async def _announced_body(request: Request, announced: requests.Announced) -> bytes:
     body = await _body(request, LARGEST_PROPOSAL)
     requests.require_body(body, announced)
-    return body, announced.slot
+    return body
 
 
 def _from_member(member: Member, kind: str, request: Request) -> requests.Announced:

@@ -111,11 +111,14 @@ def decode_listing(content: bytes) -> Listing:
 
 
 def is_literal(host: str) -> bool:
-    """Whether a host is an IP address in its one spelling."""
+    """Whether a host is an IP address in its one spelling, without a zone and not IPv4 written as IPv6."""
     try:
-        return str(ipaddress.ip_address(host)) == host
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    if isinstance(address, ipaddress.IPv6Address) and (address.scope_id is not None or address.ipv4_mapped is not None):
+        return False
+    return str(address) == host
 
 
 def _require_rules(wire: _Listing) -> None:
