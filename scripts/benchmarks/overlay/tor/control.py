@@ -84,7 +84,7 @@ class Controller:
             self._read()
         reply = self._replies.popleft()
         if reply.code != 250:
-            raise TorRefused(f"{command.split()[0]}: {reply.code} {reply.lines[0]}")
+            raise TorRefused(f"{command.split(maxsplit=1)[0]}: {reply.code} {reply.lines[0]}")
         return reply
 
     def build(self, path: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Three directory authorities, six relays that are exits too, and a client: tor processes of this run's own, on loopback.
+"""A private Tor on loopback: three directory authorities, six relays that are exits too, and a client.
 
 Each ends with this process (`__OwningControllerProcess`) if it was not ended before. The options that change what is
 measured: the Vanilla scheduler (KIST writes every 10 ms), TCP_NODELAY (`nodelay.c`, where there is a C compiler), no
