@@ -20,7 +20,7 @@ from troth.overlay.relay.configuration import destination_entry, relay_entry
 from troth.overlay.relay.delivery_server import DeliveryServer
 from troth.overlay.relay.initialisation import Wishes, initialise, own_descriptor
 
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 ANSWER_BYTES = 2000
 """The destination answers with the beginning of the message: at most so many bytes."""
 
