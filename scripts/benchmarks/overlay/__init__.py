@@ -1,13 +1,18 @@
-"""The overlay's costs: `scripts/bench overlay`. A new table is a module with `measure`, and its name below."""
+"""The overlay's costs: `scripts/bench overlay [sida] [cells] [tor] [paths]`. A new table: a module with `measure`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from benchmarks.figures import Figure
-from benchmarks.overlay import cells, circuits, paths, relay, sida
+from benchmarks.overlay import cells, comparison, paths, sida
 
-TABLES = (sida, cells, circuits, relay, paths)
+TABLES = {"sida": sida, "cells": cells, "tor": comparison, "paths": paths}
 
 
-def measure() -> list[Figure]:
-    """The figures of all tables, in order, in one run."""
-    return [figure for table in TABLES for figure in table.measure()]
+def measure(parts: Sequence[str] = tuple(TABLES)) -> list[Figure]:
+    """The figures of these tables, or of all, in one run; raises SystemExit for a name that is none."""
+    unknown = set(parts) - set(TABLES)
+    if unknown:
+        raise SystemExit(f"scripts/bench overlay has the parts {', '.join(TABLES)}; not {', '.join(sorted(unknown))}")
+    return [figure for part in parts for figure in TABLES[part].measure()]

@@ -1,95 +1,74 @@
-"""Circuits over three real relay processes on loopback: set-up, and requests with an answer of 2 kB."""
+"""Troth's client over three real relay processes: set-ups, requests, pings, loads."""
 
 from __future__ import annotations
 
-import os
-import statistics
-import tempfile
+import asyncio
 import time
-from pathlib import Path
 
-import uvloop
-
-from benchmarks.figures import Figure
-from benchmarks.overlay.floor import echo_process, round_trips
-from benchmarks.overlay.network import ANSWER_BYTES, RelayNetwork, relay_network
+from benchmarks.overlay.network import ANSWER_BYTES, RelayNetwork
+from troth.overlay.cells.messages import DESTINATION, Message, fragments
+from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.circuits.client import Client
 
-ROUNDS = 300
-SET_UPS = 60
-COLD_SET_UPS = 5
-TOR_SET_UP, TOR_SMALL, TOR_LARGE = 11.9, 0.25, 0.88
-"""Milliseconds of a tuned private Tor network (TCP_NODELAY, Vanilla scheduler) on the same kind of machine."""
 
+class TrothPeer:
+    """A path of three relays, with an echo behind the last one. Made by `connected`."""
 
-def measure() -> list[Figure]:
-    """Medians, with the best beside them: other work on the machine only adds."""
-    with tempfile.TemporaryDirectory(prefix="troth-bench-") as folder, relay_network(Path(folder)) as network:
-        figures = uvloop.run(_figures(network))
-    with echo_process() as place:
-        floor = uvloop.run(round_trips(place))
-    return [*figures, _figure("of which: bare TLS, one link there and back", floor)]
+    name = "Troth"
 
+    def __init__(self, network: RelayNetwork, client: Client, circuit: Circuit) -> None:
+        self._network = network
+        self._client = client
+        self._circuit = circuit
 
-async def _figures(network: RelayNetwork) -> list[Figure]:
-    cold, warm = [await _first_set_up(network) for _ in range(COLD_SET_UPS)], await _set_ups(network)
-    small, large = await _requests(network, 2000), await _requests(network, 30_000)
-    one, three = await _pings(network, 1), await _pings(network, 3)
-    return [
-        _figure("circuit set-up, 3 hops, links open", warm, TOR_SET_UP, 12.0),
-        _figure("the same, with TLS to the guard", cold, TOR_SET_UP, 12.0),
-        _figure(f"request of 2 kB, {ANSWER_BYTES // 1000} kB back, 3 hops", small, TOR_SMALL, 2 * TOR_SMALL),
-        _figure(f"request of 30 kB, {ANSWER_BYTES // 1000} kB back, 3 hops", large, TOR_LARGE, 2 * TOR_LARGE),
-        _figure("of which: ping to the third hop", three),
-        _figure("of which: ping to the first hop", one),
-    ]
+    @classmethod
+    async def connected(cls, network: RelayNetwork) -> TrothPeer:
+        """A client with its first circuit."""
+        client = Client()
+        return cls(network, client, await client.build(network.path))
 
-
-def _figure(name: str, samples: list[float], peer: float | None = None, reach: float | None = None) -> Figure:
-    note = f"p50; best {min(samples):.2f}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    note += "; peer: Tor" if peer else ""
-    return Figure(name, statistics.median(samples), "ms", paper=peer, reach=reach, note=note)
-
-
-async def _first_set_up(network: RelayNetwork) -> float:
-    client = Client()
-    begun = time.perf_counter()
-    await client.build(network.path)
-    taken = time.perf_counter() - begun
-    await client.close()
-    return taken * 1e3
-
-
-async def _set_ups(network: RelayNetwork) -> list[float]:
-    client, samples = Client(), []
-    await client.build(network.path)
-    for _ in range(SET_UPS):
+    async def set_up(self) -> float:
+        """Milliseconds until another circuit over the same relays is built; their links are open."""
         begun = time.perf_counter()
-        circuit = await client.build(network.path)
-        samples.append((time.perf_counter() - begun) * 1e3)
+        circuit = await self._client.build(self._network.path)
+        taken = time.perf_counter() - begun
         circuit.close()
-    await client.close()
-    return samples
+        return taken * 1e3
 
-
-async def _pings(network: RelayNetwork, hop: int) -> list[float]:
-    client, samples = Client(), []
-    circuit = await client.build(network.path)
-    for _ in range(ROUNDS):
+    async def first_set_up(self) -> float:
+        """The same by a new client, with TLS to its guard."""
+        client = Client()
         begun = time.perf_counter()
-        await circuit.ping(hop)
-        samples.append((time.perf_counter() - begun) * 1e3)
-    await client.close()
-    return samples[ROUNDS // 10 :]
+        await client.build(self._network.path)
+        taken = time.perf_counter() - begun
+        await client.close()
+        return taken * 1e3
 
-
-async def _requests(network: RelayNetwork, length: int) -> list[float]:
-    client, message, samples = Client(), os.urandom(length), []
-    circuit = await client.build(network.path)
-    for _ in range(ROUNDS):
+    async def request(self, message: bytes) -> float:
+        """Milliseconds until the answer is back."""
         begun = time.perf_counter()
-        answer = await circuit.request(network.destination.name, message)
-        samples.append((time.perf_counter() - begun) * 1e3)
+        answer = await self._circuit.request(self._network.destination.name, message)
+        taken = time.perf_counter() - begun
         assert answer == message[:ANSWER_BYTES]
-    await client.close()
-    return samples[ROUNDS // 10 :]
+        return taken * 1e3
+
+    async def ping(self, hop: int) -> float:
+        """Milliseconds until a hop has answered: one small cell there and back."""
+        begun = time.perf_counter()
+        await self._circuit.ping(hop)
+        return (time.perf_counter() - begun) * 1e3
+
+    async def throughput(self, message: bytes, messages: int, at_once: int) -> list[float]:
+        """MB of cells per second of CPU at each relay of the path, under `at_once` circuits."""
+        network, name = self._network, self._network.destination.name
+        circuits = [await self._client.build(network.path) for _ in range(at_once)]
+        before = [relay.cpu_seconds for relay in network.relays]
+        for _ in range(messages // at_once):
+            await asyncio.gather(*(circuit.request(name, message) for circuit in circuits))
+        used = [relay.cpu_seconds - start for relay, start in zip(network.relays, before, strict=True)]
+        moved = messages * sum(size for size, _ in fragments(Message(1, message, bytes(DESTINATION)))) / 1e6
+        return [moved / seconds for seconds in used]
+
+    async def close(self) -> None:
+        """Tear everything down."""
+        await self._client.close()

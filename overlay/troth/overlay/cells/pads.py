@@ -1,6 +1,6 @@
 """The pad of a layer's tag stack: 80 bytes of AES-256-CTR keystream for each cell, in order.
 
-One call makes the pads of 32 cells, so that a cell pays a slice for it.
+One call makes the pads of 32 cells, so that a cell only takes one off a list.
 """
 
 from __future__ import annotations
@@ -17,18 +17,15 @@ _ZEROS = bytes(_BATCH)
 class PadStream:
     """Pads in the order of the cells; one stream per hop and direction, never rewound."""
 
-    __slots__ = ("_encryptor", "_offset", "_stream")
+    __slots__ = ("_encryptor", "_pads")
 
     def __init__(self, key: bytes) -> None:
         self._encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
-        self._stream = b""
-        self._offset = _BATCH
+        self._pads: list[int] = []
 
     def next(self) -> int:
         """The next pad as a 640-bit integer, big-endian."""
-        offset = self._offset
-        if offset == _BATCH:
-            self._stream = self._encryptor.update(_ZEROS)
-            offset = 0
-        self._offset = offset + PAD
-        return int.from_bytes(self._stream[offset : offset + PAD], "big")
+        if not self._pads:
+            stream = self._encryptor.update(_ZEROS)
+            self._pads = [int.from_bytes(stream[end - PAD : end], "big") for end in range(_BATCH, 0, -PAD)]
+        return self._pads.pop()

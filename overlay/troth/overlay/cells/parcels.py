@@ -13,8 +13,8 @@ PADDING   nothing
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from troth.overlay.cells.format import HEADER, LARGE, SMALL, STACK, TAG
 from troth.overlay.errors import MalformedCell
@@ -42,9 +42,8 @@ class Kind(IntEnum):
 _KINDS = {int(kind): kind for kind in Kind}
 
 
-@dataclass(frozen=True, slots=True)
-class Parcel:
-    """One cell's content."""
+class Parcel(NamedTuple):
+    """One cell's content. A tuple, as one is made for every cell."""
 
     kind: Kind
     content: bytes = b""

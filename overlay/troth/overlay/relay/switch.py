@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from troth.overlay.cells import parcels
-from troth.overlay.cells.format import SMALL, Cell, Command, Reason, destroy_cell, reason_of
+from troth.overlay.cells.format import HEADER, SMALL, Cell, Command, Reason, destroy_cell, reason_of
 from troth.overlay.cells.layer import NO_TAG
 from troth.overlay.cells.parcels import Kind, Parcel
 from troth.overlay.circuits.descriptors import Directory
@@ -62,24 +62,28 @@ class Switch:
 
     def routes(self, link: Link) -> dict[bytes, RelayCircuit]:
         """The circuits on a link, by their id there."""
-        return self._routes.setdefault(link, {})
+        known = self._routes.get(link)
+        if known is None:
+            known = self._routes[link] = {}
+        return known
 
     # -- what links tell -------------------------------------------------------------------------------------------
 
     def cell_came(self, link: Link, cell: Cell) -> None:
         """Handle one cell; raises CellRefused if the link itself is not to be believed any more."""
-        circuit = self.routes(link).get(cell.circuit_id)
-        self.metrics.cell(cell.size, forward=not link.dialed)
-        if cell.command is Command.CREATE:
+        command, circuit_id, body = cell
+        circuit = self.routes(link).get(circuit_id)
+        self.metrics.cell(len(body) + HEADER, forward=not link.dialed)
+        if command is Command.ONION and circuit is not None:
+            self._onion(link, circuit, body)
+        elif command is Command.CREATE:
             self._setup.create(link, cell, circuit)
-        elif cell.command is Command.PADDING:
+        elif command is Command.PADDING:
             return
         elif circuit is None:
             # A cell that crossed a DESTROY on its way: nothing to do, and nothing to learn.
             self.metrics.strays.inc()
-        elif cell.command is Command.ONION:
-            self._onion(link, circuit, cell)
-        elif cell.command is Command.DESTROY:
+        elif command is Command.DESTROY:
             self._destroyed(link, circuit, reason_of(cell.body[0]))
         else:
             self._setup.created(link, circuit, cell)
@@ -105,16 +109,16 @@ class Switch:
 
     # -- cells of a circuit ----------------------------------------------------------------------------------------
 
-    def _onion(self, link: Link, circuit: RelayCircuit, cell: Cell) -> None:
+    def _onion(self, link: Link, circuit: RelayCircuit, body: bytes) -> None:
         circuit.last_used = link.last_used = asyncio.get_running_loop().time()
-        circuit.carried += len(cell.body)
+        circuit.carried += len(body)
         try:
             if circuit.carried > self.limits.circuit_bytes:
                 raise QuotaExceeded("A circuit has carried its share", circuit.carried)
             if link.dialed:
-                self._backward(circuit, cell.body)
+                self._backward(circuit, body)
             else:
-                self._forward(circuit, cell.body)
+                self._forward(circuit, body)
         except CellTampered:
             self.close(circuit, Reason.TAMPERED)
         except QuotaExceeded:
