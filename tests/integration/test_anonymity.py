@@ -15,8 +15,6 @@ from support.anonymity.namespaces import unavailable
 from support.anonymity.recording import (
     CLIENT,
     DESTINATION,
-    HOPS,
-    PATHS,
     PIPE,
     PLACES,
     RELAYS,
@@ -55,8 +53,8 @@ def test_the_answer_arrived_and_every_packet_was_captured(recording: Recording, 
 def test_the_client_talks_to_its_guards_alone_and_the_destination_to_proxies(honest: Run) -> None:
     assert leaks.partners(honest.observed, CLIENT) == PLACES.guards
     assert leaks.partners(honest.observed, DESTINATION) == PLACES.proxies
-    assert not PLACES.guards & PLACES.proxies
-    assert len(set(RELAYS.values())) == PATHS * HOPS
+    # No relay has both for neighbours.
+    assert leaks.partners(honest.observed, CLIENT).isdisjoint(leaks.partners(honest.observed, DESTINATION))
     assert leaks.strangers(honest.observed, PLACES) == []
     assert leaks.without_tls(honest.observed) == []
 

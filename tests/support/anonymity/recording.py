@@ -192,7 +192,7 @@ class _Play:
 
 
 def _initialised(home: Path, address: str) -> RelayDescriptor:
-    initialise(home, Wishes(address, PORT, f"{address}:{PORT}", None, "", True))
+    initialise(home, Wishes(address, PORT, f"{address}:{PORT}", None, True))
     return own_descriptor(home)
 
 
