@@ -76,11 +76,11 @@ def test_no_two_links_carry_equal_bytes(honest: Run) -> None:
     assert leaks.equal_records(honest.observed) == []
 
 
-def test_guards_know_the_address_the_destination_knows_the_prompt_and_nobody_knows_both(recording: Recording) -> None:
+def test_guards_know_the_address_the_destination_knows_the_prompt_and_nobody_knows_both(honest: Run) -> None:
     """Read out of each process's memory while the answer is under way."""
     address = {"client's address"}
     expected = {name: address if name.startswith("guard") else set() for name in RELAYS}
-    assert recording.known == expected | {"destination": {"prompt", "answer"}}
+    assert honest.known == expected | {"destination": {"prompt", "answer"}}
 
 
 def test_the_application_is_told_no_address_and_logs_name_nobody(recording: Recording, honest: Run) -> None:
@@ -112,6 +112,7 @@ def test_a_prompt_that_proxies_can_read_is_noticed(recording: Recording) -> None
     )
     (shared,) = leaks.equal_bytes(run.observed)
     assert all(address in shared for ends in deliveries for address in ends)
+    assert {name for name in RELAYS if "prompt" in run.known[name]} == {"proxy0", "proxy1"}
 
 
 def test_a_relay_that_passes_bytes_on_unchanged_is_noticed(recording: Recording) -> None:

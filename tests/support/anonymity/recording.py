@@ -11,7 +11,7 @@ import secrets
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -43,12 +43,22 @@ SETTLING_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class Run:
-    """One client's run. `secrets` are the prompt's mark and, where there is an answer, the answer's."""
+    """One client's run.
+
+    Attributes:
+        secrets: the prompt's mark and, where the application answers, the answer's.
+        observed: what was captured while it lasted.
+        answer: what the client received.
+        application: what the destination's application was asked and knew.
+        known: what of address, prompt and answer lay in each process's memory: in the middle of the honest answer,
+            at the end of the unsealed run.
+    """
 
     secrets: dict[str, bytes]
-    observed: Observed
-    answer: str
-    application: dict[str, object]
+    observed: Observed = field(default_factory=lambda: Observed([], {}, []))
+    answer: str = ""
+    application: dict[str, object] = field(default_factory=dict)
+    known: dict[str, set[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -57,13 +67,11 @@ class Recording:
 
     Attributes:
         runs: by name: honest, direct, unsealed, piped.
-        known: what of address, prompt and answer lay in each process's memory in the middle of the honest answer.
-        logs: what each process had logged, at debug level.
+        logs: what each process had logged, at debug level, after the honest run.
         lost: frames that the capture missed.
     """
 
     runs: dict[str, Run]
-    known: dict[str, set[str]]
     logs: dict[str, str]
     lost: int
 
@@ -97,8 +105,7 @@ class _Play:
     def record(self) -> Recording:
         for process in (*self._relays.values(), self._destination):
             process.hear("relaying on" if process is not self._destination else "destination listens")
-        known: dict[str, set[str]] = {}
-        timed = {"honest": self._run("session", "/slowly", known=known)}
+        timed = {"honest": self._run("session", "/slowly")}
         # Taken before the clients come that say too much.
         logs = {process.name: process.output for process in (*self._relays.values(), self._destination)}
         timed["unsealed"] = self._run("unsealed")
@@ -112,7 +119,7 @@ class _Play:
             name: replace(one.run, observed=observed.during(start, one.ended))
             for start, (name, one) in zip(starts, timed.items(), strict=False)
         }
-        return Recording(runs, known, logs, lost)
+        return Recording(runs, logs, lost)
 
     # -- processes -------------------------------------------------------------------------------------------------
 
@@ -142,42 +149,40 @@ class _Play:
 
     # -- runs ------------------------------------------------------------------------------------------------------
 
-    def _run(
-        self,
-        way: str,
-        target: str = "/",
-        *,
-        paths: list[list[Mapping[str, object]]] | None = None,
-        known: dict[str, set[str]] | None = None,
-    ) -> _Timed:
+    def _run(self, way: str, target: str = "/", paths: list[list[Mapping[str, object]]] | None = None) -> _Timed:
         mark = secrets.token_hex(32)
-        run = Run({"prompt": mark.encode()}, Observed([], {}, []), "", {})
+        run = Run({"prompt": mark.encode()})
         client = self._keylogged("client", "support.anonymity.client")
-        order = {"way": way, "target": target, "prompt": f"{mark} tell nobody " * 80, "seal_key": self._seal_public}
-        order["destination"] = _entry(self._destination_place)
-        order["paths"] = paths or self._paths()
-        client.tell(json.dumps(order))
+        client.tell(json.dumps(self._order(way, target, mark, paths or self._paths())))
         if way == "session":
             application = json.loads(self._destination.hear(mark))
             run = replace(
                 run, secrets=run.secrets | {"answer": application["answer"].encode()}, application=application
             )
-        if known is not None:
-            known.update(self._memories(run.secrets))
+        if target == "/slowly":
+            run = replace(run, known=self._memories(run.secrets))
             self._destination.tell("go on")
         run = replace(run, answer=json.loads(client.hear('"answer"'))["answer"])
+        if way == "unsealed":
+            run = replace(run, known=self._memories(run.secrets))
         assert client.end() == 0, client.output
         time.sleep(SETTLING_SECONDS)
         return _Timed(run, time.time())
+
+    def _order(self, way: str, target: str, mark: str, paths: list[list[Mapping[str, object]]]) -> dict[str, object]:
+        return {
+            "way": way,
+            "target": target,
+            "prompt": f"{mark} tell nobody " * 80,
+            "destination": _entry(self._destination_place),
+            "seal_key": self._seal_key.public_key().public_bytes_raw().hex(),
+            "paths": paths,
+        }
 
     def _memories(self, marks: Mapping[str, bytes]) -> dict[str, set[str]]:
         wanted = {**marks, "client's address": CLIENT.encode()}
         processes = {**self._relays, "destination": self._destination}
         return {name: found_in(process.process.pid, wanted) for name, process in processes.items()}
-
-    @property
-    def _seal_public(self) -> str:
-        return self._seal_key.public_key().public_bytes_raw().hex()
 
     def _paths(self) -> list[list[Mapping[str, object]]]:
         return [[_relay_entry(self._descriptors[f"{role}{path}"]) for role in ROLES] for path in range(PATHS)]
