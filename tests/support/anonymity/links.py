@@ -91,6 +91,8 @@ def _cells(stream: Stream) -> Iterator[Unit]:
     while offset < len(content):
         assert content[offset] & ~_LARGE_BIT < _COMMANDS, "this is no cell"
         end = offset + (_LARGE if content[offset] & _LARGE_BIT else _SMALL)
+        if end > len(content):
+            return
         yield Unit(stream.time_of(end), content[offset + 1 : offset + _HEADER], content[offset + _HEADER : end])
         offset = end
 
@@ -98,8 +100,10 @@ def _cells(stream: Stream) -> Iterator[Unit]:
 def _frames(stream: Stream) -> Iterator[Unit]:
     """docs/overlay.md, "Delivery to a destination"."""
     content, offset = bytes(stream.content), 0
-    while offset < len(content):
+    while offset + _FRAME_HEADER <= len(content):
         start = offset + _FRAME_HEADER
         end = start + int.from_bytes(content[start - 4 : start], "big")
+        if end > len(content):
+            return
         yield Unit(stream.time_of(end), content[offset + 1 : start - 4], content[start:end])
         offset = end

@@ -1,7 +1,8 @@
 """The whole play: hosts, twelve relays, a destination, clients that behave and clients that do not, all recorded.
 
-The relays are `troth relay start` processes. Everything runs under one capture; each run's packets are told apart by
-their times, and none is left out. The folder keeps `capture.pcap` and `tls-keys.txt`, which Wireshark opens.
+The relays are `troth relay start` processes. Everything runs under one capture; runs are told apart by time. Nothing
+is left out: what one sends as it ends may count as the next one's. The folder keeps `capture.pcap` and `tls-keys.txt`,
+which Wireshark opens.
 """
 
 from __future__ import annotations
@@ -33,12 +34,9 @@ RELAYS = {
     f"{role}{path}": f"10.{20 + path * HOPS + hop}.0.9" for path in range(PATHS) for hop, role in enumerate(ROLES)
 }
 PLACES = Places(CLIENT, tuple(tuple(RELAYS[f"{role}{path}"] for role in ROLES) for path in range(PATHS)), DESTINATION)
-THROUGH_THE_PIPE = replace(PLACES, paths=((PIPE, *PLACES.paths[0]), *PLACES.paths[1:]))
 _HOSTS = {"client": CLIENT, "destination": DESTINATION, "pipe": PIPE, **RELAYS}
 _KEYLOGGED = ("-m", "support.anonymity.keylogged")
 _HERE = Path(__file__).resolve().parent
-SETTLING_SECONDS = 0.3
-"""After a client has ended, until the last DESTROY has crossed the network."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class Recording:
     """What came of it.
 
     Attributes:
-        runs: by name: honest, direct, unsealed, piped.
+        runs: by name: honest, unsealed, direct, piped.
         logs: what each process had logged, at debug level, after the honest run.
         lost: frames that the capture missed.
     """
@@ -109,8 +107,8 @@ class _Play:
         # Taken before the clients come that say too much.
         logs = {process.name: process.output for process in (*self._relays.values(), self._destination)}
         timed["unsealed"] = self._run("unsealed")
-        timed["piped"] = self._run("session", paths=self._piped_paths())
         timed["direct"] = self._run("direct")
+        timed["piped"] = self._run("session", paths=self._piped_paths())
         self._capture.process.send_signal(signal.SIGTERM)
         lost = int(self._capture.hear("lost").split()[1])
         observed = observe(self._folder / "capture.pcap", self._keys(), DESTINATION)
@@ -166,7 +164,6 @@ class _Play:
         if way == "unsealed":
             run = replace(run, known=self._memories(run.secrets))
         assert client.end() == 0, client.output
-        time.sleep(SETTLING_SECONDS)
         return _Timed(run, time.time())
 
     def _order(self, way: str, target: str, mark: str, paths: list[list[Mapping[str, object]]]) -> dict[str, object]:
