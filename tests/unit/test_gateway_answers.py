@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.client_stage import FAILED_LINE, OFFER, assigned_line, honest_lines, tokens_of
+from support.client_stage import FAILED_LINE, OFFER, assigned_line, honest_lines, record, tokens_of
 from support.gateway_session import Staged, answering, said, staged
 from support.scheduler_stage import eventually
 
@@ -183,6 +183,23 @@ async def test_a_failure_in_the_middle_is_the_last_event(tmp_path: Path) -> None
         assert (whole.status_code, whole.json()["error"]["code"]) == (502, "scheduler_stream_broken")
         receipt = (await stage.get(f"/v1/receipts/{chunks[0]['id']}")).json()
         assert (receipt["tasks"][0]["state"], receipt["tasks"][0]["failure"]) == ("not opened", "It broke off")
+
+
+async def test_a_stream_lost_after_the_answer_leaves_the_verdict_to_the_chain(tmp_path: Path) -> None:
+    broken = StreamError("It broke off", "x", "See the receipt.")
+    tokens = tokens_of("Hello")
+    committed: list[list[int]] = [tokens, tokens_of("Other")]
+
+    def script(signed: SignedOrder) -> list[Any]:
+        stage.follower.put(signed, record(signed, committed.pop(0), Outcome.ACCEPTED))
+        return [*honest_lines(signed, tokens)[:-3], broken]
+
+    async with staged(tmp_path, script) as stage:
+        kept = (await stage.post(troth={"wait": "verdict"})).json()
+        assert (kept["troth"]["outcome"], kept["choices"][0]["message"]["content"]) == ("accepted", "Hello")
+        # Another answer was committed than the one that was sent: accepted, and not to be believed.
+        other = await stage.post(troth={"wait": "verdict"})
+        assert (other.status_code, other.json()["error"]["troth"]["charged"]) == (502, True)
 
 
 async def test_nodes_that_fail_are_named_as_inferencers(tmp_path: Path) -> None:

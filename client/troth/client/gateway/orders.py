@@ -13,6 +13,7 @@ from troth.client.errors import ClientError, ProofError, SchedulerUnreachable, S
 from troth.client.gateway.connection import Connection, Held
 from troth.client.gateway.errors import GatewayRefusal, NotReady, TooMany, Unsupported
 from troth.client.gateway.failures import failure_of
+from troth.client.gateway.following import verdict_on_chain
 from troth.client.gateway.ledger import Ledger
 from troth.client.gateway.metrics import Metrics
 from troth.client.ordering import SignedOrder
@@ -80,14 +81,14 @@ class Orders:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, held: Held, signed: SignedOrder, listener: Listener) -> None:
-        answered, in_place = False, True
+        answered, whole, in_place = False, False, True
         with held.use() as session, task_bound(signed.task_id):
             try:
                 async with aclosing(ask(session, signed)) as updates:
                     async for update in updates:
                         answered = True
                         if isinstance(update, Finished):
-                            in_place = self._leave(in_place)
+                            whole, in_place = True, self._leave(in_place)
                         self._note(signed, update)
                         listener(update)
             except asyncio.CancelledError:
@@ -95,7 +96,9 @@ class Orders:
                 listener(NotReady(what, "", "GET /v1/receipts shows how the task ends.", "gateway"))
                 raise
             except _FAILURES as error:
-                await self._failed(held, signed, error, listener, answered=answered)
+                self._report(error)
+                if not (whole and await self._decided(held, signed, error, listener)):
+                    await self._failed(held, signed, error, listener, answered=answered)
             finally:
                 self._leave(in_place)
 
@@ -110,11 +113,23 @@ class Orders:
             self._metrics.decided(update.outcome, update.cost)
             _log.info("%s, %d wei paid", update.outcome, update.cost)
 
+    def _report(self, error: Exception) -> None:
+        if isinstance(error, _MENDABLE):
+            self._connection.report(error)
+
+    async def _decided(self, held: Held, signed: SignedOrder, error: Exception, listener: Listener) -> bool:
+        """Whether the chain decided on an answer that had come whole before its stream was lost."""
+        if not isinstance(error, SchedulerUnreachable | StreamError | OverlayError):
+            return False
+        verdict = await verdict_on_chain(held.session, signed)
+        if verdict is not None:
+            self._note(signed, verdict)
+            listener(verdict)
+        return verdict is not None
+
     async def _failed(
         self, held: Held, signed: SignedOrder, error: Exception, listener: Listener, *, answered: bool
     ) -> None:
-        if isinstance(error, _MENDABLE):
-            self._connection.report(error)
         refusal = await failure_of(held.session, signed, error, answered=answered)
         if refusal.troth.get("charged") is False:
             self._ledger.paid("0x" + signed.task_id.hex(), 0)
