@@ -26,3 +26,21 @@ def test_nested_input_raises_instead_of_crashing(module: str) -> None:
     command = [sys.executable, "-c", PROBE.format(module=module)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "bounded", done.stderr
+
+
+@pytest.mark.slow
+def test_no_start_pays_for_pairing_curves() -> None:
+    """They cost most of a second, and are there all the same for whoever asks for them."""
+    probe = """
+import sys
+import troth.scheduler.service, troth.chain.deployment
+assert not any(name.startswith(("py_ecc.bls", "py_ecc.optimized_bls")) for name in sys.modules)
+import eth_keyfile.keyfile as keyfile
+from py_ecc.bls12_381 import curve_order
+assert keyfile.MAX_V4_PRIVATE_KEY == curve_order - 1
+from py_ecc.bls import G2ProofOfPossession
+assert keyfile.bls.SkToPk(5) == G2ProofOfPossession.SkToPk(5)
+print("deferred")
+"""
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "deferred", done.stderr

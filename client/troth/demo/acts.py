@@ -27,7 +27,7 @@ from troth.demo.party import Party
 from troth.demo.plan import ETHER
 from troth.protocol import vrf
 from troth.protocol.assignment import assignment_alpha, draw
-from troth.protocol.events import Slashed, TaskAssigned
+from troth.protocol.events import Slashed, TaskAssigned, TaskCommitted, TaskOpened, TaskSettled
 from troth.protocol.identifiers import group_id
 from troth.protocol.settlement import SlashReason
 from troth.protocol.state import State
@@ -38,6 +38,7 @@ MAX_TOKENS = 48
 CHEAT_TOKENS = 16
 KILL_AFTER_PIECES = 3
 FOLLOW_SECONDS = 60.0
+STEPS = ((TaskOpened, "opened"), (TaskCommitted, "committed"), (TaskSettled, "settled"))
 
 
 @dataclass(slots=True)
@@ -159,7 +160,12 @@ async def _settled(stage: Stage, gateway: LocalGateway, streamed: Streamed) -> P
         if isinstance(event, TaskAssigned):
             _show_draw(stage, event.parties, len(event.betas))
     entry = receipt["tasks"][0]
-    gas = {step: gas_used(stage.network.rpc, hash_) for step, hash_ in entry["transactions"].items()}
+    gas = {
+        step: gas_used(stage.network.rpc, "0x" + event.meta.transaction.hex())
+        for event in record.events
+        for kind, step in STEPS
+        if isinstance(event, kind)
+    }
     played = Played(streamed.task, streamed.text, str(entry["outcome"]), int(entry["paid_wei"]), gas)
     _show_money(stage, played, record.events)
     return played

@@ -13,9 +13,9 @@ import typer
 
 app = typer.Typer(help="Play the main job on a local network.")
 
-QUESTION = "What is the capital of France? Answer in one sentence."
+QUESTION = "What is the capital of France, and what is it known for?"
 RELAYS = 18
-"""Four paths of three, and two that take over."""
+"""Four paths of three, and two in reserve."""
 CHEATED_QUESTION = "What is the capital of Italy? Answer in one sentence."
 
 

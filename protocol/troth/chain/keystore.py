@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eth_keyfile import create_keyfile_json, decode_keyfile_json
-
 from troth.chain.errors import KeystoreMalformed, RawKeyRefused, WrongPassword
+from troth.chain.keyfiles import create_keyfile_json, decode_keyfile_json
 from troth.chain.private_files import create_private, read_private
 from troth.chain.recursion import restore_recursion_limit
 from troth.protocol import vrf

@@ -10,6 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import aiohttp
+
+import troth.chain.keyfiles  # noqa: F401 - first: web3 imports eth_keyfile
+
+# isort: split
 from web3 import AsyncHTTPProvider
 
 

@@ -12,6 +12,9 @@ import time
 from collections import OrderedDict, defaultdict
 from typing import Any
 
+import troth.chain.keyfiles  # noqa: F401 - first: eth_account imports eth_keyfile
+
+# isort: split
 from eth_account import Account as EthereumAccount
 
 from troth.chain import decoding
