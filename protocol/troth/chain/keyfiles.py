@@ -22,7 +22,7 @@ class _Pairings:
     """What py_ecc calls G2ProofOfPossession, loaded on first use."""
 
     def __getattr__(self, name: str) -> Any:
-        from py_ecc.bls import G2ProofOfPossession
+        from py_ecc.bls import G2ProofOfPossession  # type: ignore[attr-defined]
 
         return getattr(G2ProofOfPossession, name)
 
