@@ -62,6 +62,14 @@ async def test_many_requests_at_once(tmp_path):
         assert answers == [b"/%d " % number for number in range(12)]
 
 
+async def test_hundreds_of_quick_requests_one_after_the_other(tmp_path):
+    async with session_stage(tmp_path) as stage:
+        for number in range(200):
+            assert await whole(stage.session, f"/{number}") == b"/%d " % number
+        (session,) = stage.destination.table.sessions.values()
+        assert len(session.requests) <= 17
+
+
 async def test_two_paths_die_in_the_middle_of_an_answer_and_it_arrives_whole(tmp_path):
     go_on = asyncio.Event()
 

@@ -62,9 +62,18 @@ class RelayNetwork:
         return [relay.descriptor for relay in self.relays]
 
 
+ECHO = "from benchmarks.overlay.network import serve_echo; serve_echo()"
+
+
 @contextmanager
-def relay_network(folder: Path, relays: int = 3, settings: str = "") -> Iterator[RelayNetwork]:
-    """Starts everything, yields when it answers, ends every process. `settings` is added to each relay.toml."""
+def relay_network(
+    folder: Path, relays: int = 3, settings: str = "", destination_code: str = ECHO
+) -> Iterator[RelayNetwork]:
+    """Starts everything, yields when it answers, ends every process.
+
+    `settings` is added to each relay.toml. The destination's process runs `destination_code`; its arguments are the
+    folder of its TLS key and its port.
+    """
     homes = [folder / f"relay{number}" for number in range(relays)]
     for home in homes:
         port = free_port()
@@ -77,7 +86,7 @@ def relay_network(folder: Path, relays: int = 3, settings: str = "") -> Iterator
     directory = "\n".join([*map(relay_entry, descriptors), destination_entry(destination)])
     for home in homes:
         (home / "directory.toml").write_text(directory, encoding="utf-8")
-    echo = start_python("-c", _ECHO, str(folder / "destination"), str(destination.port))
+    echo = start_python("-c", destination_code, str(folder / "destination"), str(destination.port))
     started = [
         RelayProcess(
             start_python(*_TROTH, "relay", "start", "--home", str(home), "--log-level", "warning"), descriptor, home
@@ -95,7 +104,6 @@ def relay_network(folder: Path, relays: int = 3, settings: str = "") -> Iterator
             process.wait()
 
 
-_ECHO = "from benchmarks.overlay.network import serve_echo; serve_echo()"
 _TROTH = ("-c", "from troth.command.main import main; main()")
 
 

@@ -53,6 +53,11 @@ class Answering:
         """Whether whoever serves it is still at it."""
         return self._task is not None and not self._task.done()
 
+    @property
+    def over(self) -> bool:
+        """Whether the client has read all of the answer, and nobody works on it."""
+        return self.reply.abandoned or (self.reply.read_whole and not self.running)
+
     def add(self, part: Part, serve: Serve) -> None:
         """The next part of the request; the last one starts it. Raises TooMuch."""
         self._body += part.content

@@ -144,8 +144,11 @@ class Destination:
                 return handle
             case FrameKind.ACKNOWLEDGE:
                 read = read_acknowledge(content)
-                if read.request in session.requests:
-                    session.requests[read.request].reply.acknowledge(read.before)
+                answering = session.requests.get(read.request)
+                if answering is not None:
+                    answering.reply.acknowledge(read.before)
+                    if answering.over:
+                        self.table.drop(session, read.request)
             case FrameKind.CANCEL:
                 request = read_request_id(content)
                 self.table.drop(session, request)

@@ -13,6 +13,8 @@ from troth.overlay.sessions.path_keys import CounterWindow, PathKeys
 from troth.overlay.sida import Threshold
 
 REMEMBERED_REQUESTS = 64
+KEPT_ANSWERS = 16
+"""Of a session: sent whole, not acknowledged whole. A path that broke at their end may still be replaced."""
 
 
 class KnownPath:
@@ -38,6 +40,10 @@ class KnownSession:
         self.requests: dict[bytes, Answering] = {}
         self.last_used = 0.0
         self._over: OrderedDict[bytes, None] = OrderedDict()
+
+    def under_way(self) -> int:
+        """Requests whose answer has not been sent whole."""
+        return sum(not answering.reply.ended for answering in self.requests.values())
 
     def was_served(self, request: bytes) -> bool:
         """Whether this request ended here lately: what still comes of it starts nothing."""
@@ -87,6 +93,9 @@ class SessionTable:
     def add(self, session: KnownSession, request: bytes, answering: Answering) -> None:
         """A request began. Too many that are not whole: the oldest of them goes, and may be sent again."""
         session.requests[request] = answering
+        sent = [name for name, known in session.requests.items() if known.reply.ended]
+        if len(sent) > KEPT_ANSWERS:
+            self._drop(session, sent[0], AnswerKind.UNKNOWN)
         self._incomplete[session.secret, request] = None
         if len(self._incomplete) > self._limits.inbox.messages:
             secret, oldest = next(iter(self._incomplete))
@@ -146,7 +155,7 @@ class SessionTable:
         if not answering.started:
             return answering.outcome is not None or now - answering.began > self._limits.inbox.seconds
         reply = answering.reply
-        if reply.abandoned or (reply.read_whole and not answering.running):
+        if answering.over:
             return True
         if reply.attended and not reply.waits_for_reader:
             reply.unattended_since = None
