@@ -20,6 +20,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from troth.client.configuration import Configuration
+from troth.client.errors import ConfigurationError
 from troth.client.home import Home
 from troth.overlay.errors import OverlayError
 from troth.overlay.identity import load_identity
@@ -52,12 +53,22 @@ def own_relay_name(home: Home) -> bytes:
 
 
 def prepare_relay(home: Home, configuration: Configuration, listen: Listen) -> str:
-    """Write the relay's configuration and keys on first use; where it says that it is reached. Raises OverlayError."""
+    """Write the relay's configuration and keys on first use; where it says that it is reached.
+
+    Raises OverlayError, or ConfigurationError where it belongs to another committee.
+    """
     if not (home.relay / FILE).exists():
         address = listen.address or f"{_outward(configuration.rpc)}:{listen.port}"
         committee = committee_of(configuration.committee, configuration.rpc, configuration.region, 0)
         initialise(home.relay, Wishes(listen.host, listen.port, address, None, proxy=True, committee=committee))
-    host, port = load(home.relay).address
+    written = load(home.relay)
+    if written.committee is None or written.committee.contract.lower() != configuration.committee.lower():
+        raise ConfigurationError(
+            "The relay beside the gateway was set up for another committee",
+            home.relay,
+            "Move that folder away and a new one is made, or use --no-relay.",
+        )
+    host, port = written.address
     return f"{host}:{port}"
 
 
