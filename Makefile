@@ -68,7 +68,7 @@ bindings: setup
 
 # Two at a time: a test of a whole network starts a dozen processes of its own, so more would fight for the cores.
 python-tests: setup
-	$(BIN)/pytest --numprocesses 2 --dist loadfile
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --durations 12
 
 adversary-tests: setup ## every adversary as a test, several at a time (`make test` runs them too)
 	$(BIN)/pytest tests/integration/test_adversaries.py
