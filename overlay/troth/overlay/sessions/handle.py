@@ -14,6 +14,8 @@ from troth.overlay.sessions.frames import AnswerKind
 from troth.overlay.sessions.path_keys import PathKeys
 
 MOST_ANSWERS = 1 << 32
+MOST_WAITING = 64
+"""Above the 48 segments that are not acknowledged: what a slow proxy did not take by then came on other paths."""
 
 
 class Handle:
@@ -29,7 +31,7 @@ class Handle:
         self.open = True
         self._keys = keys
         self._counter = counter
-        self._waiting: deque[tuple[AnswerKind, bytes, bool]] = deque()
+        self._waiting: deque[tuple[AnswerKind, bytes, bool]] = deque(maxlen=MOST_WAITING)
         self._woken = asyncio.Event()
         self._number = 0
 

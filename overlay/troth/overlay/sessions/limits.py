@@ -21,6 +21,7 @@ class Limits:
         openings_per_second, opening_burst: new paths, 0.15 ms each.
         opening_age: seconds by which a path's beginning may be old, or ahead of this clock.
         request_bytes: of one request.
+        incomplete_bytes: of requests that are not whole, all sessions together; the oldest gives way.
         idle_seconds: after which a silent session is forgotten.
         unattended_seconds: for which an answer is kept that no path leads to, or that nobody reads.
         inbox: of cloves of requests that are not whole yet; `inbox.messages` of those at once, the oldest gives way.
@@ -34,6 +35,7 @@ class Limits:
     opening_burst: float = 1000.0
     opening_age: float = 600.0
     request_bytes: int = LARGEST_REQUEST
+    incomplete_bytes: int = 64 * 2**20
     idle_seconds: float = 1800.0
     unattended_seconds: float = 60.0
     inbox: InboxLimits = field(default_factory=lambda: InboxLimits(segment_bytes=SEGMENT_BYTES, seconds=30.0))

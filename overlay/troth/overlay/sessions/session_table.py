@@ -45,6 +45,10 @@ class KnownSession:
         """Requests whose answer has not been sent whole."""
         return sum(not answering.reply.ended for answering in self.requests.values())
 
+    def served(self) -> bool:
+        """Whether any request of it was whole."""
+        return any(answering.started for answering in self.requests.values())
+
     def was_served(self, request: bytes) -> bool:
         """Whether this request ended here lately: what still comes of it starts nothing."""
         return request in self._over
@@ -63,7 +67,8 @@ class SessionTable:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._paths: dict[bytes, KnownPath] = {}
-        self._incomplete: OrderedDict[tuple[bytes, bytes], None] = OrderedDict()
+        self._incomplete: OrderedDict[tuple[bytes, bytes], int] = OrderedDict()
+        self._incomplete_bytes = 0
         self.sessions: OrderedDict[bytes, KnownSession] = OrderedDict()
 
     def path(self, path_id: bytes) -> KnownPath | None:
@@ -96,14 +101,28 @@ class SessionTable:
         sent = [name for name, known in session.requests.items() if known.reply.ended]
         if len(sent) > KEPT_ANSWERS:
             self._drop(session, sent[0], AnswerKind.UNKNOWN)
-        self._incomplete[session.secret, request] = None
+        self._incomplete[session.secret, request] = 0
         if len(self._incomplete) > self._limits.inbox.messages:
-            secret, oldest = next(iter(self._incomplete))
-            self._drop(self.sessions.get(secret), oldest, AnswerKind.BUSY)
+            self._drop_oldest_incomplete()
+
+    def grew(self, session: KnownSession, request: bytes, length: int) -> None:
+        """So many more bytes of a request that is not whole are kept. Too many: the oldest of them goes."""
+        self._incomplete[session.secret, request] += length
+        self._incomplete_bytes += length
+        while self._incomplete_bytes > self._limits.incomplete_bytes:
+            self._drop_oldest_incomplete()
 
     def whole(self, session: KnownSession, request: bytes) -> None:
         """All of a request has come."""
-        self._incomplete.pop((session.secret, request), None)
+        self._incomplete_bytes -= self._incomplete.pop((session.secret, request), 0)
+
+    def busy(self, session: KnownSession, request: bytes) -> None:
+        """The request is whole, and there is no place to serve it."""
+        self._drop(session, request, AnswerKind.BUSY)
+
+    def _drop_oldest_incomplete(self) -> None:
+        secret, oldest = next(iter(self._incomplete))
+        self._drop(self.sessions.get(secret), oldest, AnswerKind.BUSY)
 
     def running(self) -> int:
         """Requests that are being served now."""
@@ -126,6 +145,8 @@ class SessionTable:
 
     def _make_room(self) -> None:
         idle = next((session for session in self.sessions.values() if not session.requests), None)
+        # A request that has only begun costs its sender one clove: it holds no place against newcomers.
+        idle = idle or next((session for session in self.sessions.values() if not session.served()), None)
         if idle is None:
             raise TooMuch("Every session here has a request under way", len(self.sessions), "Try again in a minute.")
         self.end(idle)
@@ -147,7 +168,7 @@ class SessionTable:
         answering = session.requests.get(request) if session is not None else None
         if session is None or answering is None:
             return
-        self._incomplete.pop((session.secret, request), None)
+        self.whole(session, request)
         answering.stop(kind)
         session.forget(request)
 
