@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -17,13 +18,13 @@ from troth.overlay.sessions.errors import Delivered, RequestFailed
 from troth.overlay.sessions.frames import FrameKind, encode_opening
 from troth.overlay.sessions.handle import Handle
 from troth.overlay.sessions.limits import Limits
-from troth.overlay.sessions.messages import Request, ResponseHead, encode_request
+from troth.overlay.sessions.messages import Request, ResponseHead, encode_request, reply_id
 from troth.overlay.sessions.opening import Opening
 from troth.overlay.sessions.path_keys import PathKeys
 from troth.overlay.sessions.reply import Reply
 from troth.overlay.sessions.sessions import Sessions
 from troth.overlay.sessions.transport import OverlayTransport
-from troth.overlay.sida import Sender, Threshold
+from troth.overlay.sida import Sender, Threshold, parse
 
 SESSION = Threshold(4, 3)
 SECONDS = 20.0
@@ -96,9 +97,13 @@ async def test_a_destination_that_does_not_wait_for_its_reader_is_left(tmp_path,
         async with asyncio.timeout(SECONDS):
             while not stage.session._paths[0].circuit.carried > 100 * 512:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        with pytest.raises(RequestFailed) as failure:
+
+        async def read():
             async for _ in response.body:
                 await asyncio.sleep(0.01)
+
+        with pytest.raises(RequestFailed) as failure:
+            await read()
         assert failure.value.hop == "destination"
         assert failure.value.delivered is Delivered.YES
 
@@ -146,6 +151,41 @@ async def test_what_latin_headers_say_arrives(tmp_path):
         sessions._session = stage.session
         async with httpx.AsyncClient(transport=OverlayTransport(sessions), base_url="https://scheduler") as client:
             assert (await client.get("/")).headers["x-name"] == "caf\u00e9"
+
+
+async def test_a_cookie_does_not_tie_two_sessions_together(tmp_path):
+    seen = []
+
+    async def serve(request, responder):
+        seen.append({name.lower() for name, _ in request.headers})
+        await responder.head(ResponseHead(200, (("set-cookie", "who=you; Path=/"),)))
+
+    async with session_stage(tmp_path, serve) as stage:
+        sessions = Sessions(stage.circuits, lambda: stage.listed)
+        sessions._session = stage.session
+        async with httpx.AsyncClient(transport=OverlayTransport(sessions), base_url="https://scheduler") as client:
+            for _ in range(2):
+                await client.get("/")
+            assert not client.cookies
+            await client.get("/", headers={"cookie": "who=you"})
+    assert not any("cookie" in names for names in seen)
+
+
+async def test_a_request_fails_as_soon_as_too_few_paths_are_left_for_what_follows():
+    """Two paths ended after they had brought three segments: these are read, and nothing can follow them."""
+    session = SimpleNamespace(threshold=SESSION, secret=os.urandom(32))
+    request = asking.Asking(session, Request("GET", "/", (), b""))
+    request._carriers = {2: None, 3: None}
+    sender = Sender(SESSION, session.secret)
+    sender.message_id = reply_id(request.id)
+    segments = [[parse(wire) for wire in sender.send(b"x")] for _ in range(3)]
+    for index in (0, 1):
+        for cloves in segments:
+            request.take(cloves[index], bytes((index,)), index)
+    for cloves in segments:
+        assert not request._over
+        request.take(cloves[2], b"2", 2)
+    assert request._over
 
 
 async def test_a_session_that_cannot_be_followed_by_another_is_not_closed_twice(tmp_path):
@@ -283,5 +323,3 @@ def test_a_threshold_of_many_paths_does_not_multiply_what_a_destination_keeps():
         return sum(len(clove) for sent in reply._sent for clove in sent.cloves)
 
     assert asyncio.run(run()) < 5 * 2**20
-
-

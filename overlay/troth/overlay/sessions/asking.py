@@ -12,7 +12,7 @@ from troth.overlay.sessions.carrying import QUIET_SECONDS, Carrying
 from troth.overlay.sessions.errors import Delivered, RequestFailed
 from troth.overlay.sessions.frames import AcknowledgeFrame, acknowledge_frame, cancel_frame
 from troth.overlay.sessions.messages import Request, encode_request, reply_id
-from troth.overlay.sessions.path import SessionPath, Unsealed
+from troth.overlay.sessions.path import Unsealed
 from troth.overlay.sessions.reply import WINDOW_SEGMENTS
 from troth.overlay.sida import Clove, Sender
 from troth.overlay.sida.assembly import Assembly
@@ -100,6 +100,8 @@ class Asking:
             self._moved = asyncio.get_running_loop().time()
             if self._assembly.ended:
                 self._parts.put_nowait(None)
+            # What ended paths had brought beyond this may be used up.
+            self._require_enough()
 
     def behind(self, index: int) -> bool:
         """Whether what other paths brought a while ago has not come on this one."""

@@ -13,8 +13,8 @@ from troth.overlay.sessions.messages import Request, ResponseHead
 from troth.overlay.sessions.session import Response, Session
 from troth.overlay.sessions.sessions import Sessions
 
-_DROPPED = {"host", "connection", "content-length", "transfer-encoding", "user-agent", "accept-encoding"}
-"""Headers that say something about the client's software, or about a connection that there is none of."""
+_DROPPED = {"host", "connection", "content-length", "transfer-encoding", "user-agent", "accept-encoding", "cookie"}
+"""Headers that say something about the client's software, or a connection that there is none of, or tie sessions."""
 
 
 class OverlayTransport(httpx.AsyncBaseTransport):
@@ -56,7 +56,8 @@ def _checked(head: ResponseHead) -> list[tuple[bytes, bytes]]:
     if any(name.lower() == b"content-encoding" for name, _ in headers):
         failure = CircuitFailed("destination", 0, "the headers of its answer are not as asked for")
         raise RequestFailed(failure, Delivered.YES)
-    return headers
+    # A cookie would come back in the next session, and say that both are the same client's.
+    return [(name, value) for name, value in headers if name.lower() != b"set-cookie"]
 
 
 class _Body(httpx.AsyncByteStream):
