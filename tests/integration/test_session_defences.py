@@ -271,6 +271,29 @@ async def test_requests_that_are_ended_together_are_not_all_served():
     destination.close()
 
 
+async def test_what_was_refused_as_busy_is_not_served_after_all():
+    """Who heard BUSY is told that a retry is free: the cloves that come a moment later must start nothing."""
+    served = []
+
+    async def serve(request, responder):
+        served.append(request.target)
+        await asyncio.Event().wait()
+
+    destination, secret = lone(serve, Limits(requests=1))
+    wire = encode_request(Request("GET", "/", (), b""))
+    first = Stranger(destination, secret, Threshold(1, 1))
+    await first.clove(first.sender().send(wire, last=True)[0])
+    refused = Stranger(destination, secret, Threshold(3, 2))
+    cloves = refused.sender().send(wire, last=True)
+    await refused.clove(cloves[0])
+    destination.table.end(destination.table.sessions[first.opening.session_secret])
+    await asyncio.sleep(0)
+    for clove in cloves[1:]:
+        await refused.clove(clove)
+    assert len(served) == 1
+    destination.close()
+
+
 async def test_requests_that_have_only_begun_keep_nobody_out():
     async def never(request, responder):
         raise AssertionError

@@ -173,11 +173,12 @@ class Destination:
 
     def _begin(self, session: KnownSession, clove: Clove) -> Answering | AnswerKind:
         request = clove.segment.message_id
-        if session.was_served(request):
-            return AnswerKind.UNKNOWN
+        over = session.word_on(request)
+        if over is not None:
+            return over
         if session.under_way() >= self._limits.requests_per_session or self.table.running() >= self._limits.requests:
             self.metrics.refused.labels("busy").inc()
-            return AnswerKind.BUSY
+            return session.refuse(request)
         reply = Reply(request, session.threshold, session.secret)
         now = asyncio.get_running_loop().time()
         answering = Answering(reply, self._limits.request_bytes, now)

@@ -39,7 +39,7 @@ class KnownSession:
         self.paths: OrderedDict[bytes, KnownPath] = OrderedDict()
         self.requests: dict[bytes, Answering] = {}
         self.last_used = 0.0
-        self._over: OrderedDict[bytes, None] = OrderedDict()
+        self._over: OrderedDict[bytes, AnswerKind] = OrderedDict()
 
     def under_way(self) -> int:
         """Requests whose answer has not been sent whole."""
@@ -49,16 +49,24 @@ class KnownSession:
         """Whether any request of it was whole."""
         return any(answering.started for answering in self.requests.values())
 
-    def was_served(self, request: bytes) -> bool:
-        """Whether this request ended here lately: what still comes of it starts nothing."""
-        return request in self._over
+    def word_on(self, request: bytes) -> AnswerKind | None:
+        """What is said to what still comes of a request that ended here lately, which starts nothing."""
+        return self._over.get(request)
 
-    def forget(self, request: bytes) -> None:
+    def refuse(self, request: bytes) -> AnswerKind:
+        """Its other cloves hear the same, also when there is a place for them: who hears BUSY may ask anew for free."""
+        return self._note(request, AnswerKind.BUSY)
+
+    def forget(self, request: bytes, kind: AnswerKind) -> None:
         """The request is over."""
         if self.requests.pop(request, None) is not None:
-            self._over[request] = None
-            if len(self._over) > REMEMBERED_REQUESTS:
-                self._over.popitem(last=False)
+            self._note(request, AnswerKind.BUSY if kind is AnswerKind.BUSY else AnswerKind.UNKNOWN)
+
+    def _note(self, request: bytes, kind: AnswerKind) -> AnswerKind:
+        self._over[request] = kind
+        if len(self._over) > REMEMBERED_REQUESTS:
+            self._over.popitem(last=False)
+        return kind
 
 
 class SessionTable:
@@ -170,7 +178,7 @@ class SessionTable:
             return
         self.whole(session, request)
         answering.stop(kind)
-        session.forget(request)
+        session.forget(request, kind)
 
     def _over(self, answering: Answering, now: float) -> bool:
         if not answering.started:
