@@ -324,6 +324,22 @@ async def test_answers_that_were_sent_and_not_acknowledged_do_not_use_up_a_sessi
     assert len(session.requests) <= 17
 
 
+async def test_answers_of_many_sessions_that_nobody_acknowledges_are_bounded_in_bytes():
+    async def serve(request, responder):
+        await responder.head(ResponseHead(200, ()))
+        await responder.body(bytes(50_000))
+
+    destination, secret = lone(serve, Limits(kept_bytes=300_000))
+    wire = encode_request(Request("GET", "/", (), b""))
+    for _ in range(20):
+        stranger = Stranger(destination, secret, Threshold(1, 1))
+        await stranger.clove(stranger.sender().send(wire, last=True)[0])
+    destination.table.sweep(asyncio.get_running_loop().time())
+    kept = [one for session in destination.table.sessions.values() for one in session.requests.values()]
+    assert 1 <= len(kept) <= 6
+    assert sum(one.reply.held_bytes for one in kept) <= 300_000
+
+
 async def test_a_handle_that_a_proxy_does_not_empty_holds_one_window():
     reply = Reply(bytes(16), Threshold(2, 1), os.urandom(32))
     keys = PathKeys(Opening.new(os.urandom(32), 0, Threshold(2, 1)))

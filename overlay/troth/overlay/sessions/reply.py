@@ -49,6 +49,7 @@ class Reply:
         self._sender.message_id = reply_id(request)
         # What is kept are n / k bytes for each byte; a client that wants much of that gets a smaller window.
         self._most_unread = min(WINDOW_BYTES, WINDOW_BYTES * MOST_EXPANSION * threshold.k // threshold.n)
+        self._expansion = threshold.n, threshold.k
         self._handles: dict[int, Handle] = {}
         self._sent: deque[_Sent] = deque()
         self._pending = bytearray()
@@ -71,6 +72,11 @@ class Reply:
     def waits_for_reader(self) -> bool:
         """Whether the window is full."""
         return not self._has_room()
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the cloves that are kept until their segment is acknowledged, without what is around them."""
+        return self._unread * self._expansion[0] // self._expansion[1]
 
     @property
     def read_whole(self) -> bool:
@@ -111,6 +117,7 @@ class Reply:
             handle.end(kind)
         self._sent.clear()
         self._pending.clear()
+        self._unread = 0
 
     # -- what the party that answers says --------------------------------------------------------------------------
 

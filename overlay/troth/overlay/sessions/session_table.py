@@ -167,6 +167,22 @@ class SessionTable:
                     self._drop(session, request, AnswerKind.UNKNOWN)
             if not session.requests and now - session.last_used > self._limits.idle_seconds:
                 self.end(session)
+        self._drop_kept()
+
+    def _drop_kept(self) -> None:
+        """Answers that were sent whole wait for their acknowledgement, but not in any memory."""
+        kept = [
+            (answering.began, session, request, answering.reply.held_bytes)
+            for session in self.sessions.values()
+            for request, answering in session.requests.items()
+            if answering.reply.ended
+        ]
+        held = sum(one[-1] for one in kept)
+        for _, session, request, length in sorted(kept, key=lambda one: one[0]):
+            if held <= self._limits.kept_bytes:
+                return
+            self._drop(session, request, AnswerKind.UNKNOWN)
+            held -= length
 
     def drop(self, session: KnownSession, request: bytes) -> None:
         """The client has given a request up."""
