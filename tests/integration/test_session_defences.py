@@ -22,6 +22,7 @@ from troth.overlay.sessions.messages import Request, ResponseHead, encode_reques
 from troth.overlay.sessions.opening import Opening
 from troth.overlay.sessions.path_keys import PathKeys
 from troth.overlay.sessions.reply import Reply
+from troth.overlay.sessions.session import MOST_REQUESTS
 from troth.overlay.sessions.sessions import Sessions
 from troth.overlay.sessions.transport import OverlayTransport
 from troth.overlay.sida import Sender, Threshold, parse
@@ -151,6 +152,28 @@ async def test_what_latin_headers_say_arrives(tmp_path):
         sessions._session = stage.session
         async with httpx.AsyncClient(transport=OverlayTransport(sessions), base_url="https://scheduler") as client:
             assert (await client.get("/")).headers["x-name"] == "caf\u00e9"
+
+
+async def test_many_answers_at_once_break_no_circuit_and_one_too_many_is_free(tmp_path):
+    go_on = asyncio.Event()
+
+    async def serve(request, responder):
+        await responder.head(ResponseHead(200, ()))
+        await go_on.wait()
+        await responder.body(request.body[:5])
+
+    async with session_stage(tmp_path, serve) as stage:
+        begun = [
+            await stage.session.request(Request("POST", "/", (), b"%5d" % n + bytes(200_000 * (n < 3))))
+            for n in range(MOST_REQUESTS)
+        ]
+        with pytest.raises(RequestFailed) as failure:
+            await whole(stage.session)
+        assert failure.value.delivered is Delivered.NO
+        go_on.set()
+        for n, response in enumerate(begun):
+            assert b"".join([piece async for piece in response.body]) == b"%5d" % n
+        assert not stage.circuits.replaced
 
 
 async def test_a_cookie_does_not_tie_two_sessions_together(tmp_path):

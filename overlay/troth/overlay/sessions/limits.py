@@ -30,7 +30,7 @@ class Limits:
 
     sessions: int = 4096
     paths_per_session: int = 32
-    requests_per_session: int = 16
+    requests_per_session: int = 48
     requests: int = 256
     openings_per_second: float = 500.0
     opening_burst: float = 1000.0

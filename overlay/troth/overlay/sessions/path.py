@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from troth.overlay.circuits.circuit import Circuit
@@ -34,6 +35,7 @@ class SessionPath:
     def __init__(self, circuit: Circuit, trust: Trust, now: int) -> None:
         self.circuit = circuit
         self.renewed = False
+        self.uploading = asyncio.Lock()
         self._trust = trust
         self.begin(now)
 

@@ -27,6 +27,8 @@ from troth.overlay.sida import Threshold
 DEFAULT_THRESHOLD = Threshold(4, 3)
 CIRCUIT_SECONDS = 30.0
 LAST_WORD_SECONDS = 2.0
+MOST_REQUESTS = 48
+"""At once. Each holds an exchange at every proxy, which takes 64 and needs some for acknowledgements and parts."""
 
 
 class Circuits(Protocol):
@@ -88,6 +90,8 @@ class Session:
 
     async def request(self, request: Request) -> Response:
         """Send a request and wait for the head of its answer; raises RequestFailed or RequestTooLarge."""
+        if len(self._askings) >= MOST_REQUESTS:
+            raise RequestFailed(CircuitFailed("client", 0, f"{MOST_REQUESTS} requests are under way"), Delivered.NO)
         asking = Asking(self, request)
         self._askings.add(asking)
         self.served += 1
