@@ -185,3 +185,36 @@ async def test_a_peer_of_another_version_is_let_in_nowhere(tmp_path: Path) -> No
                 assert await reader.read() == b""
         assert not stage.relays[0].listener.links
         writer.transport.abort()
+
+
+async def _deliverer(stage) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    place = stage.destination
+    context = link_client_context(place.tls_key_hash, "troth-delivery/1")
+    return await asyncio.open_connection(place.host, place.port, ssl=context, server_hostname="")
+
+
+async def test_refusals_that_a_proxy_does_not_read_do_not_pile_up(tmp_path: Path) -> None:
+    async with overlay_stage(tmp_path) as stage:
+        reader, writer = await _deliverer(stage)
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        # Frames that only a destination sends: each is refused.
+        junk = (b"\x01" + bytes(20)) * 10_000
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                for _ in range(200):
+                    writer.write(junk)
+                    await writer.drain()
+        proxy = next(iter(stage.server.open))
+        assert proxy._transport is not None
+        assert proxy._transport.get_write_buffer_size() < 2**21
+        writer.transport.abort()
+
+
+async def test_connections_that_bring_nothing_keep_no_proxy_out(tmp_path: Path) -> None:
+    async with overlay_stage(tmp_path) as stage:
+        stage.server.limit = 2
+        silent = [await _deliverer(stage) for _ in range(2)]
+        circuit = await stage.client.build(stage.path)
+        assert await circuit.request(stage.destination.name, b"prompt", SECONDS)
+        for _, writer in silent:
+            writer.transport.abort()

@@ -85,22 +85,32 @@ def test_a_counter_is_accepted_once_and_none_behind_the_window(counters):
                 window.accept(counter)
 
 
-@given(COUNTERS, st.integers(0, 2**32 - 1), st.binary(max_size=100), st.integers(0, 1000))
+@given(COUNTERS, st.integers(0, 5), st.binary(max_size=100), st.integers(0, 1000))
 def test_only_the_same_place_opens_what_was_sealed(counter, answer, plain, flip):
     keys = PathKeys(PATH)
-    sealed = keys.seal_answer(counter, answer, plain)
-    assert keys.open_answer(counter, answer, sealed) == plain
+    sealer, opener = keys.sealer(counter), keys.opener(counter)
+    for number in range(answer):
+        first = sealer.seal(b"%d" % number)
+        assert opener.open(first) == b"%d" % number
+    sealed = sealer.seal(plain)
     changed = bytearray(sealed)
     changed[flip % len(changed)] ^= 1 + flip % 255
-    for place, content in (
-        ((counter + 1, answer), sealed),
-        ((counter, (answer + 1) % 2**32), sealed),
-        ((counter, answer), bytes(changed)),
-    ):
+    for other in (keys.opener(counter + 1), keys.opener(counter) if answer else opener):
         with pytest.raises(MalformedFrame):
-            keys.open_answer(*place, content)
+            other.open(sealed if other is not opener else bytes(changed))
     with pytest.raises(MalformedFrame):
         keys.open_frame(counter, sealed)
+    sealer, opener = keys.sealer(counter), keys.opener(counter)
+    for number in range(answer + 1):
+        assert opener.open(sealer.seal(b"%d" % number)) == b"%d" % number
+
+
+@given(COUNTERS, st.binary(max_size=100))
+def test_a_path_that_was_forgotten_and_opened_again_uses_no_nonce_twice(counter, plain):
+    one, other = PathKeys(PATH).sealer(counter).seal(plain), PathKeys(PATH).sealer(counter).seal(plain)
+    assert one[:16] != other[:16]
+    assert one[16:] != other[16:]
+    assert PathKeys(PATH).opener(counter).open(one) == PathKeys(PATH).opener(counter).open(other) == plain
 
 
 async def _nobody(request, responder):

@@ -189,8 +189,10 @@ class DirectoryClient:
         self._hurry.set()
 
     async def _wait(self, seconds: float) -> None:
+        # Not wait_for: in Python 3.11 it can swallow the cancellation that ends this task.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._hurry.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
         self._hurry.clear()
 
     def _pause(self, listing: Listing) -> float:

@@ -39,7 +39,8 @@ class DeliveryServer:
         self.answers = answers
         self.largest = largest
         self.limit = connections
-        self.open: set[_Proxy] = set()
+        self.open: dict[_Proxy, None] = {}
+        """In the order in which they came."""
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -49,6 +50,17 @@ class DeliveryServer:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Proxy(self), host, port, ssl=context, ssl_handshake_timeout=5)
         return int(self._server.sockets[0].getsockname()[1])
+
+    def make_room(self) -> bool:
+        """Whether there is a place for another proxy; the oldest connection that awaits no answer gives way."""
+        if len(self.open) < self.limit:
+            return True
+        idle = next((proxy for proxy in self.open if proxy.idle), None)
+        if idle is None:
+            return False
+        del self.open[idle]
+        idle.abort()
+        return True
 
     async def stop(self) -> None:
         """Stop listening and close every connection."""
@@ -69,13 +81,18 @@ class _Proxy(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being answered."""
+        return not self._tasks
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
         tls = transport.get_extra_info("ssl_object")
-        if tls is None or tls.selected_alpn_protocol() != ALPN or len(self._server.open) >= self._server.limit:
+        if tls is None or tls.selected_alpn_protocol() != ALPN or not self._server.make_room():
             transport.abort()
             return
-        self._server.open.add(self)
+        self._server.open[self] = None
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -115,16 +132,26 @@ class _Proxy(asyncio.Protocol):
             self._transport.write(encode_frame(DeliveryFrame(kind, exchange, content)))
 
     def pause_writing(self) -> None:
+        """Whoever does not read is not heard either, lest refusals pile up for him."""
         self._writable.clear()
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._writable.set()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._server.open.discard(self)
+        self._server.open.pop(self, None)
         for task in list(self._tasks.values()):
             task.cancel()
+
+    def abort(self) -> None:
+        """At once: whoever does not read does not take a good-bye either."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def close(self) -> None:
         if self._transport is not None:

@@ -53,7 +53,7 @@ class Limits:
     open_messages: int = 8
     messages_bytes: int = 64 * 2**20
     message_seconds: float = 30.0
-    exchanges_per_circuit: int = 16
+    exchanges_per_circuit: int = 64
     exchange_seconds: float = 600.0
     reply_bytes: int = 4 * 2**20
 

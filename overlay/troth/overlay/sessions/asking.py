@@ -12,7 +12,8 @@ from troth.overlay.sessions.carrying import QUIET_SECONDS, Carrying
 from troth.overlay.sessions.errors import Delivered, RequestFailed
 from troth.overlay.sessions.frames import AcknowledgeFrame, acknowledge_frame, cancel_frame
 from troth.overlay.sessions.messages import Request, encode_request, reply_id
-from troth.overlay.sessions.path import SessionPath, Unsealed
+from troth.overlay.sessions.path import Unsealed
+from troth.overlay.sessions.reply import WINDOW_SEGMENTS
 from troth.overlay.sida import Clove, Sender
 from troth.overlay.sida.assembly import Assembly
 from troth.overlay.sida.errors import CloveRefused
@@ -43,7 +44,7 @@ class Asking:
         self._seen = [0] * session.threshold.n
         self._moved = asyncio.get_running_loop().time()
         self._failure: CircuitFailed | None = None
-        self._read = self._acknowledged = self._turn = 0
+        self._read = self._acknowledged = self._confirmed = self._turn = 0
         self._over = False
 
     def start(self) -> None:
@@ -82,10 +83,13 @@ class Asking:
         return self._assembly.ended
 
     def take(self, clove: Clove, source: bytes, index: int) -> None:
-        """A clove of the answer; raises CircuitFailed for one of anything else."""
+        """A clove of the answer; raises CircuitFailed for one of anything else, RequestFailed for more than fits."""
         segment = clove.segment
         if segment.message_id != self._reply or segment.threshold != self._session.threshold:
             raise CircuitFailed("destination", 0, "it sent a clove of something else")
+        if segment.number >= self._read + WINDOW_SEGMENTS:
+            # An honest destination waits for the reader; one that does not would fill this memory.
+            raise RequestFailed(CircuitFailed("destination", 0, "it sends more than is read"), Delivered.YES)
         self._seen[index] = max(self._seen[index], segment.number + 1)
         before = self._assembly.next_number
         # A refused clove came late: the other paths were faster.
@@ -96,10 +100,12 @@ class Asking:
             self._moved = asyncio.get_running_loop().time()
             if self._assembly.ended:
                 self._parts.put_nowait(None)
+            # What ended paths had brought beyond this may be used up.
+            self._require_enough()
 
     def behind(self, index: int) -> bool:
         """Whether what other paths brought a while ago has not come on this one."""
-        if self._read > self._acknowledged:
+        if self._read > self._confirmed:
             # The last word may be what was lost, and the destination may be waiting for it.
             self._acknowledge()
         since = asyncio.get_running_loop().time() - self._moved
@@ -119,9 +125,10 @@ class Asking:
 
     async def _carried(self, index: int, cloves: tuple[bytes, ...]) -> bool:
         """Whether this path has done all it can; False to try again."""
-        path: SessionPath | None = None
+        path, opened = None, b""
         try:
             path = await self._session.path(index)
+            opened = path.id
             self._used.add(index)
             await Carrying(self, path, index).run(cloves)
         except RequestFailed as failure:
@@ -129,7 +136,7 @@ class Asking:
         except Unsealed:
             # Perhaps the destination was restarted: the same circuit may serve with a new opening.
             self._failure = CircuitFailed("destination", 0, "it does not know this session")
-            self._session.renew(index, path)
+            self._session.renew(index, path, opened)
             return False
         except CircuitFailed as failure:
             self._failure = failure
@@ -162,14 +169,27 @@ class Asking:
 
     def _acknowledge(self) -> None:
         self._acknowledged = self._read
-        self._say(self._tell(acknowledge_frame(AcknowledgeFrame(self.id, self._read))))
+        self._say(self._confirm(self._read))
 
-    async def _tell(self, plain: bytes) -> None:
-        """Say something on one path, another one each time. What is lost here is said again."""
+    async def _confirm(self, read: int) -> None:
+        if await self._tell(acknowledge_frame(AcknowledgeFrame(self.id, read))):
+            self._confirmed = max(self._confirmed, read)
+
+    async def _tell(self, plain: bytes) -> bool:
+        """Say something on one path, another one each time; whether the destination has answered under its seal."""
         self._turn += 1
-        with contextlib.suppress(OverlayError, Unsealed):
-            path = await self._session.path(self._turn % self._session.threshold.n)
-            await (await path.send(plain)).next()
+        with contextlib.suppress(OverlayError, Unsealed, TimeoutError):
+            async with asyncio.timeout(QUIET_SECONDS):
+                path = await self._session.path(self._turn % self._session.threshold.n)
+                await (await path.send(plain)).next()
+                return True
+        return False
+
+    async def _tell_surely(self, plain: bytes) -> None:
+        """On one path after the other until it was heard: a proxy that swallows it keeps nobody at work."""
+        for _ in range(self._session.threshold.n):
+            if await self._tell(plain):
+                return
 
     def _say(self, saying: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(saying)
@@ -183,4 +203,4 @@ class Asking:
             task.cancel()
         read = AcknowledgeFrame(self.id, self._assembly.next_number)
         last = acknowledge_frame(read) if self._assembly.ended else cancel_frame(self.id)
-        self._session.finished(self, self._tell(last))
+        self._session.finished(self, self._tell_surely(last))

@@ -18,7 +18,7 @@ QUIET_SECONDS = 3.0
 """After so long without a word on a path it is asked whether it is alive, and compared with the others."""
 PING_SECONDS = 5.0
 IN_FLIGHT = 8
-"""Parts of a long request on one path at a time; a proxy takes 16."""
+"""Parts of a long request on one path at a time, and of one request at a time: a proxy takes 64 exchanges."""
 _CLOVE = bytes((FrameKind.CLOVE,))
 _ENDINGS = {
     AnswerKind.UNKNOWN: ("it does not know the request any more", Delivered.YES),
@@ -89,13 +89,16 @@ class Carrying:
 
     async def _send(self, cloves: Sequence[bytes]) -> None:
         """What follows the first segment of a long request, a few at a time."""
+        if not cloves:
+            return
         under_way: list[Answers] = []
-        for clove in cloves:
-            if len(under_way) == IN_FLIGHT:
-                await under_way.pop(0).next()
-            under_way.append(await self._path.send(_CLOVE + clove))
-        for answers in under_way:
-            await answers.next()
+        async with self._path.uploading:
+            for clove in cloves:
+                if len(under_way) == IN_FLIGHT:
+                    await under_way.pop(0).next()
+                under_way.append(await self._path.send(_CLOVE + clove))
+            for answers in under_way:
+                await answers.next()
 
     async def _read(self, answers: Answers) -> None:
         while True:

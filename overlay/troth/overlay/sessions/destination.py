@@ -173,11 +173,12 @@ class Destination:
 
     def _begin(self, session: KnownSession, clove: Clove) -> Answering | AnswerKind:
         request = clove.segment.message_id
-        if session.was_served(request):
-            return AnswerKind.UNKNOWN
-        if len(session.requests) >= self._limits.requests_per_session or self.table.running() >= self._limits.requests:
+        over = session.word_on(request)
+        if over is not None:
+            return over
+        if session.under_way() >= self._limits.requests_per_session or self.table.running() >= self._limits.requests:
             self.metrics.refused.labels("busy").inc()
-            return AnswerKind.BUSY
+            return session.refuse(request)
         reply = Reply(request, session.threshold, session.secret)
         now = asyncio.get_running_loop().time()
         answering = Answering(reply, self._limits.request_bytes, now)
@@ -192,7 +193,16 @@ class Destination:
             log.debug("a clove is refused: %s", error.what)
             return
         for part in parts:
+            if answering.outcome is not None:
+                return
+            if part.last and self.table.running() >= self._limits.requests:
+                # There was a place when it began; others were whole sooner.
+                self.metrics.refused.labels("busy").inc()
+                self.table.busy(path.session, part.message_id)
+                return
             answering.add(part, self._serve)
             if part.last:
                 self.table.whole(path.session, part.message_id)
                 self.metrics.requests.inc()
+            else:
+                self.table.grew(path.session, part.message_id, len(part.content))

@@ -14,6 +14,8 @@ from troth.overlay.sessions.frames import AnswerKind
 from troth.overlay.sessions.path_keys import PathKeys
 
 MOST_ANSWERS = 1 << 32
+MOST_WAITING = 64
+"""Above the 48 segments that are not acknowledged: what a slow proxy did not take by then came on other paths."""
 
 
 class Handle:
@@ -27,11 +29,9 @@ class Handle:
     def __init__(self, keys: PathKeys, counter: int, index: int) -> None:
         self.index = index
         self.open = True
-        self._keys = keys
-        self._counter = counter
-        self._waiting: deque[tuple[AnswerKind, bytes, bool]] = deque()
+        self._sealer = keys.sealer(counter)
+        self._waiting: deque[tuple[AnswerKind, bytes, bool]] = deque(maxlen=MOST_WAITING)
         self._woken = asyncio.Event()
-        self._number = 0
 
     def put(self, clove: bytes, *, final: bool = False) -> None:
         """Send a clove as soon as the connection takes it."""
@@ -64,5 +64,4 @@ class Handle:
 
     def seal(self, kind: AnswerKind, content: bytes = b"") -> bytes:
         """The next answer's bytes."""
-        number, self._number = self._number, self._number + 1
-        return self._keys.seal_answer(self._counter, number, bytes((kind,)) + content)
+        return self._sealer.seal(bytes((kind,)) + content)

@@ -21,6 +21,8 @@ class Limits:
         openings_per_second, opening_burst: new paths, 0.15 ms each.
         opening_age: seconds by which a path's beginning may be old, or ahead of this clock.
         request_bytes: of one request.
+        incomplete_bytes: of requests that are not whole, all sessions together; the oldest gives way.
+        kept_bytes: of answers that were sent whole and not acknowledged, all sessions together; the oldest give way.
         idle_seconds: after which a silent session is forgotten.
         unattended_seconds: for which an answer is kept that no path leads to, or that nobody reads.
         inbox: of cloves of requests that are not whole yet; `inbox.messages` of those at once, the oldest gives way.
@@ -28,12 +30,14 @@ class Limits:
 
     sessions: int = 4096
     paths_per_session: int = 32
-    requests_per_session: int = 16
+    requests_per_session: int = 48
     requests: int = 256
     openings_per_second: float = 500.0
     opening_burst: float = 1000.0
     opening_age: float = 600.0
     request_bytes: int = LARGEST_REQUEST
+    incomplete_bytes: int = 64 * 2**20
+    kept_bytes: int = 256 * 2**20
     idle_seconds: float = 1800.0
     unattended_seconds: float = 60.0
     inbox: InboxLimits = field(default_factory=lambda: InboxLimits(segment_bytes=SEGMENT_BYTES, seconds=30.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from troth.overlay.circuits.circuit import Circuit
@@ -34,6 +35,7 @@ class SessionPath:
     def __init__(self, circuit: Circuit, trust: Trust, now: int) -> None:
         self.circuit = circuit
         self.renewed = False
+        self.uploading = asyncio.Lock()
         self._trust = trust
         self.begin(now)
 
@@ -74,8 +76,7 @@ class Answers:
         self._path = path
         self._keys = keys
         self._exchange = exchange
-        self._counter = counter
-        self._number = 0
+        self._opener = keys.opener(counter)
 
     async def next(self) -> tuple[AnswerKind, bytes, bool]:
         """Kind, content, and whether it was the last.
@@ -88,11 +89,10 @@ class Answers:
         if not message.content and message.final:
             raise Unsealed
         try:
-            plain = self._keys.open_answer(self._counter, self._number, message.content)
+            plain = self._opener.open(message.content)
             kind, content = split_answer(plain)
         except MalformedFrame as error:
             length = len(self._path.circuit.path)
             raise CircuitFailed("proxy", length, f"it changed or made up an answer: {error.what}") from error
-        self._number += 1
         self._path.confirmed(self._keys)
         return kind, content, message.final

@@ -24,6 +24,9 @@ WINDOW_SEGMENTS = 48
 WINDOW_BYTES = 768 * 1024
 """Of content; a third of it per path, well below what a proxy queues."""
 
+MOST_EXPANSION = 2
+"""Bytes kept for each byte of a whole window."""
+
 
 class Abandoned(SessionError):
     """The client does not want the answer any more, or cannot be reached."""
@@ -44,6 +47,9 @@ class Reply:
     def __init__(self, request: bytes, threshold: Threshold, secret: bytes) -> None:
         self._sender = Sender(threshold, secret)
         self._sender.message_id = reply_id(request)
+        # What is kept are n / k bytes for each byte; a client that wants much of that gets a smaller window.
+        self._most_unread = min(WINDOW_BYTES, WINDOW_BYTES * MOST_EXPANSION * threshold.k // threshold.n)
+        self._expansion = threshold.n, threshold.k
         self._handles: dict[int, Handle] = {}
         self._sent: deque[_Sent] = deque()
         self._pending = bytearray()
@@ -66,6 +72,11 @@ class Reply:
     def waits_for_reader(self) -> bool:
         """Whether the window is full."""
         return not self._has_room()
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the cloves that are kept until their segment is acknowledged, without what is around them."""
+        return self._unread * self._expansion[0] // self._expansion[1]
 
     @property
     def read_whole(self) -> bool:
@@ -106,6 +117,7 @@ class Reply:
             handle.end(kind)
         self._sent.clear()
         self._pending.clear()
+        self._unread = 0
 
     # -- what the party that answers says --------------------------------------------------------------------------
 
@@ -131,7 +143,7 @@ class Reply:
             self._flush()
 
     def _has_room(self) -> bool:
-        return len(self._sent) < WINDOW_SEGMENTS and self._unread < WINDOW_BYTES
+        return len(self._sent) < WINDOW_SEGMENTS and (not self._sent or self._unread < self._most_unread)
 
     async def _wait_for_room(self) -> None:
         while not self.abandoned and not self._has_room():

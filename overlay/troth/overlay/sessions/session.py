@@ -27,6 +27,8 @@ from troth.overlay.sida import Threshold
 DEFAULT_THRESHOLD = Threshold(4, 3)
 CIRCUIT_SECONDS = 30.0
 LAST_WORD_SECONDS = 2.0
+MOST_REQUESTS = 48
+"""At once. Each holds an exchange at every proxy, which takes 64 and needs some for acknowledgements and parts."""
 
 
 class Circuits(Protocol):
@@ -88,6 +90,8 @@ class Session:
 
     async def request(self, request: Request) -> Response:
         """Send a request and wait for the head of its answer; raises RequestFailed or RequestTooLarge."""
+        if len(self._askings) >= MOST_REQUESTS:
+            raise RequestFailed(CircuitFailed("client", 0, f"{MOST_REQUESTS} requests are under way"), Delivered.NO)
         asking = Asking(self, request)
         self._askings.add(asking)
         self.served += 1
@@ -110,10 +114,11 @@ class Session:
 
     async def close(self) -> None:
         """Say good-bye, and let go of the circuits."""
-        for repair in self._repairs.values():
-            repair.cancel()
         if self._last_words:
             await asyncio.wait(self._last_words, timeout=LAST_WORD_SECONDS)
+        # In this order: a last word may have begun a repair, whose circuit nobody would let go of.
+        for task in (*self._last_words, *self._repairs.values()):
+            task.cancel()
         for path in self._paths:
             if path.circuit.failure is None:
                 await self._good_bye(path)
@@ -148,9 +153,12 @@ class Session:
         repair = self._repairs[index] = asyncio.create_task(self._repair(index, path))
         repair.add_done_callback(lambda done: self._repaired(index, done))
 
-    def renew(self, index: int, path: SessionPath | None) -> None:
-        """The destination does not know the path: open it anew, once; the next time the circuit is to blame."""
-        if path is None or self._paths[index] is not path:
+    def renew(self, index: int, path: SessionPath | None, opened: bytes) -> None:
+        """The destination does not know the path: open it anew, once; the next time the circuit is to blame.
+
+        `opened` is the id that the path had when it was used: another request may have opened it anew meanwhile.
+        """
+        if path is None or self._paths[index] is not path or path.id != opened:
             return
         if path.renewed:
             self.broken(index, path, CircuitFailed("proxy", len(path.circuit.path), "its answers are not sealed"))

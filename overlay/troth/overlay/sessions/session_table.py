@@ -39,22 +39,34 @@ class KnownSession:
         self.paths: OrderedDict[bytes, KnownPath] = OrderedDict()
         self.requests: dict[bytes, Answering] = {}
         self.last_used = 0.0
-        self._over: OrderedDict[bytes, None] = OrderedDict()
+        self._over: OrderedDict[bytes, AnswerKind] = OrderedDict()
 
     def under_way(self) -> int:
         """Requests whose answer has not been sent whole."""
         return sum(not answering.reply.ended for answering in self.requests.values())
 
-    def was_served(self, request: bytes) -> bool:
-        """Whether this request ended here lately: what still comes of it starts nothing."""
-        return request in self._over
+    def served(self) -> bool:
+        """Whether any request of it was whole."""
+        return any(answering.started for answering in self.requests.values())
 
-    def forget(self, request: bytes) -> None:
+    def word_on(self, request: bytes) -> AnswerKind | None:
+        """What is said to what still comes of a request that ended here lately, which starts nothing."""
+        return self._over.get(request)
+
+    def refuse(self, request: bytes) -> AnswerKind:
+        """Its other cloves hear the same, also when there is a place for them: who hears BUSY may ask anew for free."""
+        return self._note(request, AnswerKind.BUSY)
+
+    def forget(self, request: bytes, kind: AnswerKind) -> None:
         """The request is over."""
         if self.requests.pop(request, None) is not None:
-            self._over[request] = None
-            if len(self._over) > REMEMBERED_REQUESTS:
-                self._over.popitem(last=False)
+            self._note(request, AnswerKind.BUSY if kind is AnswerKind.BUSY else AnswerKind.UNKNOWN)
+
+    def _note(self, request: bytes, kind: AnswerKind) -> AnswerKind:
+        self._over[request] = kind
+        if len(self._over) > REMEMBERED_REQUESTS:
+            self._over.popitem(last=False)
+        return kind
 
 
 class SessionTable:
@@ -63,7 +75,8 @@ class SessionTable:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._paths: dict[bytes, KnownPath] = {}
-        self._incomplete: OrderedDict[tuple[bytes, bytes], None] = OrderedDict()
+        self._incomplete: OrderedDict[tuple[bytes, bytes], int] = OrderedDict()
+        self._incomplete_bytes = 0
         self.sessions: OrderedDict[bytes, KnownSession] = OrderedDict()
 
     def path(self, path_id: bytes) -> KnownPath | None:
@@ -96,14 +109,28 @@ class SessionTable:
         sent = [name for name, known in session.requests.items() if known.reply.ended]
         if len(sent) > KEPT_ANSWERS:
             self._drop(session, sent[0], AnswerKind.UNKNOWN)
-        self._incomplete[session.secret, request] = None
+        self._incomplete[session.secret, request] = 0
         if len(self._incomplete) > self._limits.inbox.messages:
-            secret, oldest = next(iter(self._incomplete))
-            self._drop(self.sessions.get(secret), oldest, AnswerKind.BUSY)
+            self._drop_oldest_incomplete()
+
+    def grew(self, session: KnownSession, request: bytes, length: int) -> None:
+        """So many more bytes of a request that is not whole are kept. Too many: the oldest of them goes."""
+        self._incomplete[session.secret, request] += length
+        self._incomplete_bytes += length
+        while self._incomplete_bytes > self._limits.incomplete_bytes:
+            self._drop_oldest_incomplete()
 
     def whole(self, session: KnownSession, request: bytes) -> None:
         """All of a request has come."""
-        self._incomplete.pop((session.secret, request), None)
+        self._incomplete_bytes -= self._incomplete.pop((session.secret, request), 0)
+
+    def busy(self, session: KnownSession, request: bytes) -> None:
+        """The request is whole, and there is no place to serve it."""
+        self._drop(session, request, AnswerKind.BUSY)
+
+    def _drop_oldest_incomplete(self) -> None:
+        secret, oldest = next(iter(self._incomplete))
+        self._drop(self.sessions.get(secret), oldest, AnswerKind.BUSY)
 
     def running(self) -> int:
         """Requests that are being served now."""
@@ -126,6 +153,8 @@ class SessionTable:
 
     def _make_room(self) -> None:
         idle = next((session for session in self.sessions.values() if not session.requests), None)
+        # A request that has only begun costs its sender one clove: it holds no place against newcomers.
+        idle = idle or next((session for session in self.sessions.values() if not session.served()), None)
         if idle is None:
             raise TooMuch("Every session here has a request under way", len(self.sessions), "Try again in a minute.")
         self.end(idle)
@@ -138,6 +167,22 @@ class SessionTable:
                     self._drop(session, request, AnswerKind.UNKNOWN)
             if not session.requests and now - session.last_used > self._limits.idle_seconds:
                 self.end(session)
+        self._drop_kept()
+
+    def _drop_kept(self) -> None:
+        """Answers that were sent whole wait for their acknowledgement, but not in any memory."""
+        kept = [
+            (answering.began, session, request, answering.reply.held_bytes)
+            for session in self.sessions.values()
+            for request, answering in session.requests.items()
+            if answering.reply.ended
+        ]
+        held = sum(one[-1] for one in kept)
+        for _, session, request, length in sorted(kept, key=lambda one: one[0]):
+            if held <= self._limits.kept_bytes:
+                return
+            self._drop(session, request, AnswerKind.UNKNOWN)
+            held -= length
 
     def drop(self, session: KnownSession, request: bytes) -> None:
         """The client has given a request up."""
@@ -147,9 +192,9 @@ class SessionTable:
         answering = session.requests.get(request) if session is not None else None
         if session is None or answering is None:
             return
-        self._incomplete.pop((session.secret, request), None)
+        self.whole(session, request)
         answering.stop(kind)
-        session.forget(request)
+        session.forget(request, kind)
 
     def _over(self, answering: Answering, now: float) -> bool:
         if not answering.started:

@@ -40,12 +40,13 @@ class Sessions:
         async with self._opening:
             await self._close_old()
             session, destination = self._session, self._destination()
-            if session is not None and (self._aged(session) or not _same(session.destination, destination)):
+            if session is not None and not self._aged(session) and _same(session.destination, destination):
+                return session
+            # The old one is given up only when there is another: what is both current and old would be closed twice.
+            self._session = await opened(self._circuits, destination, self._threshold)
+            if session is not None:
                 self._old.add(session)
-                session = None
-            if session is None:
-                session = self._session = await opened(self._circuits, destination, self._threshold)
-            return session
+            return self._session
 
     async def close(self) -> None:
         """End all."""

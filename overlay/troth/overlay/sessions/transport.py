@@ -7,12 +7,14 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import httpx
 
-from troth.overlay.sessions.messages import Request
+from troth.overlay.errors import CircuitFailed
+from troth.overlay.sessions.errors import Delivered, RequestFailed
+from troth.overlay.sessions.messages import Request, ResponseHead
 from troth.overlay.sessions.session import Response, Session
 from troth.overlay.sessions.sessions import Sessions
 
-_DROPPED = {"host", "connection", "content-length", "transfer-encoding", "user-agent", "accept-encoding"}
-"""Headers that say something about the client's software, or about a connection that there is none of."""
+_DROPPED = {"host", "connection", "content-length", "transfer-encoding", "user-agent", "accept-encoding", "cookie"}
+"""Headers that say something about the client's software, or a connection that there is none of, or tie sessions."""
 
 
 class OverlayTransport(httpx.AsyncBaseTransport):
@@ -32,12 +34,30 @@ class OverlayTransport(httpx.AsyncBaseTransport):
                 response = await session.request(asked)
         except TimeoutError as error:
             raise httpx.ReadTimeout("no answer over the overlay", request=request) from error
+        try:
+            headers_of_answer = _checked(response.head)
+        except RequestFailed:
+            await response.body.aclose()
+            raise
         return httpx.Response(
-            response.head.status, headers=list(response.head.headers), stream=_Body(response, session, seconds, request)
+            response.head.status, headers=headers_of_answer, stream=_Body(response, session, seconds, request)
         )
 
     async def aclose(self) -> None:
         """The sessions are the caller's."""
+
+
+def _checked(head: ResponseHead) -> list[tuple[bytes, bytes]]:
+    """Headers that httpx takes; raises RequestFailed. What was not asked for, compression, could be a bomb."""
+    try:
+        headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in head.headers]
+    except UnicodeEncodeError:
+        headers = [(b"content-encoding", b"")]
+    if any(name.lower() == b"content-encoding" for name, _ in headers):
+        failure = CircuitFailed("destination", 0, "the headers of its answer are not as asked for")
+        raise RequestFailed(failure, Delivered.YES)
+    # A cookie would come back in the next session, and say that both are the same client's.
+    return [(name, value) for name, value in headers if name.lower() != b"set-cookie"]
 
 
 class _Body(httpx.AsyncByteStream):
