@@ -44,14 +44,18 @@ def test_the_opening_says_what_was_sealed(opening):
 def test_keys_frames_and_answers_are_the_page_s(opening):
     secrets = VECTOR["path_secret"] + VECTOR["session_secret"]
     derived = HKDF(SHA256(), 64, b"troth session 1", VECTOR["path_id"]).derive(secrets)
-    frame = AESGCM(derived[:32]).encrypt(bytes(4) + VECTOR["counter"].to_bytes(8, "big"), VECTOR["frame"], None)
-    answer = AESGCM(derived[32:]).encrypt(
-        VECTOR["answer_number"].to_bytes(4, "big") + VECTOR["counter"].to_bytes(8, "big"), VECTOR["answer"], None
-    )
-    assert (frame, answer) == (VECTOR["sealed_frame"], VECTOR["sealed_answer"])
+    counter = VECTOR["counter"].to_bytes(8, "big")
+    frame = AESGCM(derived[:32]).encrypt(bytes(4) + counter, VECTOR["frame"], None)
+    salt = VECTOR["answer_salt"]
+    cipher = AESGCM(HKDF(SHA256(), 32, salt, b"troth session 1").derive(derived[32:]))
+    first = salt + cipher.encrypt(bytes(4) + counter, VECTOR["first_answer"], None)
+    second = cipher.encrypt(bytes(3) + b"\x01" + counter, VECTOR["second_answer"], None)
+    assert frame == VECTOR["sealed_frame"]
+    assert (first, second) == (VECTOR["sealed_first_answer"], VECTOR["sealed_second_answer"])
     keys = PathKeys(opening)
     assert keys.open_frame(VECTOR["counter"], frame) == VECTOR["frame"]
-    assert keys.open_answer(VECTOR["counter"], VECTOR["answer_number"], answer) == VECTOR["answer"]
+    opener = keys.opener(VECTOR["counter"])
+    assert [opener.open(first), opener.open(second)] == [VECTOR["first_answer"], VECTOR["second_answer"]]
 
 
 def test_deliveries_are_the_page_s(opening):
