@@ -15,6 +15,7 @@ from troth.chain.deployment import deploy
 from troth.chain.errors import (
     ChainRejected,
     ChainUnavailable,
+    EventFileInUse,
     FollowTimeout,
     RpcRefused,
     TransactionDropped,
@@ -228,6 +229,18 @@ async def test_follower_resumes_from_its_file(deployed: Any, tmp_path: Path) -> 
     assert second.state.escrow_of(client.address) == 5
     assert (await second.catch_up()).escrow_of(client.address) == 6
     assert second.block == await deployed.chain.block_number()
+    await second.close()
+
+
+async def test_two_followers_never_share_a_file(deployed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("troth.chain.store.PATIENCE", 0.05)
+    first = EventFollower(deployed.chain, tmp_path / "events", start_block=deployed.block)
+    with pytest.raises(EventFileInUse, match="own home folder"):
+        EventFollower(deployed.chain, tmp_path / "events", start_block=deployed.block)
+    await first.catch_up()
+    await first.close()
+    second = EventFollower(deployed.chain, tmp_path / "events", start_block=deployed.block)
+    assert second.block == first.block
     await second.close()
 
 

@@ -212,6 +212,7 @@ async def test_a_restarted_scheduler_finishes_the_review(
         await eventually(lambda: id_ in stage.state.reviews, 30)
         monkeypatch.setattr(stage.scheduler.reviews, "_due", lambda state: [])
         await stage.scheduler.reviews.abandon()
+        await stage.scheduler.desk.ledger.close()
         async with assembled(stage.scene.configuration(), stage.scene.keys) as again:
             await eventually(lambda: not again.desk.ledger.state.reviews[id_].live, 60)
             assert again.desk.ledger.state.reviews[id_].outcome is Outcome.ACCEPTED

@@ -65,6 +65,10 @@ class WrongChain(ChainError):
     """The node is on another chain than expected, or no contract lives at the address."""
 
 
+class EventFileInUse(ChainError):
+    """Another process follows the chain in the same file."""
+
+
 class ChainRejected(ChainError):
     """The contract refuses a call; ``name`` and ``arguments`` are those of its decoded error."""
 

@@ -1,7 +1,8 @@
 """Followed blocks and logs in SQLite, so that a restart goes on where the process stopped.
 
 Blocks are kept for the last ``WINDOW`` heights, to recognise a reorganisation; logs are kept for ever. A block and its
-logs are written in one transaction: the file never holds half a block.
+logs are written in one transaction: the file never holds half a block. One process at a time has the file: of two
+followers each would take the other's blocks for its own and fold none of their events.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from troth.chain.errors import WrongChain
+from troth.chain.errors import EventFileInUse, WrongChain
 from troth.protocol.events import Log, LogMeta
 from troth.protocol.types import Address, Hash32
 
 WINDOW = 64
 """Heights for which block hashes are kept: two epochs of Ethereum, after which a block is final."""
+
+PATIENCE = 5.0
+"""Seconds to wait for a process that is just closing the file."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS source (
@@ -35,12 +39,25 @@ class EventStore:
     def __init__(self, path: Path | None, chain_id: int, contract: Address) -> None:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-        self._database = sqlite3.connect(":memory:" if path is None else path, isolation_level=None)
+        self._database = sqlite3.connect(":memory:" if path is None else path, timeout=PATIENCE, isolation_level=None)
         self._contract = contract
+        try:
+            self._open()
+        except sqlite3.OperationalError as error:
+            self._database.close()
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            raise EventFileInUse(
+                "Another process follows the chain in this file", path, "Stop it, or give this one its own home folder."
+            ) from error
+        self._claim(path, str(chain_id), contract)
+
+    def _open(self) -> None:
+        # Before the first use of the log: SQLite then holds the file until it is closed or the process is gone.
+        self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
         self._database.executescript(_SCHEMA)
-        self._claim(path, str(chain_id), contract)
 
     def _claim(self, path: Path | None, chain: str, contract: Address) -> None:
         self._database.execute("INSERT OR IGNORE INTO source VALUES (0, ?, ?)", (chain, contract))

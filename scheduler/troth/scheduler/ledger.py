@@ -94,6 +94,10 @@ class Ledger:
         """Why the chain is away, None while it answers."""
         return self._follower.failure
 
+    async def close(self) -> None:
+        """Stop following the chain; the state stays as it is."""
+        await self._follower.close()
+
     def standing(self) -> list[str]:
         """What keeps this scheduler from opening tasks: not registered, leaving, or too little stake."""
         account = self.state.account(self._key.address)
