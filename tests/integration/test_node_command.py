@@ -22,6 +22,7 @@ from safetensors.torch import save_file  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account  # noqa: E402
+from troth.demo.ports import free_port  # noqa: E402
 from troth.overlay.https import pinned_sync_client  # noqa: E402
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
@@ -110,14 +111,6 @@ def is_ready(made: dict[str, Any]) -> bool:
         return bool(readiness(made)["ready"])
     except httpx.TransportError:
         return False
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 async def test_from_init_to_withdraw(

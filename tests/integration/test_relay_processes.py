@@ -12,8 +12,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from benchmarks.overlay.network import ANSWER_BYTES, RelayNetwork, free_port, relay_network
+from benchmarks.overlay.network import ANSWER_BYTES, RelayNetwork, relay_network
 
+from troth.demo.ports import free_port
 from troth.overlay.circuits.client import Client
 from troth.overlay.errors import CircuitFailed
 
