@@ -164,7 +164,7 @@ async def test_from_init_to_withdraw(
     assert told["process"] == {"ready": True, "reasons": []}
     assert told["role"] == "node"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(DEADLINE) == 0
 
     assert operator.told("node", "exit", "--broadcast")["exit_block"] > 0
     early = operator.run("node", "withdraw", "--broadcast")

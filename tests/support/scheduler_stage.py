@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 import time
@@ -283,11 +282,3 @@ async def _register_node(chain: Chain, owner: Key, node: Any, rules: ExecutionCl
     )
     consent = node.operator.sign(Consent(owner.address, node.address))
     await chain.execute(register_node(registration, consent, rules.minimum_stake), owner)
-
-
-async def eventually(condition: Any, seconds: float = 20.0) -> None:
-    """Wait until `condition()` is true; fails after `seconds`."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, "the awaited condition did not come true"
-        await asyncio.sleep(0.02)
