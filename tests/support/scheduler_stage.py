@@ -102,7 +102,7 @@ def plain_configuration(folder: Path, url: str, contract: str, chain_id: int, se
         served=(Served(Hash32(served), ENDS, texts(folder / "model"), CONTEXT),),
         concurrent=4,
         keep_rows_seconds=3600.0,
-        waits=Waits(Patience(token=0.5, prefill=1.0), locking=20.0, verification=3.0, opening=2.0),
+        waits=Waits(Patience(token=2.0, prefill=4.0), locking=20.0, verification=6.0, opening=4.0),
     )
 
 
