@@ -104,7 +104,7 @@ def plain_configuration(
         served=(Served(Hash32(served), ends, texts(folder / "model"), CONTEXT),),
         concurrent=4,
         keep_rows_seconds=3600.0,
-        waits=Waits(Patience(token=0.5, prefill=1.0), locking=20.0, verification=3.0, opening=2.0),
+        waits=Waits(Patience(token=2.0, prefill=4.0), locking=20.0, verification=6.0, opening=4.0),
     )
 
 
