@@ -9,6 +9,7 @@ import importlib
 import math
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,5 @@ class PublishedRouter:
         if not chain:
             return spent, math.inf
         computing = sum((hosts[place].end - hosts[place].first) * hosts[place].layer_seconds for place in chain)
-        return spent, computing + sum(
-            float(links[one, other]) for one, other in zip(chain, chain[1:], strict=False)
-        )  # fmt: skip
+        travelling = sum(float(links[one, other]) for one, other in pairwise(chain))
+        return spent, computing + travelling

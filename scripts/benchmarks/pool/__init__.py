@@ -1,4 +1,4 @@
-"""The pool end to end: throughput and latency on ShareGPT-like traces against even split, greedy swarm, static partition."""
+"""The pool end to end on ShareGPT-like traces, against even split, greedy swarm and static partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group of machines would give as one pipeline: order, layers and requests a second, by the world's own times."""
+"""What a group of machines would give as one pipeline: order, layers, requests a second, by the world's times."""
 
 from __future__ import annotations
 

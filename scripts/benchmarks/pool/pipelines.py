@@ -1,8 +1,9 @@
-"""Fixed pipelines: each request goes to the one with the least load for its rate. Even split, and the base of others."""
+"""Fixed pipelines, each request to the one with the least load for its rate; the even split."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from benchmarks.pool.simulation import Hop, Measured, Route
 from benchmarks.pool.trace import Request
@@ -58,7 +59,7 @@ def even_split(world: World) -> Pipelines:
     places, layers = len(world.sites), world.model.shape.layers
     for groups in range(places, 0, -1):
         bounds = [places * number // groups for number in range(groups + 1)]
-        routes = [_evenly(range(a, b), layers) for a, b in zip(bounds, bounds[1:], strict=False)]
+        routes = [_evenly(range(a, b), layers) for a, b in pairwise(bounds)]
         if all(fits(world, route) for route in routes):
             return Pipelines(world, "even split", routes, [1.0] * groups)
     return Pipelines(world, "even split", [], [])

@@ -82,11 +82,21 @@ def upgrade(groups: Sequence[list[Placed]], idle: Iterable[Placed]) -> None:
     taken = sorted(
         (placed.speed, number, place) for number, group in enumerate(groups) for place, placed in enumerate(group)
     )
+    useless: set[Capacity] = set()
     for better in sorted(idle, key=lambda placed: (-placed.speed, placed.name)):
-        for turn, (speed, number, place) in enumerate(taken):
-            if speed >= better.speed:
-                break
-            if all(map(ge, better.capacity, groups[number][place].capacity)):
-                groups[number][place] = better
-                del taken[turn]
-                break
+        turn = None if better.capacity in useless else _slower(groups, taken, better)
+        if turn is None:
+            useless.add(better.capacity)  # Those that follow are no faster, so they find no place either.
+        else:
+            _, number, place = taken.pop(turn)
+            groups[number][place] = better
+
+
+def _slower(groups: Sequence[list[Placed]], taken: Sequence[tuple[float, int, int]], better: Placed) -> int | None:
+    """The turn of the slowest machine that is slower and holds no more in any place."""
+    for turn, (speed, number, place) in enumerate(taken):
+        if speed >= better.speed:
+            return None
+        if all(map(ge, better.capacity, groups[number][place].capacity)):
+            return turn
+    return None
