@@ -11,7 +11,8 @@ from benchmarks.pool.estimate import best_pipeline, estimate_of
 from benchmarks.pool.ours import Ours
 from benchmarks.pool.pipelines import Pipelines, even_split, fits
 from benchmarks.pool.results import part, result_of
-from benchmarks.pool.simulation import Hop, Outcome, Scheduler, Simulation
+from benchmarks.pool.serving import Hop, Scheduler
+from benchmarks.pool.simulation import Outcome, Simulation
 from benchmarks.pool.static_partition import PartitionSearch
 from benchmarks.pool.swarm import Swarm
 from benchmarks.pool.trace import OUTPUT_MEAN, PROMPT_MEAN, Request, sharegpt

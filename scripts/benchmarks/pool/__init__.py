@@ -12,7 +12,8 @@ from benchmarks.figures import Figure
 from benchmarks.pool.ours import Ours
 from benchmarks.pool.pipelines import even_split
 from benchmarks.pool.results import Result, result_of
-from benchmarks.pool.simulation import BATCH_REQUESTS, Scheduler, Simulation
+from benchmarks.pool.serving import Scheduler
+from benchmarks.pool.simulation import BATCH_REQUESTS, Simulation
 from benchmarks.pool.static_partition import PartitionSearch
 from benchmarks.pool.swarm import Swarm
 from benchmarks.pool.trace import Request, sharegpt
@@ -22,6 +23,7 @@ PAPER_THROUGHPUT, PAPER_LATENCY = 1.58, 1.66
 """Parallax over HexGen on average, by the paper's own measurement of both systems."""
 REQUESTS, REQUESTS_IF_QUICK = 500, 60
 STATIC, SERIAL = "static partition", "static partition, one request a batch"
+FREE = "Troth, free chains"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ def compare(scenario: Scenario, trace: Sequence[Request], search: PartitionSearc
     world = scenario.world
     makers: dict[str, Callable[[], Scheduler]] = {
         Ours.name: lambda: Ours(world),
+        FREE: lambda: Ours(world, whole=False),
         STATIC: lambda: search.pipelines(scenario.rate),
         SERIAL: lambda: search.pipelines(scenario.rate),
         "even split": lambda: even_split(world),

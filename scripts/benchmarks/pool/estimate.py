@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise, permutations
 
 from benchmarks.pool.pipelines import fits
-from benchmarks.pool.simulation import BATCH_REQUESTS, Hop, Route
+from benchmarks.pool.serving import Hop, Route
+from benchmarks.pool.simulation import BATCH_REQUESTS
 from benchmarks.pool.trace import OUTPUT_MEAN, PROMPT_MEAN
 from benchmarks.pool.world import Load, World
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from benchmarks.pool.simulation import Hop, Measured, Route
+from benchmarks.pool.serving import Hop, Measured, Route
 from benchmarks.pool.trace import Request
 from benchmarks.pool.world import CACHED_TOKENS, World
 from troth.scheduler.chains.graph import Graph, Host
@@ -33,7 +33,8 @@ class Ours:
 
     name = "Troth"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, whole: bool = True) -> None:
+        self._whole = whole
         self._world, self._places = world, list(range(len(world.sites)))
         self._names = [site.name for site in world.sites]
         self._place = {name: number for number, name in enumerate(self._names)}
@@ -44,9 +45,12 @@ class Ours:
         self._router = Router(self._graph(0.0))
 
     def choose(self, request: Request) -> Route | None:
-        """Phase 2: a whole pipeline, or else a free chain."""
-        lines = [line.stages for line in self.placement.pipelines]
-        chain = self._router.choose_whole(str(request.number), request.tokens, lines)
+        """Phase 2: a whole pipeline, or else (or always, if not `whole`) a free chain."""
+        if self._whole:
+            lines = [line.stages for line in self.placement.pipelines]
+            chain = self._router.choose_whole(str(request.number), request.tokens, lines)
+        else:
+            chain = self._router.choose(str(request.number), request.tokens)
         return tuple(Hop(self._place[part.name], part.first, part.end) for part in chain.segments) or None
 
     def release(self, request: Request) -> None:

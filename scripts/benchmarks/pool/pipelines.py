@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from benchmarks.pool.simulation import Hop, Measured, Route
+from benchmarks.pool.serving import Hop, Measured, Route
 from benchmarks.pool.trace import Request
 from benchmarks.pool.world import World
 

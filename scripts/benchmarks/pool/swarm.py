@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 
-from benchmarks.pool.simulation import Hop, Measured, Route
+from benchmarks.pool.serving import Hop, Measured, Route
 from benchmarks.pool.trace import Request
 from benchmarks.pool.world import World
 
