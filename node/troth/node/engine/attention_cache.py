@@ -18,9 +18,7 @@ class AttentionCache:
     `segment` are the layers that it is for.
     """
 
-    def __init__(
-        self, segment: Segment, heads: int, head_size: int, dtype: torch.dtype, device: torch.device
-    ) -> None:
+    def __init__(self, segment: Segment, heads: int, head_size: int, dtype: torch.dtype, device: torch.device) -> None:
         self.segment = segment
         self._shape = (2, segment.end - segment.first, 1, heads, 0, head_size)
         self._store = torch.empty(self._shape, dtype=dtype, device=device)

@@ -1,8 +1,8 @@
 """Layers of a model, made of the decoder layers that transformers itself uses; `families` knows how.
 
 Only the tensors of the layers that are held are read: the embedding where a segment starts at layer 0, the final norm
-and the head where one ends at the last layer. Weights in the file's own dtype stay mapped from disk, so that processes on
-one machine share them.
+and the head where one ends at the last layer. Weights in the file's own dtype stay mapped from disk, so that processes
+on one machine share them.
 """
 
 from __future__ import annotations
@@ -101,8 +101,9 @@ class LayerSlice:
 
     def take(self, parts: Parts) -> None:
         """Hold what was read."""
-        self.held.update(parts.layers)
-        self._outer.update(parts.outer)
+        # New mappings, since another thread may be looking at those of before.
+        self.held = {**self.held, **parts.layers}
+        self._outer = {**self._outer, **parts.outer}
         if self.norm is None and FINAL_NORM in self._outer:
             self.norm = self._norm(self._outer[FINAL_NORM])
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from troth.node.engine.attention_cache import AttentionCache
 from troth.node.engine.interface import Computed, SessionKey
 from troth.node.engine.layers import LayerSlice, Parts
+from troth.node.engine.needs import Needs
 from troth.node.engine.sessions import CacheBudget
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.models.folder import ModelFolder
@@ -102,7 +103,7 @@ class TorchEngine:
 
     def holds(self, segment: Segment) -> bool:
         """Whether every layer of a segment is in memory."""
-        return not self._layers.needs(segment) - self._layers.has
+        return segment.end <= self.layers and not self._layers.needs(segment) - self._layers.has
 
     async def rehost(self, hosted: Segment, keep: Sequence[Segment] = ()) -> None:
         """Host other layers; see `interface.Engine.rehost`. Reads beside the worker, which goes on computing."""
@@ -206,6 +207,8 @@ class TorchEngine:
         started = time.perf_counter()
         wide = rows.dtype == np.float32
         layers = self._reference if wide and self._reference is not None else self._layers
+        if layers is not self._layers:
+            layers.take(layers.read(Needs(ending=True)))
         states = from_words(rows, 0 if wide else 1).to(self._device, layers.dtype)
         return Computed(layers.logits(states).cpu().numpy(), time.perf_counter() - started)
 
