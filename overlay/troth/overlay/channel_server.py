@@ -31,6 +31,7 @@ from troth.protocol.types import Address, to_address
 from troth.protocol.wire import (
     Commit,
     Compare,
+    Decode,
     Forward,
     NodeReply,
     NodeRequest,
@@ -45,7 +46,7 @@ log = logging.getLogger(__name__)
 PATH = "/v1/channel"
 HELLO_HEADER = "troth-hello"
 Handler = Callable[[Address, NodeRequest, memoryview], Awaitable[tuple[NodeReply, bytes]]]
-_REQUESTS = (Forward, Commit, Compare, Open, Release)
+_REQUESTS = (Forward, Decode, Commit, Compare, Open, Release)
 Authorise = Callable[[Address], bool]
 
 

@@ -24,11 +24,14 @@ PAYLOAD_LIMIT = 64 * 1024 * 1024
 """Bytes of a payload unless the caller sets less; larger traces travel in several messages."""
 ROWS_LIMIT = 65_536
 """Rows or tokens in one message."""
+DECODE_LIMIT = 64
+"""Positions in one answer to Decode: their log probabilities fit a header."""
 
 Uint8 = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
 Uint32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
 Uint64 = Annotated[int, msgspec.Meta(ge=0, le=0x7FFF_FFFF_FFFF_FFFF)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=ROWS_LIMIT)]
+DecodeCount = Annotated[int, msgspec.Meta(ge=1, le=DECODE_LIMIT)]
 Wei = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,28})$")]
 Bytes32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 SignatureBytes = Annotated[bytes, msgspec.Meta(min_length=65, max_length=65)]
@@ -112,6 +115,22 @@ class Forward(_Message, frozen=True):
     logprobs: Alternatives | msgspec.UnsetType = msgspec.UNSET
 
 
+class Decode(_Message, frozen=True):
+    """Go on alone: the pipeline is this one segment of the whole model, and ``start`` follows what was computed.
+
+    The inferencer feeds itself each token that it chooses, without waiting for the next message, and answers with what
+    it has from ``start`` on, at least one position and at most ``most``. Asking again for old positions is allowed.
+    ``logprobs`` as in Forward, for each token; every Decode of an attempt asks for the same. Answer: Decoded.
+    """
+
+    task_id: Bytes32
+    segment: Uint8
+    attempt: Uint8
+    start: Uint32
+    most: DecodeCount
+    logprobs: Alternatives | msgspec.UnsetType = msgspec.UNSET
+
+
 class Commit(_Message, frozen=True):
     """The trace is complete at ``positions`` rows: commit to it.
 
@@ -184,6 +203,21 @@ class Rows(_Message, frozen=True):
     logprobs: PackedLogprobs | msgspec.UnsetType = msgspec.UNSET
 
 
+class Decoded(_Message, frozen=True):
+    """Payload: the ``count`` tokens chosen at positions ``start``, start+1, …, then the rows of these positions.
+
+    ``row`` signs the last row. ``finished`` and ``model_microseconds`` as in Rows; ``logprobs`` are one packed entry a
+    token.
+    """
+
+    start: Uint32
+    count: DecodeCount
+    row: RowSignature
+    finished: Literal["stop", "length"] | None = None
+    model_microseconds: Uint32 = 0
+    logprobs: Annotated[tuple[PackedLogprobs, ...], msgspec.Meta(max_length=DECODE_LIMIT)] = ()
+
+
 class Committed(_Message, frozen=True):
     """An inferencer's signed TraceRoot."""
 
@@ -242,8 +276,8 @@ class Failure(_Message, frozen=True):
     remedy: Text
 
 
-NodeRequest = Forward | Commit | Compare | Open | Release
-NodeReply = Rows | Committed | TraceCommitted | Received | Compared | Opened | Released | Failure
+NodeRequest = Forward | Decode | Commit | Compare | Open | Release
+NodeReply = Rows | Decoded | Committed | TraceCommitted | Received | Compared | Opened | Released | Failure
 Message = NodeRequest | NodeReply
 
 _LENGTH = struct.Struct(">I")
