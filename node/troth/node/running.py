@@ -7,6 +7,7 @@ import gc
 import logging
 import signal
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import numpy as np
 from fastapi import FastAPI
@@ -20,6 +21,7 @@ from troth.node.errors import Busy, ModelError
 from troth.node.followed_view import FollowedView
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import Metrics
+from troth.node.moving import Moving
 from troth.node.parts import Parts
 from troth.node.service.bench import Bench, Limits
 from troth.node.service.node_service import Answer, NodeService
@@ -53,6 +55,7 @@ class RunningNode:
         self._metrics = Metrics()
         self._service: NodeService | None = None
         self._bench: Bench | None = None
+        self._moving: Moving | None = None
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -113,6 +116,8 @@ class RunningNode:
             found.append(f"operator {self._key.address} is not registered; run `troth node register`")
         elif account.exit_block:
             found.append(f"deregistered, stake is bound until block {account.exit_block}")
+        if self._moving is not None and self._moving.lacking:
+            found.append(self._moving.lacking)
         self._metrics.block.set(view.head)
         self._metrics.stake.set(account.stake if account else 0)
         return found
@@ -135,12 +140,25 @@ class RunningNode:
         self._bench = bench = await self._load(chain, view)
         await _warm_up(bench.engine)
         self._service = self._parts.service(bench, self._metrics)
+        self._moving = Moving(bench, self._service, chain, self._key)
+        self._metrics.follow_slice(lambda: bench.engine.slice)
         gc.enable()
         gc.freeze()
         log.info("ready: layers %s", bench.engine.slice)
         for reason in self._reasons(follower, view):
             log.warning("no work will come: %s", reason)
-        await self._parts.watchdog(bench, chain, self._key, self._metrics).run()
+        async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(self._moving.run())
+            jobs.create_task(self._parts.watchdog(bench, chain, self._key, self._metrics).run())
+
+    def _registered(self, view: FollowedView) -> Configuration:
+        """The configuration with the slice that is on chain: what this node is drawn for, whatever the file says."""
+        configuration = self._configuration
+        hosted = view.slice_of(self._key.address, configuration.execution_class)
+        if hosted is None or hosted == configuration.slice:
+            return configuration
+        log.warning("on chain this node hosts %s, not %s as node.toml says: loading that", hosted, configuration.slice)
+        return replace(configuration, slice=hosted)
 
     async def _close_bench(self) -> None:
         if self._bench is not None:
@@ -153,6 +171,7 @@ class RunningNode:
         if execution_class is None or descriptor is None:
             shown = "0x" + configuration.execution_class.hex()
             raise ModelError("the execution class is not registered", shown, "Register it: `troth model add`.")
+        configuration = self._registered(view)
         engine = await asyncio.to_thread(
             self._parts.engine, configuration, execution_class, descriptor, verify=self._verify_weights
         )

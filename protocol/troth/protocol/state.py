@@ -18,7 +18,11 @@ NO_ACCOUNT = Account()
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A registered node; its stake is in ``State.accounts``."""
+    """A registered node; its stake is in ``State.accounts``.
+
+    ``slice`` are the layers that it hosts now; ``kept_until`` is the first block in which it may change them, 0 before
+    the first change. What it was a member of earlier is in ``State.groups``.
+    """
 
     operator: Address
     owner: Address
@@ -28,6 +32,7 @@ class Node:
     endpoint: str
     tls_key_hash: Hash32
     registered: LogMeta
+    kept_until: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,17 @@ class State:
     def account(self, operator: Address) -> Account:
         """Stake and credit; all zero for an address that the contract does not know."""
         return self.accounts.get(operator, NO_ACCOUNT)
+
+    def segments_of(self, operator: Address, since: int) -> frozenset[Segment]:
+        """The segments in whose groups the operator is, or was at ``since`` or later: what it can be drawn for by an
+        order with such a reference block."""
+        return frozenset(
+            group.segment
+            for group in self.groups.values()
+            for history in group.slots
+            for stay in history
+            if stay.operator == operator and (stay.to_block == 0 or stay.to_block > max(since, stay.from_block))
+        )
 
     def escrow_of(self, client: Address) -> int:
         """Free escrow of a client."""
