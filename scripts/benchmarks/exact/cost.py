@@ -16,6 +16,7 @@ import psutil
 
 from troth.node.engine.vllm.cache_events import Audience
 from troth.node.engine.vllm.core import Core
+from troth.node.engine.vllm.growing_text import GrowingText
 from troth.node.engine.vllm.settings import FIXED_ROWS, Settings
 
 ROUNDS, TEXTS, PROMPT, OUTPUT = 7, 8, 128, 48
@@ -28,6 +29,7 @@ async def measure(folder: Path, dtype: int) -> list[dict[str, object]]:
         await _write(core, 0)
         rows = [await _ratio(core, "troth_send", True, False, number) for number in range(1, ROUNDS + 1)]
         shapes = [await _ratio(core, "troth_fix_rows", FIXED_ROWS, 0, number + 100) for number in range(1, ROUNDS + 1)]
+        steps = [await _driven(core, number + 200) for number in range(ROUNDS)]
     finally:
         await core.close()
     note = f"{TEXTS} texts at once, {PROMPT} and {OUTPUT} tokens; median of {ROUNDS} pairs"
@@ -36,6 +38,8 @@ async def measure(folder: Path, dtype: int) -> list[dict[str, object]]:
          "paper": None, "reach": 3.0, "note": note},
         {"name": "fixed shapes, processor time", "value": statistics.median(shapes), "unit": "×", "paper": None,
          "reach": None, "note": note},
+        {"name": "steps driven from outside, processor time", "value": statistics.median(steps), "unit": "×",
+         "paper": None, "reach": None, "note": "one text, against the engine writing it by itself"},
     ]  # fmt: skip
 
 
@@ -47,6 +51,24 @@ async def _ratio(core: Core, method: str, on: object, off: object, number: int) 
         seconds[value] = await _write(core, number)
     await core.call(method, on)
     return seconds[on] / seconds[off]
+
+
+async def _driven(core: Core, number: int) -> float:
+    """A session that is given each token, over a text that the engine writes."""
+    await core.empty_cache()
+    prompt = np.random.default_rng(number).integers(100, 40_000, PROMPT).tolist()
+    before = _seconds()
+    await _text(core, prompt)
+    written = _seconds() - before
+    await core.empty_cache()
+    before, text = _seconds(), GrowingText(core)
+    text.append(prompt)
+    for position in range(PROMPT, PROMPT + OUTPUT - 1):
+        await core.board.rows(text.name, position - 1, position)
+        text.append([position])
+    await core.board.rows(text.name, text.length - 1, text.length)
+    await text.close()
+    return (_seconds() - before) / written
 
 
 async def _write(core: Core, number: int) -> float:

@@ -19,7 +19,7 @@ from troth.node.engine.vllm.sessions import Sessions
 from troth.node.engine.vllm.settings import BLOCK, Settings
 from troth.node.engine.vllm.supervision import Supervisor
 from troth.node.engine.vllm.texts import Texts
-from troth.node.errors import BadInput, Busy, EngineError
+from troth.node.errors import BadInput, Busy, EngineError, ModelError
 from troth.node.models.folder import ModelFolder
 from troth.protocol.request import Request
 from troth.protocol.tokens import Sampling
@@ -148,6 +148,19 @@ class VllmEngine:
             raise _busy(error) from error
         self._texts.keep(tokens, start, rows)
         return Computed(rows, time.perf_counter() - began)
+
+    def holds(self, segment: Segment) -> bool:
+        """Whether the segment is in memory: the whole model is."""
+        return self.slice.first <= segment.first and segment.end <= self.slice.end
+
+    async def rehost(self, hosted: Segment, keep: Sequence[Segment] = ()) -> None:
+        """Refuse another slice: vLLM holds whole models.
+
+        Raises:
+            ModelError: `hosted` is not the whole model.
+        """
+        if hosted != self.slice:
+            raise ModelError("vLLM holds the whole model and nothing less", hosted, "Use engine torch for slices.")
 
     async def reference(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
         """The rows themselves in float32; a bfloat16 engine has no other precision and serves exact classes only."""
