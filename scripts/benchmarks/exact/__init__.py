@@ -10,6 +10,8 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -22,7 +24,8 @@ from benchmarks.weights import weights
 from troth.node.engine.vllm.available import require_vllm
 
 SCRIPTS = Path(__file__).resolve().parents[2]
-TASKS, CHEAT_TASKS = 200, 60
+TASKS, CHEAT_TASKS = 200, 40
+CHANGED = "one token changed"
 HOUR = 3600.0
 
 
@@ -34,53 +37,76 @@ def measure(options: list[str] | None = None) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="troth-exact-") as passing:
         scratch = Path(options[options.index("--scratch") + 1]) if options and "--scratch" in options else Path(passing)
         scratch.mkdir(parents=True, exist_ok=True)
-        return _measure(scratch, count, min(cheats, count), dtype)
+        outcome = play(scratch, count, min(cheats, count), dtype)
+        return figures_of(outcome, dtype) + cost(weights().path, dtype)
 
 
-def _measure(scratch: Path, count: int, cheats: int, dtype: int) -> list[Figure]:
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was claimed, by kind; what the inferencers and the verifier found; the probes of all kinds' machines."""
+
+    claims: dict[str, list[Claim]]
+    honest: Report
+    verified: Report
+    probes: dict[str, str]
+
+    def equal(self, kind: str) -> int:
+        """How many roots of a kind are the verifier's."""
+        return len(self.verified.equal.get(kind, []))
+
+    def share(self, kind: str) -> float:
+        """The same in per cent."""
+        return 100 * self.equal(kind) / len(self.claims[kind])
+
+
+def play(scratch: Path, count: int, cheats: int, dtype: int, kinds: Sequence[str] = tuple(folders.CHEATS)) -> Outcome:
+    """Infer `count` tasks honestly and the first `cheats` of them by each kind of cheat, and verify all of them."""
     model = weights()
-    claims, probes = {}, {}
-    honest = _run(scratch / "honest", Job(str(model.path), "", count, dtype, threads=1, step_tokens=256))
-    claims["honest"], probes["honest"] = honest.claims, honest.probe
-    claims["one token changed"] = [_changed(claim) for claim in honest.claims if len(claim.tokens) > 1][:cheats]
-    for cheat in folders.CHEATS:
-        folder = scratch / cheat.replace(" ", "-").replace("%", "percent")
+    honest = _run(scratch, "honest", Job(str(model.path), "", count, dtype, threads=1, step_tokens=256))
+    claims, probes = {"honest": honest.claims}, {"honest": honest.probe}
+    claims[CHANGED] = [_changed(claim) for claim in honest.claims if len(claim.tokens) > 1][:cheats]
+    for number, kind in enumerate(kinds):
+        folder = scratch / f"cheat-{number}"
         if not folder.exists():
-            folders.write(model, folder, cheat)
-        report = _run(
-            scratch / folder.with_suffix(".run").name, Job(str(folder), "", cheats, dtype, threads=1, step_tokens=256)
-        )
-        claims[cheat], probes[cheat] = report.claims, report.probe
+            folders.write(model, folder, kind)
+        report = _run(scratch, folder.name, Job(str(folder), "", cheats, dtype, threads=1, step_tokens=256))
+        claims[kind], probes[kind] = report.claims, report.probe
     job = Job(str(model.path), "", count, dtype, threads=2, step_tokens=512, at_once=8, claims=claims)
-    verified = _run(scratch / "verifier", job)
+    return Outcome(claims, honest, _run(scratch, "verifier", job), probes)
+
+
+def figures_of(outcome: Outcome, dtype: int) -> list[Figure]:
+    """The table's rows."""
+    honest, verified, made = outcome.honest, outcome.verified, []
     note = f"{('float32', 'bfloat16')[dtype]}, SmolLM2-135M, vLLM, CPU; 1 and 2 threads, chunks of 256 and 512"
-    figures = [
-        Figure("honest, roots equal", _share(verified, "honest", claims), "%", reach=100,
-               note=f"{count} tasks, {note}"),
-        *(
-            Figure(f"{kind}, roots that differ", 100 - _share(verified, kind, claims), "%", reach=100,
-                   note=f"{len(claims[kind])} tasks")
-            for kind in claims if kind != "honest"
-        ),
-        Figure("honest, tokens replayed", 100 * verified.replayed["honest"] / verified.tokens["honest"], "%", reach=100,
-               note=f"{verified.tokens['honest']} tokens, from the verifier's own logits"),
-        Figure("prompt tokens from the cache, inferencer", 100 * honest.cached_tokens / honest.prompt_tokens, "%"),
-        Figure("prompt tokens from the cache, verifier", 100 * verified.cached_tokens / verified.prompt_tokens, "%"),
+    for kind, claims in outcome.claims.items():
+        if kind == "honest":
+            told = f"{len(claims)} tasks, {note}"
+            made.append(Figure("honest, roots equal", outcome.share(kind), "%", reach=100, note=told))
+        else:
+            differ = 100 - outcome.share(kind)
+            made.append(Figure(f"{kind}, roots that differ", differ, "%", reach=100, note=f"{len(claims)} tasks"))
+    replayed, tokens = verified.replayed["honest"], verified.tokens["honest"]
+    belong = sum(outcome.probes[kind] == verified.probe for kind in outcome.probes if kind != "honest")
+    told = f"{tokens} tokens, from the verifier's own logits"
+    return [
+        *made,
+        Figure("honest, tokens replayed", 100 * replayed / tokens, "%", reach=100, note=told),
+        Figure("prompt tokens from the cache, inferencer", _cached(honest), "%"),
+        Figure("prompt tokens from the cache, verifier", _cached(verified), "%"),
         Figure("tasks with a chunked prefill", honest.chunked, "tasks", note="prompts of more than 256 tokens"),
-        Figure("cheats whose probe is the class's", sum(probe == verified.probe for probe in probes.values()) - 1,
-               "nodes", reach=0, note="of 3; they would not even start"),
-    ]  # fmt: skip
-    return figures + cost(model.path, dtype)
+        Figure("cheats whose machine has the class's probe", belong, "nodes", reach=0, note="they would not start"),
+    ]
+
+
+def _cached(report: Report) -> float:
+    return 100 * report.cached_tokens / report.prompt_tokens
 
 
 def cost(folder: Path, dtype: int) -> list[Figure]:
     """Processor time of the same texts with and without rows and fixed shapes, in turns in one run."""
     answer = _process([sys.executable, "-m", "benchmarks.exact.cost", str(folder), str(dtype)])
     return [Figure(**figure) for figure in msgspec.json.decode(answer)]
-
-
-def _share(report: Report, kind: str, claims: dict[str, list[Claim]]) -> float:
-    return 100 * len(report.equal.get(kind, [])) / len(claims[kind])
 
 
 def _changed(claim: Claim) -> Claim:
@@ -91,8 +117,8 @@ def _changed(claim: Claim) -> Claim:
     return Claim(claim.number, [*claim.tokens[:place], other, *claim.tokens[place + 1 :]], claim.root)
 
 
-def _run(place: Path, job: Job) -> Report:
-    path, out = place.with_suffix(".job"), place.with_suffix(".report")
+def _run(scratch: Path, name: str, job: Job) -> Report:
+    path, out = scratch / f"{name}.job", scratch / f"{name}.report"
     if not out.exists():
         job.out = str(out)
         path.write_bytes(msgspec.json.encode(job))

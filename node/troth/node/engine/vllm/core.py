@@ -98,7 +98,7 @@ class Core:
             async for output in outputs:
                 yield output
         except Exception as error:
-            if self._llm.errored:
+            if self._llm.errored or self.dead.is_set():
                 self._die(str(error))
                 raise EngineError("the engine's process has ended", None, REMEDY) from error
             raise
@@ -117,7 +117,7 @@ class Core:
 
     async def close(self) -> None:
         """End vLLM's processes."""
-        self.dead.set()
+        self._die("the engine is being closed")
         for helper in self._helpers:
             helper.cancel()
         await asyncio.gather(*self._helpers, return_exceptions=True)
@@ -190,9 +190,14 @@ class Core:
         self._die("vLLM's engine has ended")
 
     def _die(self, reason: str) -> None:
-        if not self.dead.is_set():
-            self.dead.set()
-            self.board.fail(EngineError(reason, None, REMEDY))
+        if self.dead.is_set():
+            return
+        self.dead.set()
+        self.board.fail(EngineError(reason, None, REMEDY))
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        # vLLM tells its waiting callers when it notices by itself, which may be never.
+        self._llm.output_processor.propagate_error(EngineDeadError())
 
 
 async def _chunks(parts: AsyncIterator[list[int]]) -> AsyncIterator[Any]:
