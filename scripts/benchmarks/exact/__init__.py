@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from benchmarks.exact import folders
+from benchmarks.exact import folders, torch_shapes
 from benchmarks.exact.jobs import Claim, Job, Report
 from benchmarks.figures import Figure
 from benchmarks.weights import weights
@@ -38,7 +38,7 @@ def measure(options: list[str] | None = None) -> list[Figure]:
         scratch = Path(options[options.index("--scratch") + 1]) if options and "--scratch" in options else Path(passing)
         scratch.mkdir(parents=True, exist_ok=True)
         outcome = play(scratch, count, min(cheats, count), dtype)
-        return figures_of(outcome, dtype) + cost(weights().path, dtype)
+        return figures_of(outcome, dtype) + cost(weights().path, dtype) + torch_shapes.measure(weights())
 
 
 @dataclass(frozen=True, slots=True)
