@@ -21,6 +21,7 @@ from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 from troth.node.engine.exact_layers import ROWS, ExactSlice  # noqa: E402
 from troth.node.engine.fixed_rows import in_fixed_rows  # noqa: E402
 from troth.node.engine.interface import Computed, SessionKey  # noqa: E402
+from troth.node.engine.layers import LayerSlice  # noqa: E402
 from troth.node.engine.probe import MARK, probe, probe_of, probe_text, require_class  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
@@ -126,6 +127,18 @@ async def test_a_machine_of_the_class_serves_it(engine: TorchEngine) -> None:
         await require_class(engine, replace(exact, name=f"tiny/torch/{MARK}{'0' * 32}"))
     with pytest.raises(ModelError, match="other bits"):
         await require_class(engine, replace(exact, name="tiny/torch"))
+
+
+@pytest.mark.parametrize("hosted", [Segment(0, 2), Segment(1, 3)], ids=str)
+async def test_a_slice_is_asked_whether_decode_is_prefill(llama: ModelFolder, hosted: Segment) -> None:
+    exact = replace(default_class(Hash32(bytes(32)), 1, "tiny/torch", 1), exact=True)
+    steady, unsteady = (TorchEngine(llama, hosted, 1, layers=slices) for slices in (ExactSlice, LayerSlice))
+    await require_class(steady, exact)
+    unsteady.__class__ = Unsteady
+    with pytest.raises(ModelError, match="decode and prefill differ"):
+        await require_class(unsteady, exact)
+    await steady.close()
+    await unsteady.close()
 
 
 class Unsteady(TorchEngine):
