@@ -53,6 +53,9 @@ class Hop:
         self._introduced = False
         self._doubted = False
         self.latency = 0.0
+        self.decoding: float | None = None
+        """Mean seconds of the answers to one position alone, the way included; None as long as there was none."""
+        self._decoded = 0
 
     async def forward(
         self, start: int, count: int, payload: bytes | memoryview, upstream: Link | None, *, emit: bool, timeout: float
@@ -66,6 +69,7 @@ class Hop:
         except (OverlayError, ProtocolError) as error:
             raise HopFailed(self.segment, self.operator, error) from error
         self.latency = time.perf_counter() - before
+        self._note_decoding(count)
         rows = frame.header
         if not isinstance(rows, Rows) or rows.start != start or rows.count != count or (emit and rows.token is None):
             raise HopFailed(self.segment, self.operator, f"an answer to another question: {type(rows).__name__}")
@@ -74,6 +78,13 @@ class Hop:
             raise HopFailed(self.segment, self.operator, f"a row signed for position {rows.row.position}")
         self._introduced = True
         return rows, frame
+
+    def _note_decoding(self, count: int) -> None:
+        """The first message does not count: the node checks the announcement, too."""
+        if count == 1 and self._introduced:
+            self._decoded += 1
+            mean = self.decoding or 0.0
+            self.decoding = mean + (self.latency - mean) / self._decoded
 
     def _request(self, start: int, count: int, upstream: Link | None, *, emit: bool) -> tuple[Forward, bytes]:
         part, prefix = None, b""
