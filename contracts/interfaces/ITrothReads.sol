@@ -43,6 +43,12 @@ interface ITrothReads {
     /// @notice Where an operator is paid.
     function payoutOf(address operator) external view returns (address);
 
+    /// @notice Class and layers [first, end) of a node, and the first block in which it may change them again.
+    function sliceOf(address operator)
+        external
+        view
+        returns (bytes32 executionClass, uint8 first, uint8 end, uint40 keptUntil);
+
     /// @notice The P-256 VRF key of a scheduler.
     function vrfKeyOf(address scheduler) external view returns (uint256 x, uint256 y);
 

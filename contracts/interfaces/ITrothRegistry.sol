@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {NodeRegistration, Role, SchedulerRegistration} from "./TrothTypes.sol";
+import {NodeRegistration, Role, SchedulerRegistration, Segment} from "./TrothTypes.sol";
 
 /// @title Who takes part: owners, operators, payouts, stakes, groups and their history
 /// @dev VeriLLM section 5.2. Stake stays slashable up to and including the exit block.
@@ -37,6 +37,8 @@ interface ITrothRegistry {
         uint40 fromBlock
     );
     event SlotVacated(bytes32 indexed group, address indexed operator, uint32 slot, uint40 toBlock);
+    /// @notice SlotVacated events before it say which groups the node left, SlotFilled events after it which it joined.
+    event SliceChanged(address indexed operator, uint8 first, uint8 end);
     event EndpointChanged(address indexed operator, string endpoint, bytes32 tlsKeyHash);
     event PayoutChanged(address indexed operator, address oldPayout, address newPayout);
     event StakeAdded(address indexed operator, uint96 amount, uint96 stake);
@@ -59,6 +61,8 @@ interface ITrothRegistry {
     error SegmentOutsideSlice(uint8 first, uint8 end, uint8 sliceFirst, uint8 sliceEnd);
     /// @notice A node joins 1 to 16 groups.
     error InvalidSegmentCount(uint256 segments);
+    /// @notice A slice that was changed stays for 200 blocks.
+    error SliceChangedLately(uint40 keptUntil, uint256 currentBlock);
     error AlreadyEnrolled(bytes32 group, address operator);
     error WrongRole(address operator, Role role);
     /// @notice The operator has deregistered.
@@ -82,6 +86,16 @@ interface ITrothRegistry {
 
     /// @notice Owner: joins one more group inside the node's slice, or joins again after an eviction.
     function enroll(address operator, uint8 first, uint8 end) external;
+
+    /// @notice Owner or operator: a node hosts other layers from now on, with the same stake and class.
+    /// @dev It leaves all its groups in this block and is a member of the new ones from the next block on; a group that
+    ///      is among both misses it for this one block. Who it was a member of before stays true: it can be drawn for orders
+    ///      whose reference block is earlier, and slashed for them.
+    ///      A changed slice stays for as long as an order's reference block may lie back. So no order sees more than two
+    ///      slices of a node, and a node cannot follow the orders it would like from group to group. The first change after
+    ///      the registration needs no wait.
+    /// @param segments 1 to 16, each inside the slice; the slice may stay as it is, for other segments of it
+    function changeSlice(address operator, uint8 first, uint8 end, Segment[] calldata segments) external;
 
     /// @notice Owner or operator: changes where the party is reached.
     function setEndpoint(address operator, string calldata endpoint, bytes32 tlsKeyHash) external;

@@ -2,22 +2,11 @@
 pragma solidity ^0.8.30;
 
 import {ITrothDisputes} from "../interfaces/ITrothDisputes.sol";
-import {ITrothEndings} from "../interfaces/ITrothEndings.sol";
-import {ITrothEquivocation} from "../interfaces/ITrothEquivocation.sol";
-import {ITrothEscrow} from "../interfaces/ITrothEscrow.sol";
-import {ITrothModels} from "../interfaces/ITrothModels.sol";
-import {ITrothOwnPosts} from "../interfaces/ITrothOwnPosts.sol";
 import {ITrothReads} from "../interfaces/ITrothReads.sol";
-import {ITrothRegistry} from "../interfaces/ITrothRegistry.sol";
-import {ITrothReveals} from "../interfaces/ITrothReveals.sol";
 import {
-    ExecutionClass,
-    ModelDescriptor,
     NodeRegistration,
     Opening,
     Parameters,
-    Progress,
-    Row,
     SchedulerRegistration,
     Settled,
     Task,
@@ -27,17 +16,10 @@ import {ColdPath} from "../ColdPath.sol";
 import {ReviewPath} from "../ReviewPath.sol";
 
 /// @title The rarer calls, whose code is kept apart
-/// @dev Each hands its call over, as it came, to code that is deployed along with this contract and never changes.
-abstract contract ColdForward is
-    ITrothModels,
-    ITrothRegistry,
-    ITrothEscrow,
-    ITrothOwnPosts,
-    ITrothEndings,
-    ITrothReveals,
-    ITrothEquivocation,
-    ITrothDisputes
-{
+/// @dev Each is handed over, as it came, to code that is deployed along with this contract and never changes: those of
+///      ITrothDisputes to the review path; those of ITrothModels, ITrothRegistry, ITrothEscrow, ITrothOwnPosts,
+///      ITrothEndings, ITrothReveals and ITrothEquivocation to the cold path.
+abstract contract ColdForward is ITrothDisputes {
     address internal immutable COLD_PATH;
     address internal immutable REVIEW_PATH;
 
@@ -51,108 +33,29 @@ abstract contract ColdForward is
         REVIEW_PATH = disputes;
     }
 
-    /// @inheritdoc ITrothModels
-    function registerModel(ModelDescriptor calldata) external returns (bytes32) {
+    /// @dev Whatever no function of this contract answers, unless it brings money. The cold path refuses what it does not
+    ///      know itself.
+    fallback() external {
         _forward(COLD_PATH);
     }
 
-    /// @inheritdoc ITrothModels
-    function registerClass(ExecutionClass calldata) external returns (bytes32) {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothRegistry
+    /// @dev See ITrothRegistry. This and the next three are all that may bring money.
     function registerNode(NodeRegistration calldata, bytes calldata) external payable {
         _forward(COLD_PATH);
     }
 
-    /// @inheritdoc ITrothRegistry
+    /// @dev See ITrothRegistry.
     function registerScheduler(SchedulerRegistration calldata, bytes calldata) external payable {
         _forward(COLD_PATH);
     }
 
-    /// @inheritdoc ITrothRegistry
-    function enroll(address, uint8, uint8) external {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothRegistry
-    function setEndpoint(address, string calldata, bytes32) external {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothRegistry
-    function setPayout(address, address) external {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothRegistry
+    /// @dev See ITrothRegistry.
     function topUp(address) external payable {
         _forward(COLD_PATH);
     }
 
-    /// @inheritdoc ITrothRegistry
-    function deregister(address) external {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothRegistry
-    function withdraw(address) external {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothRegistry
-    function claim(address) external {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothRegistry
-    function evict(address) external {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothEscrow
+    /// @dev See ITrothEscrow.
     function deposit(address) external payable {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothEscrow
-    function withdrawEscrow(uint96) external {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothOwnPosts
-    function commitInference(bytes32, bytes32, Progress calldata, uint8, uint8, uint32, bytes32, bytes32) external {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothOwnPosts
-    function commitVerification(bytes32, bytes32, Progress calldata, uint8, bytes32) external {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothEndings
-    function seal(bytes32, Task calldata) external {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothEndings
-    function abort(bytes32, Task calldata) external {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothEndings
-    function close(bytes32, Task calldata) external {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothReveals
-    function reveal(bytes32, Task calldata, uint8, uint8, Opening calldata) external {
-        _forward(COLD_PATH);
-    }
-
-    /// @inheritdoc ITrothEquivocation
-    function proveEquivocation(Row calldata, bytes calldata, Row calldata, bytes calldata) external {
         _forward(COLD_PATH);
     }
 

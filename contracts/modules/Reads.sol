@@ -63,6 +63,16 @@ abstract contract Reads is ITrothReads, Groups, Money {
     }
 
     /// @inheritdoc ITrothReads
+    function sliceOf(address operator)
+        external
+        view
+        returns (bytes32 executionClass, uint8 first, uint8 end, uint40 keptUntil)
+    {
+        Slice storage slice = _slices[operator];
+        return (slice.executionClass, slice.first, slice.end, slice.keptUntil);
+    }
+
+    /// @inheritdoc ITrothReads
     function vrfKeyOf(address scheduler) external view returns (uint256 x, uint256 y) {
         VrfKey memory key = _vrfKeys[scheduler];
         return (key.x, key.y);

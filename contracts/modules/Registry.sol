@@ -3,7 +3,7 @@ pragma solidity ^0.8.30;
 
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ITrothRegistry} from "../interfaces/ITrothRegistry.sol";
-import {Account, NodeRegistration, Role, SchedulerRegistration} from "../interfaces/TrothTypes.sol";
+import {Account, NodeRegistration, Role, SchedulerRegistration, Segment} from "../interfaces/TrothTypes.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
 import {Memberships} from "./Memberships.sol";
 import {Money} from "./Money.sol";
@@ -15,18 +15,10 @@ abstract contract Registry is ITrothRegistry, Memberships, Money, TypedData {
 
     /// @inheritdoc ITrothRegistry
     function registerNode(NodeRegistration calldata registration, bytes calldata consent) external payable {
-        uint16 layers = _rulesOf(registration.executionClass).layers;
-        if (registration.first >= registration.end || registration.end > layers) {
-            revert InvalidSlice(registration.first, registration.end, layers);
-        }
-        uint256 count = registration.segments.length;
-        if (count == 0) revert InvalidSegmentCount(count);
         uint96 minimum = _minimumStakes[registration.executionClass];
         _admit(registration.operator, registration.payout, registration.endpoint, consent, minimum, Role.Node);
         Slice storage slice = _slices[registration.operator];
         slice.executionClass = registration.executionClass;
-        slice.first = registration.first;
-        slice.end = registration.end;
         emit NodeRegistered(
             registration.operator,
             msg.sender,
@@ -38,9 +30,7 @@ abstract contract Registry is ITrothRegistry, Memberships, Money, TypedData {
             registration.tlsKeyHash,
             uint96(msg.value)
         );
-        for (uint256 i = 0; i < count; ++i) {
-            _fill(registration.operator, slice, registration.segments[i].first, registration.segments[i].end);
-        }
+        _host(registration.operator, slice, registration.first, registration.end, registration.segments);
     }
 
     /// @inheritdoc ITrothRegistry
@@ -72,12 +62,18 @@ abstract contract Registry is ITrothRegistry, Memberships, Money, TypedData {
     /// @inheritdoc ITrothRegistry
     function enroll(address operator, uint8 first, uint8 end) external {
         _requireOwner(operator);
-        Account memory account = _bonded(operator);
-        if (account.role != Role.Node) revert WrongRole(operator, account.role);
-        Slice storage slice = _slices[operator];
-        uint96 minimum = _minimumStakes[slice.executionClass];
-        if (account.stake < minimum) revert StakeTooLow(account.stake, minimum);
-        _fill(operator, slice, first, end);
+        _fill(operator, _sliceOfStaked(operator), first, end);
+    }
+
+    /// @inheritdoc ITrothRegistry
+    function changeSlice(address operator, uint8 first, uint8 end, Segment[] calldata segments) external {
+        _requireOwnerOrOperator(operator);
+        Slice storage slice = _sliceOfStaked(operator);
+        if (block.number < slice.keptUntil) revert SliceChangedLately(slice.keptUntil, block.number);
+        slice.keptUntil = uint40(block.number + REFERENCE_AGE);
+        _vacate(operator);
+        emit SliceChanged(operator, first, end);
+        _host(operator, slice, first, end, segments);
     }
 
     /// @inheritdoc ITrothRegistry
@@ -172,6 +168,17 @@ abstract contract Registry is ITrothRegistry, Memberships, Money, TypedData {
         _accounts[operator].role = role;
     }
 
+    function _host(address operator, Slice storage slice, uint8 first, uint8 end, Segment[] calldata segments) private {
+        uint16 layers = _rulesOf(slice.executionClass).layers;
+        if (first >= end || end > layers) revert InvalidSlice(first, end, layers);
+        if (segments.length == 0) revert InvalidSegmentCount(0);
+        slice.first = first;
+        slice.end = end;
+        for (uint256 i = 0; i < segments.length; ++i) {
+            _fill(operator, slice, segments[i].first, segments[i].end);
+        }
+    }
+
     function _fill(address operator, Slice storage slice, uint8 first, uint8 end) private {
         if (first >= end || first < slice.first || end > slice.end) {
             revert SegmentOutsideSlice(first, end, slice.first, slice.end);
@@ -196,6 +203,15 @@ abstract contract Registry is ITrothRegistry, Memberships, Money, TypedData {
             uint40 toBlock = _leave(membership.group, membership.slot);
             emit SlotVacated(membership.group, operator, membership.slot, toBlock);
         }
+    }
+
+    /// @dev The slice of a node that may join groups.
+    function _sliceOfStaked(address operator) private view returns (Slice storage slice) {
+        Account memory account = _bonded(operator);
+        if (account.role != Role.Node) revert WrongRole(operator, account.role);
+        slice = _slices[operator];
+        uint96 minimum = _minimumStakes[slice.executionClass];
+        if (account.stake < minimum) revert StakeTooLow(account.stake, minimum);
     }
 
     function _bonded(address operator) private view returns (Account memory account) {

@@ -20,10 +20,12 @@ abstract contract State is Deployment {
 
     /// @param first first layer that the node hosts
     /// @param end layer after the last one
+    /// @param keptUntil first block in which the node may change it again; 0 before the first change
     struct Slice {
         bytes32 executionClass;
         uint8 first;
         uint8 end;
+        uint40 keptUntil;
         Membership[] memberships;
     }
 

@@ -14,6 +14,7 @@ from support.contract_parties import (
     REGISTRY,
     change_endpoint,
     change_payout,
+    change_slice,
     claim,
     deregister,
     enroll,
@@ -104,6 +105,7 @@ async def test_every_kind_of_call_keeps_fold_and_getters_equal(world: World) -> 
         (open_and_commit, settle),
         (*begin, close),
         (change_endpoint, change_payout, top_up, withdraw_escrow, register_node, enroll, enroll, enroll, claim),
+        (change_slice,) * 4,
         (equivocate, evict, deregister, *(withdraw,) * 6),
     ]
     for course in courses:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from support.contract_world import World
 
 from troth.protocol.calls import views
+from troth.protocol.contract_types import HostedSlice
 from troth.protocol.slots import review_slot, task_slot
+from troth.protocol.types import ZERO_HASH
 
 
 async def compare(world: World) -> None:
@@ -20,6 +22,11 @@ async def compare(world: World) -> None:
         if party is not None:
             assert party.owner == await read(views.owner_of(person))
             assert party.payout == await read(views.payout_of(person))
+        hosted = await read(views.slice_of(person))
+        if (node := state.nodes.get(person)) is None:
+            assert hosted == HostedSlice(ZERO_HASH, 0, 0, 0)
+        else:
+            assert hosted == HostedSlice(node.execution_class, node.slice.first, node.slice.end, node.kept_until)
     for key, group in state.groups.items():
         for height in (block + 1, block, world.random.randint(max(0, block - 30), block), 0):
             assert group.size_at(height) == await read(views.group_size_at(key, height))

@@ -17,6 +17,7 @@ from troth.protocol.types import (
     Consent,
     ModelDescriptor,
     Row,
+    Segment,
 )
 
 
@@ -48,6 +49,20 @@ async def enroll(world: World) -> None:
     outside = [name for name in state.nodes if name not in members and not state.account(name).exit_block]
     joining = world.random.choice(outside) if outside else world.operator().address
     await world.run(calls.enroll(joining, segment.first, segment.end), world.owner)
+
+
+async def change_slice(world: World) -> None:
+    """A node moves to other layers, or the same; now and then one that moved a moment ago, or has too little stake."""
+    state, block = world.follower.state, world.follower.block
+    kept = [node.kept_until for node in state.nodes.values() if node.kept_until > block]
+    if kept and world.random.random() < 0.3:
+        world.deployed.anvil.mine(min(kept) - block)
+    hosted = Segment(*sorted(world.random.sample(range(LAYERS + 1), 2)))
+    inside = [one for one in SEGMENTS if hosted.first <= one.first and one.end <= hosted.end]
+    segments = tuple(world.random.sample(inside, world.random.randint(1, len(inside)))) if inside else (hosted,)
+    key = world.operator()
+    sender = world.owner if world.random.random() < 0.5 else key
+    await world.run(calls.change_slice(key.address, hosted, segments), sender)
 
 
 async def change_endpoint(world: World) -> None:
@@ -112,7 +127,18 @@ async def equivocated(world: World, key: Key) -> None:
     await world.run(calls.prove_equivocation(rows[0], signatures[0], rows[1], signatures[1]), world.client)
 
 
-REGISTRY = (register_node, enroll, change_endpoint, change_payout, top_up, deregister, withdraw, claim, evict)
+REGISTRY = (
+    register_node,
+    enroll,
+    change_slice,
+    change_endpoint,
+    change_payout,
+    top_up,
+    deregister,
+    withdraw,
+    claim,
+    evict,
+)
 MONEY = (deposit, withdraw_escrow)
 
 

@@ -113,6 +113,7 @@ REMEDIES: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
     "AlreadyEnrolled": "Nothing needs to be done: the node is in this group.",
     "AlreadyExiting": lambda error: f"The operator is leaving; withdraw after block {error['exitBlock']}.",
     "NotExiting": "Deregister first; the stake is free after the unbonding period.",
+    "SliceChangedLately": lambda error: f"Send this from block {error['keptUntil']} on.",
     "StillUnbonding": lambda error: f"Wait {error['exitBlock'] - error['currentBlock'] + 1} more blocks.",
     "NothingToClaim": "There is no credit to pay out yet.",
     "InsufficientEscrow": lambda error: (

@@ -9,6 +9,8 @@ from troth.protocol.errors import InvalidField
 from troth.protocol.types import Address, Hash32, Segment
 
 SIGNATURE_BYTES = 65
+REFERENCE_AGE = 200
+"""Blocks that an order's reference block may lie back; a slice that was changed stays as long (Deployment.sol)."""
 
 
 class Role(IntEnum):
@@ -40,6 +42,16 @@ class Account:
     credit: int = 0
     exit_block: int = 0
     role: Role = Role.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class HostedSlice:
+    """The layers [first, end) of a node, and the first block in which it may change them; all 0 for other addresses."""
+
+    execution_class: Hash32
+    first: int
+    end: int
+    kept_until: int
 
 
 @dataclass(frozen=True, slots=True)

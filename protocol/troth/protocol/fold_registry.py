@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, assert_never
 
-from troth.protocol.contract_types import Account, Role
+from troth.protocol.contract_types import REFERENCE_AGE, Account, Role
 from troth.protocol.errors import InvalidField
 from troth.protocol.events import (
     ClassRegistered,
@@ -17,6 +17,7 @@ from troth.protocol.events import (
     PayoutChanged,
     RegistryEvent,
     SchedulerRegistered,
+    SliceChanged,
     SlotFilled,
     SlotVacated,
 )
@@ -39,6 +40,8 @@ def apply_registry(event: RegistryEvent, state: State) -> State:
             return _slot_filled(event, state)
         case SlotVacated():
             return _slot_vacated(event, state)
+        case SliceChanged():
+            return _slice_changed(event, state)
         case EndpointChanged():
             return _party_changed(state, event.operator, endpoint=event.endpoint, tls_key_hash=event.tls_key_hash)
         case PayoutChanged():
@@ -104,6 +107,14 @@ def _slot_vacated(event: SlotVacated, state: State) -> State:
         raise InvalidField("The operator is in no such slot", event, "A log is missing; follow the chain anew.")
     *before, latest = group.slots[event.slot]
     return _with_slot(state, event, group, (*before, replace(latest, to_block=event.to_block)))
+
+
+def _slice_changed(event: SliceChanged, state: State) -> State:
+    node = state.nodes.get(event.operator)
+    if node is None:
+        raise InvalidField("The operator is no node", event.operator, "A log is missing; follow the chain anew.")
+    moved = replace(node, slice=Segment(event.first, event.end), kept_until=event.meta.block + REFERENCE_AGE)
+    return replace(state, nodes=state.nodes.with_item(event.operator, moved))
 
 
 def _with_slot(state: State, event: SlotFilled | SlotVacated, group: Group, history: tuple[Occupancy, ...]) -> State:

@@ -18,7 +18,11 @@ NO_ACCOUNT = Account()
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A registered node; its stake is in ``State.accounts``."""
+    """A registered node; its stake is in ``State.accounts``.
+
+    ``slice`` are the layers that it hosts now; ``kept_until`` is the first block in which it may change them, 0 before
+    the first change. What it was a member of earlier is in ``State.groups``.
+    """
 
     operator: Address
     owner: Address
@@ -28,6 +32,7 @@ class Node:
     endpoint: str
     tls_key_hash: Hash32
     registered: LogMeta
+    kept_until: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from troth.audit.history import Step
 from troth.audit.inputs import Unavailable, task_call
 from troth.audit.report import Finding
 from troth.protocol.calls import OpenAndCommitCall, OpenCall
-from troth.protocol.contract_types import Role
+from troth.protocol.contract_types import REFERENCE_AGE, Role
 from troth.protocol.errors import ProtocolError
 from troth.protocol.events import TaskOpened
 from troth.protocol.identifiers import fee, task_id
@@ -16,9 +16,6 @@ from troth.protocol.typed_data import recover_digest
 
 NUMBER = "V2"
 TITLE = "Order, fee and client's signature"
-
-REFERENCE_AGE = 200
-"""Blocks that a reference block may lie back; a constant of the contract."""
 
 
 def examine(case: TaskCase) -> list[Finding] | None:

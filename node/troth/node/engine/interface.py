@@ -7,6 +7,7 @@ came after.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
@@ -68,6 +69,19 @@ class Engine(Protocol):
 
     async def logits(self, rows: NDArray[Any]) -> Computed:
         """What the head makes of post-norm rows: float32, shape (positions, vocabulary)."""
+
+    def holds(self, segment: Segment) -> bool:
+        """Whether every layer of a segment is in memory, of today's slice or of a former one."""
+
+    async def rehost(self, hosted: Segment, keep: Sequence[Segment] = ()) -> None:
+        """Make `hosted` the slice: read only what is not in memory yet, free what nothing needs any more.
+
+        Sessions go on while it reads. Layers outside of `hosted` and of the segments in `keep` stay as long as a session
+        uses them, and go with the last one. Repeat it with less to `keep` to free the rest.
+
+        Raises:
+            ModelError: the slice does not fit the model; the engine is as it was before.
+        """
 
     async def forget(self, key: SessionKey) -> None:
         """Free one session."""

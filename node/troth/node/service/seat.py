@@ -11,15 +11,13 @@ from troth.node.errors import NotAssigned
 from troth.node.view import ChainView
 from troth.protocol.announcement import Announcement
 from troth.protocol.assignment import Assignment, AssignmentContext, noise_seed, verify_assignment
-from troth.protocol.contract_types import Role
+from troth.protocol.contract_types import REFERENCE_AGE, Role
 from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidField
 from troth.protocol.identifiers import fee
 from troth.protocol.request import Request
 from troth.protocol.types import Address, ExecutionClass, Hash32, ModelDescriptor, Segment, segments_from_ends
 
-OLDEST_REFERENCE = 200
-"""Blocks between the reference block and the head; the contract refuses to open older orders."""
 PATIENCE = 5.0
 """Seconds to wait for a block that the scheduler has seen and this node has not."""
 
@@ -128,7 +126,7 @@ async def take_seat(
     )
     seen = await view.until(lambda: view.head >= order.reference_block, PATIENCE)
     _require(seen, "this node has not seen the reference block", order.reference_block, "Retry, or check its RPC node.")
-    recent = order.reference_block >= view.head - OLDEST_REFERENCE
+    recent = order.reference_block >= view.head - REFERENCE_AGE
     _require(recent, "the reference block is too old", order.reference_block, "Ask the client for a new order.")
     context, descriptor = context_of(announcement, view)
     assignment = verify_assignment(announcement, context)

@@ -22,6 +22,7 @@ from troth.protocol.calls.reading import (
     read_task_call,
 )
 from troth.protocol.calls.registry import (
+    change_slice,
     claim,
     deposit,
     deregister,
@@ -71,6 +72,7 @@ __all__ = [
     "assign_review",
     "build",
     "calldata",
+    "change_slice",
     "claim",
     "close",
     "close_review",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from troth.protocol.calls.call import Call, build
 from troth.protocol.contract_types import NodeRegistration, SchedulerRegistration
-from troth.protocol.types import Address, ExecutionClass, Hash32, ModelDescriptor
+from troth.protocol.types import Address, ExecutionClass, Hash32, ModelDescriptor, Segment
 
 
 def register_model(descriptor: ModelDescriptor) -> Call:
@@ -30,6 +32,11 @@ def register_scheduler(registration: SchedulerRegistration, consent: bytes, stak
 def enroll(operator: Address, first: int, end: int) -> Call:
     """Owner: joins the group of one more segment inside the node's slice."""
     return build("enroll", operator, first, end)
+
+
+def change_slice(operator: Address, hosted: Segment, segments: Sequence[Segment]) -> Call:
+    """Owner or operator: the node hosts other layers, and is in the groups of ``segments`` (1 to 16) and no others."""
+    return build("changeSlice", operator, hosted.first, hosted.end, tuple(segments))
 
 
 def set_endpoint(operator: Address, endpoint: str, tls_key_hash: Hash32) -> Call:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from troth.protocol.bindings.structs import converter, from_abi
 from troth.protocol.calls.call import View, calldata
-from troth.protocol.contract_types import Account, Parameters, Rules
+from troth.protocol.contract_types import Account, HostedSlice, Parameters, Rules
 from troth.protocol.settlement import Outcome
 from troth.protocol.task import Task
 from troth.protocol.types import Address, Hash32, Order
@@ -25,6 +25,11 @@ def owner_of(operator: Address) -> View[Address]:
 def payout_of(operator: Address) -> View[Address]:
     """Where an operator is paid."""
     return View("payoutOf", calldata("payoutOf", operator), _address)
+
+
+def slice_of(operator: Address) -> View[HostedSlice]:
+    """Class and layers of a node, and when it may change them; an empty slice for any other address."""
+    return View("sliceOf", calldata("sliceOf", operator), lambda *values: HostedSlice(Hash32(values[0]), *values[1:]))
 
 
 def vrf_key_of(scheduler: Address) -> View[tuple[int, int]]:

@@ -23,6 +23,7 @@ from troth.protocol.events.registry import (
     PayoutChanged,
     RegistryEvent,
     SchedulerRegistered,
+    SliceChanged,
     SlotFilled,
     SlotVacated,
 )
@@ -77,6 +78,7 @@ __all__ = [
     "ReviewSettled",
     "SchedulerRegistered",
     "Slashed",
+    "SliceChanged",
     "SlotFilled",
     "SlotVacated",
     "StakeAdded",

@@ -84,6 +84,16 @@ class SlotVacated:
 
 
 @dataclass(frozen=True, slots=True)
+class SliceChanged:
+    """``operator`` hosts the layers [first, end) now. SlotVacated events come before, SlotFilled events after."""
+
+    operator: Address
+    first: int
+    end: int
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointChanged:
     """Where the party is reached now."""
 
@@ -127,6 +137,7 @@ RegistryEvent = (
     | SchedulerRegistered
     | SlotFilled
     | SlotVacated
+    | SliceChanged
     | EndpointChanged
     | PayoutChanged
     | Evicted
