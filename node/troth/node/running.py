@@ -15,12 +15,16 @@ from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
 from troth.chain.keystore import Key
 from troth.node.configuration import Configuration
-from troth.node.engine.interface import Engine, SessionKey
+from troth.node.engine.interface import SessionKey
 from troth.node.errors import Busy, ModelError
 from troth.node.followed_view import FollowedView
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import Metrics
+from troth.node.models.folder import find_model
 from troth.node.parts import Parts
+from troth.node.pool.agreement import agreement_of
+from troth.node.pool.hardware import device_kind, lendable_bytes
+from troth.node.pool.resident import Lent, Resident
 from troth.node.service.bench import Bench, Limits
 from troth.node.service.node_service import Answer, NodeService
 from troth.node.signing_record import SigningRecord
@@ -32,20 +36,29 @@ from troth.overlay.server import TlsServer, serving
 from troth.protocol.calls import views
 from troth.protocol.contract_types import Role
 from troth.protocol.dtype import Dtype
+from troth.protocol.sizes import sizes_of
 from troth.protocol.types import Address
 from troth.protocol.wire import NodeRequest
 
 log = logging.getLogger(__name__)
 
 WARM_UP = SessionKey(bytes(32), 0, 0)
+WARM_UP_POSITIONS = 4
 
 
 class RunningNode:
     """One node of one configuration. `run` returns when it was told to stop."""
 
     def __init__(
-        self, configuration: Configuration, key: Key, *, verify_weights: bool, parts: Parts | None = None
+        self,
+        configuration: Configuration,
+        key: Key,
+        *,
+        verify_weights: bool,
+        parts: Parts | None = None,
+        auto: bool = False,
     ) -> None:
+        """`auto`: carry out what the scheduler of the configuration's [auto] would have this node host."""
         self._parts = parts or Parts()
         self._configuration = configuration
         self._key = key
@@ -53,6 +66,8 @@ class RunningNode:
         self._metrics = Metrics()
         self._service: NodeService | None = None
         self._bench: Bench | None = None
+        self._resident: Resident | None = None
+        self._auto = auto
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -96,7 +111,15 @@ class RunningNode:
         channel.mount(app)
         app.include_router(health_routes(lambda: self._reasons(follower, view), self._metrics.registry))
         identity = load_identity(self._configuration.tls_folder)
-        return TlsServer(app, identity, self._configuration.host, self._configuration.port, drain=channel.drain)
+        return TlsServer(
+            app, identity, self._configuration.host, self._configuration.port, drain=lambda: self._drain(channel)
+        )
+
+    async def _drain(self, channel: ChannelServer) -> None:
+        """Take no new work, and see what is under way through: another node would have to repeat it."""
+        if self._service is not None:
+            await self._service.leave()
+        await channel.drain()
 
     async def _handle(self, sender: Address, header: NodeRequest, payload: memoryview) -> Answer:
         if self._service is None:
@@ -129,18 +152,42 @@ class RunningNode:
             for task in (working, stopping):
                 task.cancel()
             await asyncio.gather(working, stopping, return_exceptions=True)
+            if self._resident is not None:
+                await self._resident.leave()
 
     async def _work(self, chain: Chain, follower: EventFollower, view: FollowedView) -> None:
         await follower.catch_up()
         self._bench = bench = await self._load(chain, view)
-        await _warm_up(bench.engine)
+        await _warm_up(bench)
         self._service = self._parts.service(bench, self._metrics)
         gc.enable()
         gc.freeze()
         log.info("ready: layers %s", bench.engine.slice)
         for reason in self._reasons(follower, view):
             log.warning("no work will come: %s", reason)
-        await self._parts.watchdog(bench, chain, self._key, self._metrics).run()
+        self._resident = self._resident_of(bench, chain, follower, view)
+        async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(self._resident.run())
+            jobs.create_task(self._parts.watchdog(bench, chain, self._key, self._metrics).run())
+
+    def _resident_of(self, bench: Bench, chain: Chain, follower: EventFollower, view: FollowedView) -> Resident:
+        """This node in its schedulers' pools."""
+        configuration = self._configuration
+        folder = find_model(configuration.folder, configuration.model)
+        agreement = agreement_of(configuration, follower.state) if self._auto else None
+        sizes = sizes_of(folder.config, bench.engine.dtype)
+        service = self._service
+        assert service is not None
+        return Resident(
+            bench,
+            Lent(lendable_bytes(configuration.device, configuration.auto.memory_bytes), configuration.cache_bytes),
+            device_kind(configuration.device),
+            sizes,
+            state=lambda: follower.state,
+            sessions=lambda: service.sessions,
+            agreement=agreement,
+            move=self._parts.move(bench, chain, view, self._key),
+        )
 
     async def _close_bench(self) -> None:
         if self._bench is not None:
@@ -169,11 +216,16 @@ class RunningNode:
         )
 
 
-async def _warm_up(engine: Engine) -> None:
-    """One position through every layer: the first call of a process is many times slower than the next."""
+async def _warm_up(bench: Bench) -> None:
+    """A few positions through every layer: the first call of a process is many times slower than the next ones, which
+    are the first that is known of this machine's speed."""
+    engine = bench.engine
     tokens, dtype = np.zeros(1, np.int64), np.dtype(Dtype(engine.dtype).storage)
     inputs = tokens if engine.slice.first == 0 else np.zeros((1, engine.hidden_size), dtype)
     rows = (await engine.forward(WARM_UP, engine.slice, 0, inputs)).rows
+    for position in range(1, WARM_UP_POSITIONS):
+        computed = await engine.forward(WARM_UP, engine.slice, position, inputs)
+        bench.meter.note(engine.slice.end - engine.slice.first, 1, computed.seconds)
     if engine.slice.end == engine.layers:
         await engine.logits(rows)
     await engine.forget(WARM_UP)

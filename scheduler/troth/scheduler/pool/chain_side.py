@@ -51,4 +51,5 @@ def chain_side(state: State, class_id: Hash32, block: int) -> ChainSide | None:
         if group.execution_class == class_id and identifier == group_id(class_id, group.segment):
             before, now = (set(group.members_at(at)) for at in (max(0, block - 1), block))
             groups[group.segment] = frozenset(member for member in before & now if member is not None)
-    return ChainSide(block, model.layers, model.dtype, rules.parties, slices, groups)
+    kept = frozenset(operator for operator in slices if state.nodes[operator].kept_until > block + 1)
+    return ChainSide(block, model.layers, rules.dtype, rules.parties, slices, groups, kept)

@@ -1,0 +1,36 @@
+"""What this machine has to lend."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, cast
+
+from troth.protocol.sizes import ModelSizes
+from troth.protocol.types import Segment
+
+LENT_SHARE = 0.75
+"""Of the memory that is there, unless the operator says how much; the rest is the system's and the engine's buffers."""
+
+Kind = Literal["cpu", "cuda", "mps"]
+
+
+def device_kind(device: str) -> Kind:
+    """The kind of a torch device such as cuda:1."""
+    kind = device.partition(":")[0]
+    return cast(Kind, kind) if kind in ("cuda", "mps") else "cpu"
+
+
+def lendable_bytes(device: str, limit: int | None) -> int:
+    """Memory for weights and cache: the operator's `limit`, or a share of what the device has."""
+    if limit is not None:
+        return limit
+    if device_kind(device) == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info(torch.device(device))[1] * LENT_SHARE)
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * LENT_SHARE)
+
+
+def cache_tokens(cache_bytes: int, hosted: Segment, sizes: ModelSizes) -> int:
+    """Positions that fit in the cache of every hosted layer; the cache's bytes where their size is not known."""
+    return cache_bytes // max(1, sizes.key_value * (hosted.end - hosted.first))
