@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -115,7 +115,13 @@ class RealNode:
 
 @asynccontextmanager
 async def real_stage(
-    deployed: Any, tmp_path: Path, *, nodes: int = 5, reviewers: int = 15, disputes: DisputePolicy | None = None
+    deployed: Any,
+    tmp_path: Path,
+    *,
+    nodes: int = 5,
+    reviewers: int = 15,
+    disputes: DisputePolicy | None = None,
+    hosted: Callable[[int], Segment] = lambda _: Segment(0, LAYERS),
 ) -> AsyncIterator[Stage]:
     """Real nodes with a tiny random Llama, their class and a scheduler's registration on a fresh contract."""
     model_folder = tiny_model(tmp_path / "tiny")
@@ -135,5 +141,5 @@ async def real_stage(
             deployed.anvil.fund(Key.from_secret(secret))
             return RealNode(bench, folder, scheduler)
 
-        async with stage(deployed, tmp_path, nodes=nodes, cast=Cast(descriptor, rules, make)) as scene:
+        async with stage(deployed, tmp_path, nodes=nodes, cast=Cast(descriptor, rules, make), hosted=hosted) as scene:
             yield scene

@@ -221,7 +221,13 @@ def toys(*, exact: bool = False) -> Cast:
 
 @asynccontextmanager
 async def stage(
-    deployed: Any, folder: Path, *, exact: bool = False, nodes: int = 6, cast: Cast | None = None
+    deployed: Any,
+    folder: Path,
+    *,
+    exact: bool = False,
+    nodes: int = 6,
+    cast: Cast | None = None,
+    hosted: Callable[[int], Segment] = lambda _: Segment(0, LAYERS),
 ) -> AsyncIterator[Stage]:
     """Model, class, scheduler, nodes and a client's escrow on a fresh contract."""
     anvil, chain = deployed.anvil, deployed.chain
@@ -238,7 +244,7 @@ async def stage(
             secret = keccak256(b"toy node %d" % number + chain.contract.encode())
             node = playing.make_node(secret, chain, folder / f"node-{number}", scheduler.address)
             await stack.enter_async_context(serving(node.server))
-            await _register_node(chain, owner, node, rules)
+            await _register_node(chain, owner, node, rules, hosted(number))
             made.append(node)
         for node in made:
             node.members = [other.address for other in made]
@@ -266,14 +272,14 @@ async def _register_scheduler(chain: Chain, owner: Key, scheduler: Key, stake: i
     await chain.execute(register_scheduler(registration, consent, stake), owner)
 
 
-async def _register_node(chain: Chain, owner: Key, node: Any, rules: ExecutionClass) -> None:
+async def _register_node(chain: Chain, owner: Key, node: Any, rules: ExecutionClass, hosted: Segment) -> None:
     registration = NodeRegistration(
         operator=node.address,
         payout=owner.address,
         execution_class=class_id(rules),
-        first=0,
-        end=LAYERS,
-        segments=(Segment(0, 1), Segment(1, 2)),
+        first=hosted.first,
+        end=hosted.end,
+        segments=tuple(Segment(layer, layer + 1) for layer in range(hosted.first, hosted.end)),
         endpoint=node.endpoint,
         tls_key_hash=Hash32(node.identity.spki_sha256),
     )

@@ -58,7 +58,7 @@ class Place:
 def accepted(
     order: HostingPart, agreement: Agreement, place: Place, sizes: ModelSizes, layers: int
 ) -> tuple[Segment, tuple[Segment, ...]]:
-    """The slice and the segments of an order that may be carried out; raises OrderRefused naming the limit it breaks."""
+    """Slice and segments of an order that may be carried out; raises OrderRefused naming the limit it breaks."""
     if order.number <= place.number:
         raise OrderRefused("the order is not newer than the last one", order.number, "Send a new number.")
     if place.seconds_ago < agreement.pause_seconds:

@@ -72,7 +72,7 @@ class ClassPool:
         """Note a report; raises ReportRefused for a replayed, overtaken or too frequent one."""
         now = self._clock()
         before = self._reports.get(sender)
-        if before is not None and now - before[0] < CLOSEST_REPORTS:
+        if before is not None and not report.leaving and now - before[0] < CLOSEST_REPORTS:
             raise ReportRefused("Reports come too fast", sender, f"Send one in {CLOSEST_REPORTS:g} s at most.")
         way = self.measurements.round_trip(sender, now) / 2
         host = Host(
