@@ -16,6 +16,8 @@ contract DeploymentTest is TrothTest {
         assertLe(address(troth).code.length, 24_576);
         assertLe(troth.coldPath().code.length, 24_576);
         assertLe(troth.reviewPath().code.length, 24_576);
+        assertLe(trothCreation(parameters(), troth.reviewPath()).length, 49_152);
+        assertLe(reviewPathCreation(parameters()).length, 49_152);
     }
 
     function test_DomainIsBoundToChainAndContract() public {
@@ -90,6 +92,27 @@ contract DeploymentTest is TrothTest {
         bytes memory consent = abi.encodePacked(r, s, v);
         vm.expectRevert(ITrothMoney.NotDelegated.selector);
         cold.registerScheduler{value: 1 ether}(schedulerRegistration(vm.addr(0x1234), 3), consent);
+    }
+
+    /// @dev What the contract answers by the cold path's code is not to be reached with money, or by plain transfers.
+    function test_RefusesMoneyAndCallsThatItDoesNotKnow() public {
+        vm.deal(address(this), 10 ether);
+        bytes[5] memory calls = [
+            bytes(""),
+            hex"00",
+            hex"01020304",
+            abi.encodeCall(troth.claim, (address(this))),
+            abi.encodeCall(troth.withdrawEscrow, (0))
+        ];
+        for (uint256 i = 0; i < calls.length; ++i) {
+            (bool paid,) = address(troth).call{value: 1}(calls[i]);
+            assertFalse(paid);
+            if (i > 2) continue;
+            (bool answered,) = address(troth).call(calls[i]);
+            assertFalse(answered);
+        }
+        (bool taken,) = address(troth).call{value: 1}(abi.encodeCall(troth.deposit, (address(this))));
+        assertTrue(taken);
     }
 
     function separatorOf(address verifier) private view returns (bytes32) {

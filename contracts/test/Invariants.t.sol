@@ -45,6 +45,7 @@ contract InvariantsTest is Test {
             everybody.registerScheduler.selector,
             everybody.topUp.selector,
             everybody.enroll.selector,
+            everybody.changeSlice.selector,
             everybody.claim.selector,
             everybody.evict.selector,
             everybody.deregister.selector,
@@ -66,6 +67,7 @@ contract InvariantsTest is Test {
         assertEq(everybody.wrongStakes(), 0, "a stake is not what deposits and slashes leave");
         assertEq(everybody.backwardSteps(), 0, "a task went backwards");
         assertEq(everybody.wrongTasks(), 0, "a task is not where its steps took it");
+        assertEq(everybody.wrongMemberships(), 0, "a changed slice is not what a node is drawn for, or changed the past");
         assertEq(everybody.wrongReviews(), 0, "a review is not where its steps took it");
     }
 
@@ -94,6 +96,15 @@ contract InvariantsTest is Test {
             assertGt(everybody.finished(Outcome(i)), 0, string.concat("no task of outcome ", vm.toString(i)));
             assertGt(everybody.slashes(SlashReason(i)), 0, string.concat("no slash for reason ", vm.toString(i)));
         }
+        invariant_MoneyStakesAndTasksAreInOrder();
+    }
+
+    /// @dev One node after another to each of the four places, and a second time too early.
+    function test_SlicesChangeWithinTheRules() public {
+        for (uint256 i = 0; i < 8; ++i) {
+            everybody.changeSlice(1 + 65 * (i % 4));
+        }
+        assertEq(everybody.slicesChanged(), 4, "not every node could move, or one twice");
         invariant_MoneyStakesAndTasksAreInOrder();
     }
 

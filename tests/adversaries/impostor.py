@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -47,6 +47,12 @@ class Impostor:
     @property
     def cache_bytes(self) -> int:
         return self._shop.honest.cache_bytes
+
+    def holds(self, segment: Segment) -> bool:
+        return self._shop.honest.holds(segment)
+
+    async def rehost(self, hosted: Segment, keep: Sequence[Segment] = ()) -> None:
+        await self._shop.honest.rehost(hosted, keep)
 
     async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
         if key not in self._sessions:

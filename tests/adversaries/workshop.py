@@ -43,8 +43,9 @@ class Skipped(torch.nn.Module):
 
 def skip(layers: LayerSlice, skipped: Callable[[int, int], bool]) -> None:
     """Leave out the layers for which `skipped(index, count)` holds."""
-    count = len(layers.layers)
-    layers.layers = [Skipped() if skipped(index, count) else layer for index, layer in enumerate(layers.layers)]
+    for index, layer in enumerate(sorted(layers.held)):
+        if skipped(index, len(layers.held)):
+            layers.held[layer] = Skipped()
 
 
 def fp8_cache(layers: LayerSlice) -> None:

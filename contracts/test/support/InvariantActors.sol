@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Row} from "../../interfaces/TrothTypes.sol";
+import {Row, Segment} from "../../interfaces/TrothTypes.sol";
 import {InvariantLedger} from "./InvariantLedger.sol";
 
 /// @title Random calls of clients, owners and bystanders
@@ -11,6 +11,10 @@ abstract contract InvariantActors is InvariantLedger {
     uint256 private constant SPARE_NODES = 1;
 
     uint256 private _calls;
+
+    uint256 public slicesChanged;
+    /// @notice Changes of a slice after which a node is in other groups than its new ones, or was in others before.
+    uint256 public wrongMemberships;
 
     /// @dev Most calls come in a block of their own, some share one with the call before.
     modifier step() {
@@ -79,6 +83,31 @@ abstract contract InvariantActors is InvariantLedger {
 
     function enroll(uint256 seed) external step {
         send(owner, 0, abi.encodeCall(troth.enroll, (_operator(seed), 0, layers())));
+    }
+
+    /// @dev By owner or operator, now and then before it may; all past memberships must stay, all present ones be new.
+    function changeSlice(uint256 seed) external step {
+        address operator = _operator(seed);
+        uint256 choice = seed / 64 % 4;
+        Segment[] memory segments = new Segment[](choice == 0 ? 2 : 1);
+        segments[0] = choice == 1 ? Segment(0, layers() / 2) : Segment(choice == 2 ? layers() / 2 : 0, layers());
+        if (choice == 0) segments[1] = Segment(0, layers() / 2);
+        bytes memory data = abi.encodeCall(
+            troth.changeSlice, (operator, segments[0].first, segments[0].end, segments)
+        );
+        uint256 past = vm.getBlockNumber() - 1;
+        (bytes32 class,,,) = troth.sliceOf(operator);
+        bytes32 before = keccak256(abi.encode(_seats(class, operator, past)));
+        if (!send(seed % 2 == 0 ? owner : operator, 0, data)) return;
+        ++slicesChanged;
+        if (keccak256(abi.encode(_seats(class, operator, past))) != before) ++wrongMemberships;
+        uint256[3] memory none = _seats(class, operator, past + 1);
+        uint256[3] memory present = _seats(class, operator, past + 2);
+        uint256[3] memory expected =
+            [choice == 0 || choice == 3 ? 1 : 0, uint256(choice < 2 ? 1 : 0), uint256(choice == 2 ? 1 : 0)];
+        for (uint256 i = 0; i < 3; ++i) {
+            if (none[i] != 0 || present[i] != expected[i]) ++wrongMemberships;
+        }
     }
 
     function claim(uint256 seed) external step {
@@ -162,6 +191,19 @@ abstract contract InvariantActors is InvariantLedger {
             _book(vm.addr(NODE_KEY + 100 + i), NODE_KEY + 100 + i, NODE_STAKE);
         }
         return SCHEDULER_STAKE + 2 * (NODES + MORE_NODES) * uint256(NODE_STAKE);
+    }
+
+    /// @dev How often an operator is a member of the whole model's group and of the two halves' at a block.
+    function _seats(bytes32 class, address operator, uint256 block_) private view returns (uint256[3] memory seats) {
+        uint8 half = layers() / 2;
+        bytes32[3] memory groups =
+            [troth.groupId(class, 0, layers()), troth.groupId(class, 0, half), troth.groupId(class, half, layers())];
+        for (uint256 i = 0; i < 3; ++i) {
+            uint256 size = troth.groupSizeAt(groups[i], block_);
+            for (uint256 slot = 0; slot < size; ++slot) {
+                if (troth.memberAt(groups[i], slot, block_) == operator) ++seats[i];
+            }
+        }
     }
 
     function _operator(uint256 seed) private view returns (address) {

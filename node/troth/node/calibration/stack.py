@@ -61,7 +61,7 @@ class Stack:
         for index in range(segment.first, segment.end):
             if index in self.skipped:
                 continue
-            layer = self._slice.layers[index]
+            layer = self._slice.held[index]
             layer.self_attn.layer_idx = index
             states = layer(states, past_key_values=kept, use_cache=True, **arguments.of(index))
         if segment.end == self.total and self._slice.norm is not None:

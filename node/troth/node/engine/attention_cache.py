@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from troth.protocol.types import Segment
+
 BLOCK = 64
 
 
@@ -13,10 +15,12 @@ class AttentionCache:
     """The cache object that Hugging Face attention modules call `update` on.
 
     Shapes: keys and values are (1, key-value heads, capacity, head size) per layer; `length` positions are filled.
+    `segment` are the layers that it is for.
     """
 
-    def __init__(self, layers: int, heads: int, head_size: int, dtype: torch.dtype, device: torch.device) -> None:
-        self._shape = (2, layers, 1, heads, 0, head_size)
+    def __init__(self, segment: Segment, heads: int, head_size: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.segment = segment
+        self._shape = (2, segment.end - segment.first, 1, heads, 0, head_size)
         self._store = torch.empty(self._shape, dtype=dtype, device=device)
         self.length = 0
 

@@ -35,7 +35,7 @@ class Engine(Protocol):
 
     @property
     def slice(self) -> Segment:
-        """The layers this engine holds."""
+        """The layers this engine hosts; more are in memory while former ones are still needed."""
 
     @property
     def layers(self) -> int:
@@ -76,8 +76,8 @@ class Engine(Protocol):
     async def rehost(self, hosted: Segment, keep: Sequence[Segment] = ()) -> None:
         """Make `hosted` the slice: read only what is not in memory yet, free what nothing needs any more.
 
-        Sessions go on while it reads. Layers outside of `hosted` and of the segments in `keep` stay as long as a session
-        uses them, and go with the last one. Repeat it with less to `keep` to free the rest.
+        Sessions go on while it reads. Layers outside of `hosted` and of the segments in `keep` stay as long as a
+        session uses them, and go with the last one. Repeat it with less to `keep` to free the rest.
 
         Raises:
             ModelError: the slice does not fit the model; the engine is as it was before.

@@ -1,11 +1,14 @@
-"""A slice of a model, made of the decoder layers that transformers itself uses; `families` knows how.
+"""Layers of a model, made of the decoder layers that transformers itself uses; `families` knows how.
 
-Only the slice's tensors are read: the embedding where the slice starts at layer 0, the final norm and the head where it
-ends at the last layer. Weights in the file's own dtype stay mapped from disk, so that processes on one machine share
-them.
+Only the tensors of the layers that are held are read: the embedding where a segment starts at layer 0, the final norm
+and the head where one ends at the last layer. Weights in the file's own dtype stay mapped from disk, so that processes
+on one machine share them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from transformers import AutoConfig
@@ -13,6 +16,7 @@ from transformers import AutoConfig
 from troth.node.engine.attention_cache import AttentionCache
 from troth.node.engine.families import family_of
 from troth.node.engine.layer_arguments import LayerArguments
+from troth.node.engine.needs import Needs
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
 from troth.node.models.weights import TIED_HEAD, read_tensors
@@ -22,15 +26,23 @@ EMBEDDING = "model.embed_tokens.weight"
 FINAL_NORM = "model.norm.weight"
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What was read: decoder layers by their index, and the tensors of entry and ending by their name."""
+
+    layers: Mapping[int, torch.nn.Module] = field(default_factory=dict)
+    outer: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+
 class LayerSlice:
-    """Layers [first, end) with what lies before the first and after the last layer of the model."""
+    """The layers that some segments need, with what lies before the first and after the last layer of the model."""
 
     cache_type: type[AttentionCache] = AttentionCache
 
     def __init__(
         self, folder: ModelFolder, hosted: Segment, dtype: torch.dtype, device: torch.device, *, widen: bool = False
     ) -> None:
-        """Load the slice.
+        """Load a slice.
 
         Args:
             widen: round the weights to `dtype`, then compute in float32; what the reference states are made with.
@@ -40,41 +52,86 @@ class LayerSlice:
         """
         self.config = AutoConfig.from_pretrained(folder.path)
         self.config._attn_implementation = "sdpa"
-        self.hosted = hosted
         self.device = device
         self.total_layers = int(self.config.num_hidden_layers)
-        if hosted.end > self.total_layers:
-            raise ModelError("the slice ends after the model's last layer", hosted.end, f"Use {self.total_layers}.")
         self.family = family_of(self.config, dtype, device)
-        weights = self._read(folder, dtype, widen)
         self.dtype = torch.float32 if widen else dtype
-        self.layers = [self._layer(index, weights) for index in range(hosted.first, hosted.end)]
-        self.embedding = weights.get(EMBEDDING)
-        self.norm = self._norm(weights)
-        self.head = weights.get(TIED_HEAD, self.embedding)
+        self._folder = folder
+        self._file_dtype = dtype
+        self._widen = widen
+        self.held: dict[int, torch.nn.Module] = {}
+        self._outer: dict[str, torch.Tensor] = {}
+        self.norm: torch.nn.Module | None = None
+        self.take(self.read(self.needs(hosted)))
 
     @property
-    def is_last(self) -> bool:
-        """Whether the slice includes the model's last layer, and so the norm and the head."""
-        return self.hosted.end == self.total_layers
+    def layers(self) -> Sequence[torch.nn.Module]:
+        """The decoder layers that are held, in the model's order."""
+        return [self.held[index] for index in sorted(self.held)]
 
-    def _wanted(self, name: str) -> bool:
-        tied = bool(self.config.tie_word_embeddings)
-        if name.startswith("model.layers."):
-            return self.hosted.first <= int(name.split(".")[2]) < self.hosted.end
-        if name == EMBEDDING:
-            return self.hosted.first == 0 or (tied and self.is_last)
-        return self.is_last and (name == FINAL_NORM or (name == TIED_HEAD and not tied))
+    def needs(self, *segments: Segment) -> Needs:
+        """What segments need, held or not; ModelError if one is not of this model."""
+        for segment in segments:
+            if segment.end > self.total_layers:
+                remedy = f"Use {self.total_layers}."
+                raise ModelError("the slice ends after the model's last layer", segment.end, remedy)
+        return Needs.of(segments, self.total_layers)
 
-    def _read(self, folder: ModelFolder, dtype: torch.dtype, widen: bool) -> dict[str, torch.Tensor]:
+    @property
+    def has(self) -> Needs:
+        """What is held."""
+        return Needs(frozenset(self.held), EMBEDDING in self._outer, self.norm is not None)
+
+    def read(self, needs: Needs) -> Parts:
+        """Read what is needed and not held. Changes nothing, so that it may run beside the computing.
+
+        Raises:
+            ModelError: tensors are missing from the folder.
+        """
+        missing = needs - self.has
+        if not missing:
+            return Parts()
+        weights = self._tensors(missing)
+        expected = {EMBEDDING} if missing.entry else set()
+        expected |= {FINAL_NORM} if missing.ending else set()
+        if absent := expected - weights.keys():
+            raise ModelError("tensors are missing from the model folder", sorted(absent), "Import the model again.")
+        outer = {name: tensor for name, tensor in weights.items() if not name.startswith("model.layers.")}
+        return Parts({index: self._layer(index, weights) for index in sorted(missing.layers)}, outer)
+
+    def take(self, parts: Parts) -> None:
+        """Hold what was read."""
+        # New mappings, since another thread may be looking at those of before.
+        self.held = {**self.held, **parts.layers}
+        self._outer = {**self._outer, **parts.outer}
+        if self.norm is None and FINAL_NORM in self._outer:
+            self.norm = self._norm(self._outer[FINAL_NORM])
+
+    def keep_only(self, needs: Needs) -> None:
+        """Let go of everything else."""
+        self.held = {index: layer for index, layer in self.held.items() if index in needs.layers}
+        if not needs.ending:
+            self.norm = None
+        names = {EMBEDDING} if needs.entry or (needs.ending and self._tied) else set()
+        names |= {FINAL_NORM, TIED_HEAD} if needs.ending else set()
+        self._outer = {name: tensor for name, tensor in self._outer.items() if name in names}
+
+    @property
+    def _tied(self) -> bool:
+        return bool(self.config.tie_word_embeddings)
+
+    def _tensors(self, missing: Needs) -> dict[str, torch.Tensor]:
+        def wanted(name: str) -> bool:
+            if name.startswith("model.layers."):
+                return int(name.split(".")[2]) in missing.layers
+            if name == EMBEDDING:
+                return name not in self._outer and (missing.entry or (missing.ending and self._tied))
+            return missing.ending and (name == FINAL_NORM or (name == TIED_HEAD and not self._tied))
+
         weights: dict[str, torch.Tensor] = {}
-        for name, tensor in read_tensors(folder, self._wanted):
-            rounded = tensor.to(device=self.device, dtype=dtype)
-            weights[name] = rounded.float() if widen else rounded
-        expected = {EMBEDDING} if self.hosted.first == 0 else set()
-        expected |= {FINAL_NORM} if self.is_last else set()
-        if missing := expected - weights.keys():
-            raise ModelError("tensors are missing from the model folder", sorted(missing), "Import the model again.")
+        for name, tensor in read_tensors(self._folder, wanted):
+            rounded = tensor.to(device=self.device, dtype=self._file_dtype)
+            weights[name] = rounded.float() if self._widen else rounded
         return weights
 
     def _layer(self, index: int, weights: dict[str, torch.Tensor]) -> torch.nn.Module:
@@ -88,25 +145,23 @@ class LayerSlice:
             raise ModelError(f"layer {index} is incomplete", str(error), "Import the model again.") from error
         return layer.eval().requires_grad_(False)
 
-    def _norm(self, weights: dict[str, torch.Tensor]) -> torch.nn.Module | None:
-        if not self.is_last:
-            return None
+    def _norm(self, weight: torch.Tensor) -> torch.nn.Module:
         with torch.device("meta"):
             norm = self.family.norm()
-        norm.load_state_dict({"weight": weights[FINAL_NORM]}, assign=True)
+        norm.load_state_dict({"weight": weight}, assign=True)
         return norm.eval().requires_grad_(False)
 
     def new_cache(self, segment: Segment) -> AttentionCache:
         """An empty cache for the layers of a segment."""
         heads = self.config.num_key_value_heads
         head_size = getattr(self.config, "head_dim", None) or self.config.hidden_size // self.config.num_attention_heads
-        return self.cache_type(segment.end - segment.first, heads, head_size, self.dtype, self.device)
+        return self.cache_type(segment, heads, head_size, self.dtype, self.device)
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         """Rows that enter layer 0; `tokens` are int64 on the slice's device."""
-        if self.embedding is None:
-            raise ModelError("this slice has no embedding", self.hosted, "Send tokens to a node that hosts layer 0.")
-        return self.family.embed(tokens, self.embedding)
+        if EMBEDDING not in self._outer:
+            raise ModelError("this slice has no embedding", None, "Send tokens to a node that hosts layer 0.")
+        return self.family.embed(tokens, self._outer[EMBEDDING])
 
     def arguments(self, states: torch.Tensor, start: int) -> LayerArguments:
         """What the layers take besides (sequences, positions, hidden size) states, whose positions begin at `start`."""
@@ -118,7 +173,7 @@ class LayerSlice:
         states = hidden.unsqueeze(0)
         arguments = self.arguments(states, start)
         for index in range(segment.first, segment.end):
-            layer = self.layers[index - self.hosted.first]
+            layer = self.held[index]
             layer.self_attn.layer_idx = index - segment.first
             states = layer(states, past_key_values=cache, use_cache=True, **arguments.of(index))
         cache.length = start + count
@@ -128,6 +183,7 @@ class LayerSlice:
 
     def logits(self, rows: torch.Tensor) -> torch.Tensor:
         """Head over post-norm rows in the slice's dtype, then float32."""
-        if self.head is None or not self.is_last:
-            raise ModelError("this slice has no head", self.hosted, "Ask a node that hosts the last layer.")
-        return self.family.logits(rows, self.head)
+        head = self._outer.get(TIED_HEAD, self._outer.get(EMBEDDING))
+        if head is None or self.norm is None:
+            raise ModelError("this slice has no head", None, "Ask a node that hosts the last layer.")
+        return self.family.logits(rows, head)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from troth.node.engine.attention_cache import AttentionCache
 from troth.node.engine.interface import SessionKey
 from troth.node.errors import Busy
+from troth.protocol.types import Segment
 
 
 class CacheBudget:
@@ -27,6 +28,11 @@ class CacheBudget:
     def used(self) -> int:
         """Bytes held by all sessions."""
         return sum(cache.bytes for cache, _ in list(self._sessions.values()))
+
+    @property
+    def segments(self) -> set[Segment]:
+        """The segments that sessions are in the middle of."""
+        return {cache.segment for cache, _ in self._sessions.values()}
 
     def find(self, key: SessionKey) -> AttentionCache | None:
         """The session's cache, marked as just used."""

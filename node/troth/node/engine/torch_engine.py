@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from troth.node.engine.attention_cache import AttentionCache
 from troth.node.engine.interface import Computed, SessionKey
-from troth.node.engine.layers import LayerSlice
+from troth.node.engine.layers import LayerSlice, Parts
+from troth.node.engine.needs import Needs
 from troth.node.engine.sessions import CacheBudget
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.models.folder import ModelFolder
@@ -51,14 +52,17 @@ class TorchEngine:
         self._slices = layers
         self._layers = layers(folder, hosted, TORCH_DTYPES[dtype], self._device)
         self._reference: LayerSlice | None = self._layers if dtype == 0 else None
+        self._hosted = hosted
+        self._kept: tuple[Segment, ...] = (hosted,)
+        self._moving = asyncio.Lock()
         self._dtype = dtype
         self._sessions = CacheBudget(cache_bytes)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
 
     @property
     def slice(self) -> Segment:
-        """The layers this engine holds."""
-        return self._layers.hosted
+        """The layers this engine hosts."""
+        return self._hosted
 
     @property
     def layers(self) -> int:
@@ -97,13 +101,31 @@ class TorchEngine:
         """Memory held by sessions now."""
         return self._sessions.used
 
+    def holds(self, segment: Segment) -> bool:
+        """Whether every layer of a segment is in memory."""
+        return segment.end <= self.layers and not self._layers.needs(segment) - self._layers.has
+
+    async def rehost(self, hosted: Segment, keep: Sequence[Segment] = ()) -> None:
+        """Host other layers; see `interface.Engine.rehost`. Reads beside the worker, which goes on computing."""
+        async with self._moving:
+            self._layers.needs(hosted, *keep)
+            before, wanted = self._kept, (hosted, *keep)
+            # Nothing that is held now and wanted then may go while the rest is read.
+            await self._run(lambda: self._keep((*before, *wanted)))
+            try:
+                parts = await asyncio.to_thread(self._layers.read, self._layers.needs(*wanted))
+            except BaseException:
+                await self._run(lambda: self._keep(before))
+                raise
+            await self._run(lambda: self._settle(hosted, wanted, parts))
+
     async def forget(self, key: SessionKey) -> None:
         """Free one session."""
-        await self._run(lambda: self._sessions.forget(key))
+        await self._run(lambda: self._end(lambda: self._sessions.forget(key)))
 
     async def release(self, task_id: bytes) -> None:
         """Free every session of a task."""
-        await self._run(lambda: self._sessions.release(task_id))
+        await self._run(lambda: self._end(lambda: self._sessions.release(task_id)))
 
     async def close(self) -> None:
         """Stop the worker thread after the job at hand."""
@@ -116,8 +138,26 @@ class TorchEngine:
 
         return await asyncio.get_running_loop().run_in_executor(self._worker, without_gradients)
 
+    def _settle(self, hosted: Segment, wanted: tuple[Segment, ...], parts: Parts) -> None:
+        self._layers.take(parts)
+        self._hosted = hosted
+        self._keep(wanted)
+
+    def _keep(self, segments: tuple[Segment, ...]) -> None:
+        """Let go of layers that neither these segments nor a session need."""
+        self._kept = segments
+        needed = self._layers.needs(*segments, *self._sessions.segments)
+        for layers in (self._layers, self._reference):
+            if layers is not None and layers.has - needed:
+                layers.keep_only(needed)
+
+    def _end(self, forget: Callable[[], None]) -> None:
+        forget()
+        self._keep(self._kept)
+
     def _forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
         started = time.perf_counter()
+        self._require_held(segment)
         hidden = self._enter(self._layers, segment, inputs)
         cache = self._sessions.find(key)
         if start > (cache.length if cache else 0):
@@ -129,19 +169,27 @@ class TorchEngine:
         return Computed(rows, time.perf_counter() - started)
 
     def _reference_states(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
-        if self._reference is None:
-            self._reference = self._slices(
-                self._folder, self._layers.hosted, TORCH_DTYPES[self._dtype], self._device, widen=True
-            )
-        hidden = self._enter(self._reference, segment, inputs)
-        cache: AttentionCache = self._reference.new_cache(segment)
+        self._require_held(segment)
+        reference = self._widened(segment)
+        hidden = self._enter(reference, segment, inputs)
+        cache: AttentionCache = reference.new_cache(segment)
         cache.grow(len(inputs))
-        return to_words(self._reference.forward(segment, hidden, cache), 0)
+        return to_words(reference.forward(segment, hidden, cache), 0)
+
+    def _widened(self, segment: Segment) -> LayerSlice:
+        """The float32 layers of a segment; those that it lacks are read now."""
+        if self._reference is None:
+            dtype = TORCH_DTYPES[self._dtype]
+            self._reference = self._slices(self._folder, segment, dtype, self._device, widen=True)
+        else:
+            self._reference.take(self._reference.read(self._reference.needs(segment)))
+        return self._reference
+
+    def _require_held(self, segment: Segment) -> None:
+        if not self.holds(segment):
+            raise BadInput("the segment is outside of this node's slice", segment, f"It hosts {self._hosted}.")
 
     def _enter(self, layers: LayerSlice, segment: Segment, inputs: NDArray[Any]) -> torch.Tensor:
-        hosted = layers.hosted
-        if not hosted.first <= segment.first < segment.end <= hosted.end:
-            raise BadInput("the segment is outside of this node's slice", segment, f"It hosts {hosted}.")
         if len(inputs) == 0:
             raise BadInput("there are no positions", 0, "Send at least one.")
         if segment.first == 0:
@@ -159,6 +207,8 @@ class TorchEngine:
         started = time.perf_counter()
         wide = rows.dtype == np.float32
         layers = self._reference if wide and self._reference is not None else self._layers
+        if layers is not self._layers:
+            layers.take(layers.read(Needs(ending=True)))
         states = from_words(rows, 0 if wide else 1).to(self._device, layers.dtype)
         return Computed(layers.logits(states).cpu().numpy(), time.perf_counter() - started)
 
