@@ -57,7 +57,8 @@ messages = some.one_of(
     some.builds(Release, words),
     some.builds(
         Report, words, some.integers(0, 2**63 - 1), some.sampled_from(["cpu", "cuda", "mps"]),
-        some.integers(0, 2**63 - 1), bytes_, bytes_, some.integers(0, 10**15), some.integers(0, 10**15),
+        some.integers(0, 2**63 - 1), some.integers(0, 2**63 - 1), bytes_, bytes_, some.integers(0, 10**15),
+        some.integers(0, 10**15),
         some.integers(0, 2**63 - 1), positions, some.booleans(), some.booleans(), some.integers(0, 600_000_000),
         some.lists(some.builds(LinkPart, addresses, some.integers(0, 600_000_000)), max_size=LINKS_LIMIT).map(tuple),
     ),

@@ -56,6 +56,7 @@ def report(sequence: int, first: int, end: int, **changes: object) -> Report:
         "sequence": sequence,
         "device": "cpu",
         "memory_bytes": LAYERS * SHAPE.layer_bytes,
+        "cache_bytes": 0,
         "first": first,
         "end": end,
         "decode_nanoseconds": 10_000_000,

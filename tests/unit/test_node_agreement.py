@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from troth.node.errors import OrderRefused
 from troth.node.pool.agreement import Agreement, Place, accepted
-from troth.node.pool.hardware import cache_tokens, device_kind, lendable_bytes
+from troth.node.pool.hardware import cache_tokens, device_kind, weight_bytes
 from troth.node.pool.meter import Meter
 from troth.protocol.sizes import ModelSizes, sizes_of
 from troth.protocol.types import Address, Segment
@@ -68,8 +68,9 @@ def test_no_order_leads_out_of_the_model_or_over_the_memory(
 
 def test_hardware() -> None:
     assert [device_kind(device) for device in ("cpu", "cuda:1", "mps", "meta")] == ["cpu", "cuda", "mps", "cpu"]
-    assert lendable_bytes("cpu", 7) == 7
-    assert lendable_bytes("cpu", None) > 1 << 20
+    assert weight_bytes("cpu", 1 << 60, 7) == 7
+    assert weight_bytes("cpu", 1 << 60, None) == 0
+    assert weight_bytes("cpu", 0, None) > 1 << 20
     assert cache_tokens(1000, Segment(0, 5), SIZES) == 100
     assert cache_tokens(1000, Segment(0, 5), ModelSizes(0, 0, 0, 0, tied=False)) == 1000
 

@@ -26,7 +26,7 @@ def changed(**fields: Any) -> bytes:
 def test_frozen_frames() -> None:
     assert encode_frame(report(3, 0, 4, links=(LinkPart(NODE, 7),)))[4:] == (
         b'{"type":"Report","execution_class":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","sequence":3,"device":"cpu",'
-        b'"memory_bytes":1200,"first":0,"end":4,"decode_nanoseconds":10000000,"prefill_nanoseconds":1000000,'
+        b'"memory_bytes":1200,"cache_bytes":0,"first":0,"end":4,"decode_nanoseconds":10000000,"prefill_nanoseconds":1000000,'
         b'"cache_tokens":1000,"running":0,"movable":true,"leaving":false,"round_trip":0,'
         b'"links":[{"node":"0xabababababababababababababababababababab","microseconds":7}]}'
     )

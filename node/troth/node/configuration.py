@@ -99,7 +99,7 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """Limits of `start --auto`: whose orders, how much memory (None: a share of what there is), how often."""
+    """Limits of `start --auto`: whose orders, memory for weights (None: a share of what there is), how often."""
 
     scheduler: Address | None = None
     memory_bytes: int | None = None

@@ -23,7 +23,7 @@ from troth.node.metrics import Metrics
 from troth.node.models.folder import find_model
 from troth.node.parts import Parts
 from troth.node.pool.agreement import agreement_of
-from troth.node.pool.hardware import device_kind, lendable_bytes
+from troth.node.pool.hardware import device_kind, weight_bytes
 from troth.node.pool.resident import Lent, Resident
 from troth.node.service.bench import Bench, Limits
 from troth.node.service.node_service import Answer, NodeService
@@ -180,7 +180,10 @@ class RunningNode:
         assert service is not None
         return Resident(
             bench,
-            Lent(lendable_bytes(configuration.device, configuration.auto.memory_bytes), configuration.cache_bytes),
+            Lent(
+                weight_bytes(configuration.device, configuration.cache_bytes, configuration.auto.memory_bytes),
+                configuration.cache_bytes,
+            ),
             device_kind(configuration.device),
             sizes,
             state=lambda: follower.state,

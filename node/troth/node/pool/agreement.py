@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from troth.node.configuration import Configuration
 from troth.node.errors import ConfigError, OrderRefused
-from troth.node.pool.hardware import lendable_bytes
+from troth.node.pool.hardware import weight_bytes
 from troth.protocol.sizes import ModelSizes
 from troth.protocol.state import State
 from troth.protocol.types import Address, Segment
@@ -43,8 +43,8 @@ def agreement_of(configuration: Configuration, state: State) -> Agreement:
                 "whose slices are to be taken is not clear", shown, "Name it in node.toml: auto.scheduler."
             )
         named = bonded[0]
-    memory = lendable_bytes(configuration.device, auto.memory_bytes)
-    return Agreement(named, max(0, memory - configuration.cache_bytes), auto.pause_seconds)
+    memory = weight_bytes(configuration.device, configuration.cache_bytes, auto.memory_bytes)
+    return Agreement(named, memory, auto.pause_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,12 @@ def device_kind(device: str) -> Kind:
     return cast(Kind, kind) if kind in ("cuda", "mps") else "cpu"
 
 
-def lendable_bytes(device: str, limit: int | None) -> int:
-    """Memory for weights and cache: the operator's `limit`, or a share of what the device has."""
-    if limit is not None:
-        return limit
+def weight_bytes(device: str, cache_bytes: int, limit: int | None) -> int:
+    """Memory for weights: the operator's `limit`, or what the cache leaves of a share of what the device has."""
+    return limit if limit is not None else max(0, _lendable_bytes(device) - cache_bytes)
+
+
+def _lendable_bytes(device: str) -> int:
     if device_kind(device) == "cuda":
         import torch
 

@@ -75,7 +75,7 @@ async def _window(configuration: Configuration, state: State) -> tuple[Segment, 
     scheduler = state.schedulers.get(agreement.scheduler)
     if scheduler is None:
         raise ConfigError("no such scheduler is registered", agreement.scheduler, "Correct auto.scheduler.")
-    window = await _ask(scheduler, configuration, agreement.memory_bytes + configuration.cache_bytes)
+    window = await _ask(scheduler, configuration, agreement.memory_bytes)
     if window.slice is None:
         raise ConfigError(
             f"{scheduler.operator} has no place for a node with this memory",

@@ -26,9 +26,9 @@ Move = Callable[[Segment, Sequence[Segment]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Lent:
-    """Bytes: of weights and cache together, and of the cache alone."""
+    """Bytes of weights and of cache."""
 
-    memory: int
+    weights: int
     cache: int
 
 
@@ -79,7 +79,8 @@ class Resident:
             execution_class=self._bench.execution_class,
             sequence=0,
             device=self._device,
-            memory_bytes=self._lent.memory,
+            memory_bytes=self._lent.weights,
+            cache_bytes=self._lent.cache,
             first=engine.slice.first,
             end=engine.slice.end,
             decode_nanoseconds=_nanoseconds(meter.decode_seconds),

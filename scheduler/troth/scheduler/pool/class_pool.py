@@ -114,7 +114,7 @@ class ClassPool:
         return [
             Member(
                 name=name,
-                memory_bytes=report.memory_bytes,
+                memory_bytes=self._usable_bytes(report),
                 layer_seconds=self.measurements.believed(name, report.decode_nanoseconds / 1e9, now),
                 first=chain.slices[Address(name)].first,
                 end=chain.slices[Address(name)].end,
@@ -136,7 +136,7 @@ class ClassPool:
         self.offered = self._offered(chain, {member.name for member in members})
 
     def _decide(self, members: Sequence[Member], chain: ChainSide, now: float, *, calm: bool) -> None:
-        terms = Terms(cached_tokens=self._cached_tokens, verifiers=chain.parties - 1)
+        terms = Terms(verifiers=chain.parties - 1)
         names = [member.name for member in members]
         decision = decide(members, self._shape, terms, regions_of(names, self.live.links(now)), calm=calm)
         if decision.reason:
@@ -171,7 +171,7 @@ class ClassPool:
     def window_for(self, memory_bytes: int, chain: ChainSide) -> Hosting | None:
         """Where a newcomer with so much memory would be most useful: by the weakest layer; None if it can hold none."""
         held = [Slice(name, slice_.first, slice_.end) for name, slice_ in chain.slices.items() if name in self._reports]
-        capacity = capacity_of(memory_bytes, self._shape, self._cached_tokens)
+        capacity = capacity_of(memory_bytes, self._shape, 0)
         window = weakest_window(hosts(held, self._shape.layers), capacity)
         return None if window is None else Hosting(*window, joined_segments(*window, (self.target, self.offered)))
 
@@ -198,6 +198,13 @@ class ClassPool:
     def reporting(self) -> tuple[str, ...]:
         """Who reports."""
         return tuple(self.live.hosts(self._clock()))
+
+    def _usable_bytes(self, report: Report) -> int:
+        """Memory for weights of as many layers as also have room for one longest sequence in the cache."""
+        sequence = self._cached_tokens * self._shape.key_value_bytes
+        layers = report.cache_bytes // sequence if sequence else self._shape.layers
+        ends = self._shape.embedding_bytes + self._shape.head_bytes
+        return min(report.memory_bytes, layers * self._shape.layer_bytes + ends) if layers else 0
 
     def _arrived(self, name: str, chain: ChainSide) -> bool:
         planned = self.decision.slice_of(name)
