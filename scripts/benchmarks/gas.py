@@ -10,8 +10,11 @@ from benchmarks import lifecycle, reviewing
 from benchmarks.figures import Figure
 from troth.demo.anvil import start_anvil
 from troth.demo.processes import ProcessGroup
+from troth.protocol.calls import change_slice
+from troth.protocol.types import Segment, to_address
 
 PAPER_TOTAL = 797_838
+MOVE = "changeSlice: from one group to another"
 TOTAL_NOTE = "the paper's total is one of each of its five operations"
 
 
@@ -42,9 +45,19 @@ async def _measure(rpc: str) -> list[Figure]:
         )
     ):
         runs[name] = (await play(world, nonce)).gas
+    moved = await _moved(exact)
     for world in (tolerant, exact):
         await world.chain.close()
-    return [*_steps(runs["steps"]), *_totals(runs), *await _reviews(rpc)]
+    return [*_steps(runs["steps"]), *_totals(runs), *await _reviews(rpc), Figure(MOVE, moved, "gas")]
+
+
+async def _moved(world: lifecycle.World) -> int:
+    """The second node that goes the same way, into a group that is there by then."""
+    gas = 0
+    for node in list(world.nodes)[:2]:
+        call = change_slice(to_address(node), lifecycle.WHOLE, (Segment(0, 1),))
+        gas = (await world.chain.execute(call, world.owner)).gas_used
+    return gas
 
 
 async def _reviews(rpc: str) -> list[Figure]:

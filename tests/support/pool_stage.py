@@ -61,9 +61,10 @@ class Desk:
 
     def report(self, sequence: int | None = None, **changes: Any) -> Report:
         plain: dict[str, Any] = {
-            "execution_class": self.scene.class_id, "device": "cpu", "memory_bytes": 200, "cache_bytes": 0, "first": 0, "end": 2,
-            "decode_nanoseconds": 1_000_000, "prefill_nanoseconds": 100_000, "cache_tokens": 1000, "running": 0,
-            "movable": False, "leaving": False,
+            "execution_class": self.scene.class_id, "device": "cpu", "memory_bytes": 200, "cache_bytes": 0,
+            "first": 0, "end": 2,
+            "decode_nanoseconds": 1_000_000, "prefill_nanoseconds": 100_000, "cache_tokens": 1000,
+            "running": 0, "movable": False, "leaving": False,
         }  # fmt: skip
         return Report(sequence=time.time_ns() if sequence is None else sequence, **{**plain, **changes})
 

@@ -1,4 +1,4 @@
-"""`troth node`: set up, register, serve, watch, leave."""
+"""`troth node`: set up, register, serve, watch, move, leave."""
 
 from __future__ import annotations
 
@@ -220,6 +220,30 @@ def dispute(
 
     chosen = None if segment < 0 else segment
     show(dispute_segment(home, task, chosen, password_file, broadcast=broadcast), as_json)
+
+
+@app.command()
+def move(
+    layers: Annotated[str, typer.Argument(metavar="FIRST:END", help="Layers to host; END is not part of them.")],
+    *,
+    segment: Annotated[
+        list[str] | None, typer.Option("--segment", help="Segment to join, FIRST:END; repeatable. Default: all of it.")
+    ] = None,
+    password_file: PasswordFile = None,
+    broadcast: Broadcast = False,
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """Host other layers from the next block on (dry run by default). A running node follows without a restart.
+
+    Former layers are kept for as long as orders may ask for them. A changed slice stays for 200 blocks.
+    """
+    from troth.node.configuration import segment_of
+    from troth.node.membership import move as move_node
+
+    hosted = segment_of(layers)
+    segments = tuple(segment_of(text) for text in segment or ()) or (hosted,)
+    show(move_node(home, hosted, segments, password_file, broadcast=broadcast), as_json)
 
 
 @app.command("exit")

@@ -12,12 +12,13 @@ from typing import NamedTuple
 from troth.chain.adapter import Chain
 from troth.chain.errors import ChainError, KeystoreError
 from troth.node.configuration import Configuration, load
+from troth.node.configured_slice import text_of
 from troth.node.errors import ConfigError, NodeError
-from troth.node.inspection import operator_of, process_state
+from troth.node.inspection import operator_of, process_slice, process_state
 from troth.node.transactions import run
 from troth.overlay.errors import OverlayError
 from troth.protocol.calls import views
-from troth.protocol.contract_types import Account, Role
+from troth.protocol.contract_types import Account, HostedSlice, Role
 from troth.protocol.types import ModelDescriptor
 
 CLOCK_SECONDS = 30.0
@@ -44,6 +45,7 @@ class OnChain(NamedTuple):
     minimum: int
     gas_money: int
     class_known: bool
+    hosted: HostedSlice
 
 
 def examine(home: Path) -> list[Finding]:
@@ -55,7 +57,7 @@ def examine(home: Path) -> list[Finding]:
     except (ChainError, KeystoreError, NodeError) as error:
         findings.append(Finding("rpc", False, error.what, error.remedy))
     else:
-        findings += _chain_findings(configuration, seen)
+        findings += [*_chain_findings(configuration, seen), _slice(configuration, seen.hosted)]
     return [
         *findings,
         _guarded("device", _device, configuration),
@@ -76,6 +78,7 @@ async def _ask(configuration: Configuration) -> OnChain:
             minimum=minimum,
             gas_money=await chain.balance(operator),
             class_known=minimum > 0,
+            hosted=await chain.read(views.slice_of(operator)),
         )
 
 
@@ -106,6 +109,19 @@ def _chain_findings(configuration: Configuration, seen: OnChain) -> list[Finding
             f"Send {GAS_MONEY - seen.gas_money} wei or more to {operator}.",
         ),
     ]
+
+
+def _slice(configuration: Configuration, hosted: HostedSlice) -> Finding:
+    """The slice in the file, on chain and in the running process are one."""
+    file, process = text_of(configuration.slice), process_slice(configuration)
+    chain = f"{hosted.first}:{hosted.end}" if hosted.end else file
+    running = chain if process is None else text_of(process)
+    seen = f"node.toml {file}, chain {chain if hosted.end else 'none'}, process {running if process else 'none'}"
+    if running != chain:
+        fix = "If the node is loading the new layers, wait; /readyz says what is wrong. Else restart it."
+    else:
+        fix = f'Set node.slice = "{chain}" in node.toml, or run: troth node move {file} --broadcast'
+    return Finding("slice", file == chain == running, seen, fix)
 
 
 def _guarded(check: str, look: Callable[[Configuration], Finding], configuration: Configuration) -> Finding:

@@ -63,6 +63,15 @@ class FollowedView:
         group = self._follower.state.groups.get(group_id(class_id, segment))
         return group.members_at(block) if group else []
 
+    def slice_of(self, operator: Address, class_id: Hash32) -> Segment | None:
+        """The layers that a node hosts now; None if it is not registered in this class."""
+        node = self._follower.state.nodes.get(operator)
+        return node.slice if node is not None and node.execution_class == class_id else None
+
+    def segments_of(self, operator: Address, since: int) -> frozenset[Segment]:
+        """The segments in whose groups the operator is, or was at a block since then."""
+        return self._follower.state.segments_of(operator, since)
+
     def escrow(self, client: Address) -> int:
         """Free balance in wei."""
         return self._follower.state.escrow_of(client)

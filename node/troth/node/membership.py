@@ -1,7 +1,8 @@
-"""Joining and leaving: register with a stake, deregister, withdraw."""
+"""Joining, moving and leaving: register with a stake, host other layers, deregister, withdraw."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ from troth.chain.adapter import Chain
 from troth.chain.keystore import Key, load_account
 from troth.chain.passwords import read_password
 from troth.node.configuration import Configuration, load
+from troth.node.configured_slice import text_of, write_slice
 from troth.node.errors import ConfigError
 from troth.node.transactions import carry_out, open_keystore, run
 from troth.overlay.identity import load_identity
 from troth.protocol import typed_data
-from troth.protocol.calls import Call, deregister, register_node, views, withdraw
+from troth.protocol.calls import Call, change_slice, deregister, register_node, views, withdraw
 from troth.protocol.contract_types import NodeRegistration
-from troth.protocol.types import Consent, Hash32, to_address
+from troth.protocol.types import Consent, Hash32, Segment, to_address
 
 STAKES = 10
 """Default stake in minimum stakes: a node below the minimum after one slash would lose its slots at once."""
@@ -80,6 +82,26 @@ def registration_of(joining: Joining, chain: Chain, minimum: int) -> Call:
     )
     consent = Consent(joining.owner.address, joining.operator.address)
     return register_node(registration, typed_data.sign(consent, chain.domain, joining.operator.secret), stake)
+
+
+def move(
+    home: Path, hosted: Segment, segments: Sequence[Segment], password_file: Path | None, *, broadcast: bool
+) -> dict[str, Any]:
+    """Host other layers, by the operator: on chain, and once that is done in node.toml. A running node follows."""
+    configuration = load(home)
+    key = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
+
+    async def send() -> dict[str, Any]:
+        async with await Chain.connect(configuration.rpc, configuration.contract) as chain:
+            before = await chain.read(views.slice_of(key.address))
+            told = await carry_out(chain, change_slice(key.address, hosted, segments), key, broadcast=broadcast)
+            return {**told, "before": f"{before.first}:{before.end}"}
+
+    told: dict[str, Any] = run(send())
+    told |= {"slice": text_of(hosted), "segments": [text_of(segment) for segment in segments]}
+    if broadcast:
+        write_slice(home, hosted, segments)
+    return told
 
 
 def leave(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[str, Any]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from troth.protocol.types import Segment
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -23,9 +27,16 @@ class Metrics:
         self.cache_bytes = Gauge("troth_node_cache_bytes", "Memory of attention caches.", registry=self.registry)
         self.block = Gauge("troth_node_block", "Last block that was followed.", registry=self.registry)
         self.stake = Gauge("troth_node_stake_wei", "Own stake.", registry=self.registry)
+        self.first = Gauge("troth_node_slice_first", "First layer hosted.", registry=self.registry)
+        self.end = Gauge("troth_node_slice_end", "Layer after the last one hosted.", registry=self.registry)
         self.own_posts = Counter(
             "troth_node_own_posts", "Transactions sent because a scheduler was late.", ["call"], registry=self.registry
         )
+
+    def follow_slice(self, hosted: Callable[[], Segment]) -> None:
+        """Ask what is hosted whenever the numbers are read."""
+        self.first.set_function(lambda: hosted().first)
+        self.end.set_function(lambda: hosted().end)
 
     def observe(self, message: str, outcome: str, seconds: float) -> None:
         """Count one message."""

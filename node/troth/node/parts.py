@@ -11,11 +11,8 @@ from troth.chain.adapter import Chain
 from troth.chain.keystore import Key
 from troth.node.configuration import Configuration
 from troth.node.engine.interface import Engine
-from troth.node.followed_view import FollowedView
 from troth.node.loading import load_engine
 from troth.node.metrics import Metrics
-from troth.node.pool.mover import mover
-from troth.node.pool.resident import Move
 from troth.node.service.bench import Bench
 from troth.node.service.node_service import NodeService
 from troth.node.traces import TraceStore
@@ -52,4 +49,3 @@ class Parts:
     traces: TraceKeeper = TraceStore
     service: Callable[[Bench, Metrics], NodeService] = NodeService
     watchdog: Callable[[Bench, Chain, Key, Metrics], Watchdog] = Watchdog
-    move: Callable[[Bench, Chain, FollowedView, Key], Move] = mover

@@ -7,6 +7,7 @@ import gc
 import logging
 import signal
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import numpy as np
 from fastapi import FastAPI
@@ -20,11 +21,10 @@ from troth.node.errors import Busy, ModelError
 from troth.node.followed_view import FollowedView
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import Metrics
-from troth.node.models.folder import find_model
+from troth.node.moving import Moving
 from troth.node.parts import Parts
-from troth.node.pool.agreement import agreement_of
-from troth.node.pool.hardware import device_kind, weight_bytes
-from troth.node.pool.resident import Lent, Resident
+from troth.node.pool.assembly import resident_of
+from troth.node.pool.resident import Resident
 from troth.node.service.bench import Bench, Limits
 from troth.node.service.node_service import Answer, NodeService
 from troth.node.signing_record import SigningRecord
@@ -36,7 +36,6 @@ from troth.overlay.server import TlsServer, serving
 from troth.protocol.calls import views
 from troth.protocol.contract_types import Role
 from troth.protocol.dtype import Dtype
-from troth.protocol.sizes import sizes_of
 from troth.protocol.types import Address
 from troth.protocol.wire import NodeRequest
 
@@ -68,6 +67,7 @@ class RunningNode:
         self._bench: Bench | None = None
         self._resident: Resident | None = None
         self._auto = auto
+        self._moving: Moving | None = None
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -136,6 +136,8 @@ class RunningNode:
             found.append(f"operator {self._key.address} is not registered; run `troth node register`")
         elif account.exit_block:
             found.append(f"deregistered, stake is bound until block {account.exit_block}")
+        if self._moving is not None and self._moving.lacking:
+            found.append(self._moving.lacking)
         self._metrics.block.set(view.head)
         self._metrics.stake.set(account.stake if account else 0)
         return found
@@ -159,38 +161,35 @@ class RunningNode:
         await follower.catch_up()
         self._bench = bench = await self._load(chain, view)
         await _warm_up(bench)
-        self._service = self._parts.service(bench, self._metrics)
+        self._service = service = self._parts.service(bench, self._metrics)
+        self._moving = Moving(bench, self._service, chain, self._key)
+        self._metrics.follow_slice(lambda: bench.engine.slice)
         gc.enable()
         gc.freeze()
         log.info("ready: layers %s", bench.engine.slice)
         for reason in self._reasons(follower, view):
             log.warning("no work will come: %s", reason)
-        self._resident = self._resident_of(bench, chain, follower, view)
+        self._resident = resident_of(
+            self._configuration,
+            bench,
+            state=lambda: follower.state,
+            sessions=lambda: service.sessions,
+            move=self._moving.move,
+            auto=self._auto,
+        )
         async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(self._moving.run())
             jobs.create_task(self._resident.run())
             jobs.create_task(self._parts.watchdog(bench, chain, self._key, self._metrics).run())
 
-    def _resident_of(self, bench: Bench, chain: Chain, follower: EventFollower, view: FollowedView) -> Resident:
-        """This node in its schedulers' pools."""
+    def _registered(self, view: FollowedView) -> Configuration:
+        """The configuration with the slice that is on chain: what this node is drawn for, whatever the file says."""
         configuration = self._configuration
-        folder = find_model(configuration.folder, configuration.model)
-        agreement = agreement_of(configuration, follower.state) if self._auto else None
-        sizes = sizes_of(folder.config, bench.engine.dtype)
-        service = self._service
-        assert service is not None
-        return Resident(
-            bench,
-            Lent(
-                weight_bytes(configuration.device, configuration.cache_bytes, configuration.auto.memory_bytes),
-                configuration.cache_bytes,
-            ),
-            device_kind(configuration.device),
-            sizes,
-            state=lambda: follower.state,
-            sessions=lambda: service.sessions,
-            agreement=agreement,
-            move=self._parts.move(bench, chain, view, self._key),
-        )
+        hosted = view.slice_of(self._key.address, configuration.execution_class)
+        if hosted is None or hosted == configuration.slice:
+            return configuration
+        log.warning("on chain this node hosts %s, not %s as node.toml says: loading that", hosted, configuration.slice)
+        return replace(configuration, slice=hosted)
 
     async def _close_bench(self) -> None:
         if self._bench is not None:
@@ -203,6 +202,7 @@ class RunningNode:
         if execution_class is None or descriptor is None:
             shown = "0x" + configuration.execution_class.hex()
             raise ModelError("the execution class is not registered", shown, "Register it: `troth model add`.")
+        configuration = self._registered(view)
         engine = await asyncio.to_thread(
             self._parts.engine, configuration, execution_class, descriptor, verify=self._verify_weights
         )

@@ -43,6 +43,12 @@ class ChainView(Protocol):
     def members(self, class_id: Hash32, segment: Segment, block: int) -> Members:
         """The slots of a group as they were at a block."""
 
+    def slice_of(self, operator: Address, class_id: Hash32) -> Segment | None:
+        """The layers that a node hosts at the head; None if it is not registered in this class."""
+
+    def segments_of(self, operator: Address, since: int) -> frozenset[Segment]:
+        """The segments in whose groups the operator is, or was at a block since then."""
+
     def escrow(self, client: Address) -> int:
         """A client's free balance in wei."""
 

@@ -147,6 +147,17 @@ class State:
         """Stake and credit; all zero for an address that the contract does not know."""
         return self.accounts.get(operator, NO_ACCOUNT)
 
+    def segments_of(self, operator: Address, since: int) -> frozenset[Segment]:
+        """The segments in whose groups the operator is, or was at ``since`` or later: what it can be drawn for by an
+        order with such a reference block."""
+        return frozenset(
+            group.segment
+            for group in self.groups.values()
+            for history in group.slots
+            for stay in history
+            if stay.operator == operator and (stay.to_block == 0 or stay.to_block > max(since, stay.from_block))
+        )
+
     def escrow_of(self, client: Address) -> int:
         """Free escrow of a client."""
         return self.escrow.get(client, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +36,9 @@ class _Window(msgspec.Struct, frozen=True):
 async def placed(
     configuration: Configuration, operator: Key, owner: Key | None, stake: int, *, broadcast: bool
 ) -> Configuration | dict[str, Any]:
-    """The configuration with the slice to load; or, without `broadcast`, what registering would do.
+    """The configuration to run with, once registered; or, without `broadcast`, what registering would do.
+
+    A node that is registered loads what the chain says, whatever its file does.
 
     Raises:
         ConfigError: not registered and no owner to pay the stake, or no scheduler has a place.
@@ -49,10 +50,10 @@ async def placed(
     ):
         await follower.catch_up()
         known = follower.state.nodes.get(operator.address)
-        if known is not None and follower.state.account(operator.address).exit_block == 0:
-            return with_slice(configuration, known.slice, (known.slice,))
+        if known is not None:
+            return configuration
         hosted, segments = await _window(configuration, follower.state)
-        chosen = with_slice(configuration, hosted, segments)
+        chosen = replace(configuration, slice=hosted, segments=segments)
         if owner is None:
             remedy = "Name the keyfile of the owner, who pays the stake: --owner-keystore FILE --broadcast."
             raise ConfigError("this node is not registered yet", operator.address, remedy)
@@ -63,11 +64,6 @@ async def placed(
             return {**told, "slice": f"{hosted.first}:{hosted.end}"}
         log.info("registered for layers %s", hosted)
         return chosen
-
-
-def with_slice(configuration: Configuration, hosted: Segment, segments: Sequence[Segment]) -> Configuration:
-    """The chain's word, or the scheduler's, instead of the file's."""
-    return replace(configuration, slice=hosted, segments=tuple(segments))
 
 
 async def _window(configuration: Configuration, state: State) -> tuple[Segment, tuple[Segment, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection
 
 from troth.node.errors import BadInput, Busy, NotAssigned, OutOfOrder
 from troth.node.metrics import Metrics
@@ -18,7 +19,7 @@ from troth.node.service.seat import take_seat
 from troth.node.service.work import Work
 from troth.overlay.logs import task_bound
 from troth.protocol.announcement import announcement_from_wire
-from troth.protocol.types import Address, Hash32
+from troth.protocol.types import Address, Hash32, Segment
 from troth.protocol.wire import Commit, Compare, Forward, NodeReply, NodeRequest, Open, Release, Released
 
 QUIET_SECONDS = 5.0
@@ -54,6 +55,16 @@ class NodeService:
             if all(now - work.touched >= QUIET_SECONDS for work in self._works.values()):
                 return
             await asyncio.sleep(LOOK_SECONDS)
+
+    @property
+    def segments(self) -> frozenset[Segment]:
+        """The layers that sessions are about."""
+        return frozenset(work.seat.layers for work in self._works.values())
+
+    async def end(self, segments: Collection[Segment]) -> None:
+        """Drop the sessions about these layers."""
+        for name in [name for name, work in self._works.items() if work.seat.layers in segments]:
+            await self._drop(name)
 
     async def handle(self, sender: Address, header: NodeRequest, payload: memoryview) -> Answer:
         """Answer one message; raises a Refusal or a ProtocolError, which the channel turns into a Failure."""
@@ -123,6 +134,11 @@ class NodeService:
             )
         if seat.task_id != header.task_id:
             raise NotAssigned("the announcement is for another task", seat.task_id, "Send the order's own task id.")
+        # Drawn for a slice that it has changed to a moment ago: the chain is faster than a disk.
+        if not bench.engine.holds(seat.layers):
+            raise Busy(
+                "these layers are not loaded here yet", seat.layers, "Retry in a moment, or choose another node."
+            )
         await self._credit.require(seat, self._works.values(), now)
         return Work.begin(seat, header.attempt, now)
 
@@ -130,11 +146,14 @@ class NodeService:
         now, limits = self._bench.clock(), self._bench.limits
         idle = [name for name, work in self._works.items() if now - work.touched > limits.idle_seconds]
         for name in idle:
-            work = self._works.pop(name)
-            self._credit.note_end(work, now)
-            await self._bench.engine.forget(work.key)
+            await self._drop(name)
         if len(self._works) >= limits.works:
             raise Busy("this node has no session left", len(self._works), "Retry later or choose another node.")
+
+    async def _drop(self, name: Name) -> None:
+        work = self._works.pop(name)
+        self._credit.note_end(work, self._bench.clock())
+        await self._bench.engine.forget(work.key)
 
     def _find(self, sender: Address, header: Forward | Commit | Compare) -> Work:
         work = self._works.get((header.task_id, header.segment, header.attempt))
