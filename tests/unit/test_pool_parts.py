@@ -212,6 +212,8 @@ def test_a_newcomer_is_sent_to_the_weakest_layer_and_leaves_no_trace() -> None:
     assert (found.first, found.end) == (6, 12)
     assert table.window_for(6 * SHAPE.layer_bytes, chain) == found
     assert table.window_for(0, chain) is None
+    empty = pool(clock).window_for(6 * SHAPE.layer_bytes, side({}))
+    assert empty == Hosting(0, 6, (Segment(0, 6),))
 
 
 def test_probes_go_round_and_stop_when_all_ways_are_known() -> None:

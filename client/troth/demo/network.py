@@ -210,7 +210,7 @@ class LocalNetwork:
         made = self._troth(
             *("scheduler", "init", "--home", self.scheduler.home, "--rpc", self.rpc, "--contract", self.contract),
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
-            *("--ends", ",".join(str(end) for _, end in self.plan.slices), "--port", free_port()),
+            *("--ends", self._ends(), "--port", free_port()),
             *("--operator-keystore", operator, "--vrf-keystore", self.vrf_keystore),
             *(("--committee", self.overlay.committee, "--overlay-port", free_port()) if self.overlay else ()),
         )
@@ -219,6 +219,9 @@ class LocalNetwork:
         # Twice the minimum: below it, after one slash, a scheduler can open nothing.
         stake = ("--stake", 2 * ETHER)
         self._troth("scheduler", "register", "--home", self.scheduler.home, *self._owner(), *stake, "--broadcast")
+
+    def _ends(self) -> str:
+        return ",".join(str(end) for _, end in self.plan.slices)
 
     def _launch_scheduler(self) -> None:
         self.start_scheduler(wait=False)

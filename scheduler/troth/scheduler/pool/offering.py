@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from troth.protocol.types import Segment
 from troth.scheduler.placement.plan import Slice
@@ -29,7 +30,7 @@ def planned_ends(slices: Sequence[Slice], layers: int, parties: int) -> Ends | N
 
 def segments_of(ends: Ends) -> tuple[Segment, ...]:
     """The segments that end there."""
-    return tuple(Segment(first, end) for first, end in zip((0, *ends[:-1]), ends, strict=True))
+    return tuple(Segment(first, end) for first, end in pairwise((0, *ends)))
 
 
 def joined_segments(first: int, end: int, wanted: Iterable[Ends]) -> tuple[Segment, ...]:
