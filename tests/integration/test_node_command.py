@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 from safetensors.torch import save_file  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
-from troth.chain.keystore import DEMO_SCRYPT_N, create_account  # noqa: E402
+from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account  # noqa: E402
 from troth.overlay.https import pinned_sync_client  # noqa: E402
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
@@ -179,6 +179,67 @@ async def test_from_init_to_withdraw(
     assert "StillUnbonding" in early.stderr
     anvil.mine(deployed.parameters.unbonding_period + 1)
     assert operator.told("node", "withdraw", "--broadcast")["sent"] is True
+
+
+async def test_a_running_node_moves(
+    tmp_path: Path, operator: Operator, deployed: Any, processes: list[subprocess.Popen[str]]
+) -> None:
+    anvil = deployed.anvil
+    made, key = registered(tmp_path, operator, deployed)
+    anvil.fund(key)
+    process = operator.start()
+    processes.append(process)
+    wait_for(lambda: is_ready(made), process)
+    assert slice_line(operator)["seen"] == "node.toml 0:2, chain 0:2, process 0:2"
+
+    dry = operator.told("node", "move", "2:4", "--segment", "2:4", "--segment", "3:4")
+    assert (dry["sent"], dry["before"], dry["slice"], dry["segments"]) == (False, "0:2", "2:4", ["2:4", "3:4"])
+    assert '"0:2"' in (operator.home / "node.toml").read_text()
+    assert "InvalidSlice" in operator.run("node", "move", "2:5", "--broadcast").stderr
+    assert "FIRST:END" in operator.run("node", "move", "2-4").stderr
+    assert operator.told("node", "move", "2:4", "--segment", "2:4", "--segment", "3:4", "--broadcast")["sent"] is True
+    wait_for(lambda: slice_line(operator)["ok"], process)
+    assert slice_line(operator)["seen"] == "node.toml 2:4, chain 2:4, process 2:4"
+    wait_for(lambda: is_ready(made), process)
+    early = operator.run("node", "move", "0:2", "--broadcast")
+    assert (early.returncode, "SliceChangedLately" in early.stderr, "on" in early.stderr) == (1, True, True)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+    # The chain's word counts, whatever the file says.
+    file = operator.home / "node.toml"
+    file.write_text(file.read_text().replace('"2:4"', '"0:4"', 1))
+    line = slice_line(operator)
+    assert (line["ok"], line["seen"]) == (False, "node.toml 0:4, chain 2:4, process none")
+    assert 'node.slice = "2:4"' in line["fix"]
+    process = operator.start()
+    processes.append(process)
+    wait_for(lambda: is_ready(made), process)
+    assert slice_line(operator)["seen"] == "node.toml 0:4, chain 2:4, process 2:4"
+
+
+def slice_line(operator: Operator) -> dict[str, Any]:
+    (line,) = (
+        one for one in json.loads(operator.run("node", "doctor", "--json").stdout) if one["check"] == "slice"
+    )  # fmt: skip
+    return line
+
+
+def registered(tmp_path: Path, operator: Operator, deployed: Any) -> tuple[dict[str, Any], Key]:
+    """A node of the lower half of a tiny model, on chain; what `init` told, and its operator's key."""
+    owner = create_account(tmp_path / "owner.json", PASSWORD, scrypt_n=DEMO_SCRYPT_N)
+    key = create_account(tmp_path / "operator.json", PASSWORD, scrypt_n=DEMO_SCRYPT_N)
+    deployed.anvil.fund(owner)
+    tiny_model(tmp_path / "tiny", 1)
+    where = ("--rpc", deployed.anvil.url, "--contract", deployed.chain.contract)
+    pays = ("--keystore", tmp_path / "owner.json", "--broadcast")
+    added = operator.told("model", "add", tmp_path / "tiny", *where, *pays)
+    made = operator.told(
+        "node", "init", *where, "--class", added["class_id"], "--model", tmp_path / "tiny", "--slice", "0:2",
+        "--port", free_port(), "--threads", 1, "--import-key", tmp_path / "operator.json",
+    )  # fmt: skip
+    operator.told("node", "register", "--owner-keystore", tmp_path / "owner.json", "--broadcast")
+    return made, key
 
 
 async def test_other_weights_are_not_served(tmp_path: Path, operator: Operator, deployed: Any) -> None:

@@ -34,7 +34,7 @@ from troth.protocol.assignment import assignment_alpha, draw  # noqa: E402
 from troth.protocol.contract_types import Account, Parameters, Role  # noqa: E402
 from troth.protocol.identifiers import class_id, fee, model_id, task_id  # noqa: E402
 from troth.protocol.request import Request, request_hash  # noqa: E402
-from troth.protocol.state import ReviewRecord  # noqa: E402
+from troth.protocol.state import ReviewRecord, State  # noqa: E402
 from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends  # noqa: E402
 from troth.protocol.tensors import tokens_to_bytes  # noqa: E402
 from troth.protocol.types import (  # noqa: E402
@@ -70,6 +70,7 @@ class FakeView:
     nodes: list[Address]
     tasks: dict[bytes, Task] = field(default_factory=dict)
     reviews: dict[bytes, ReviewRecord] = field(default_factory=dict)
+    registry: State = field(default_factory=State)
     head: int = HEAD
     balance: int = 10**18
     domain: typed_data.Domain = DOMAIN
@@ -91,6 +92,13 @@ class FakeView:
 
     def members(self, class_: Hash32, segment: Segment, block: int) -> list[Address | None]:
         return list(self.nodes) if segment in SEGMENTS else []
+
+    def slice_of(self, operator: Address, class_: Hash32) -> Segment | None:
+        node = self.registry.nodes.get(operator)
+        return node.slice if node else None
+
+    def segments_of(self, operator: Address, since: int) -> frozenset[Segment]:
+        return self.registry.segments_of(operator, since)
 
     def escrow(self, client: Address) -> int:
         return self.balance

@@ -1,5 +1,4 @@
-"""The layers that a running node holds: those that the chain says it hosts, and former ones while they may be asked
-for.
+"""The layers that a running node holds: those that it hosts by the chain, and former ones while they may be asked for.
 
 Whoever was a member at an order's reference block is drawn, paid and slashed for it, whatever it hosts by then. So the
 layers of a former slice stay while such orders can be opened, and a session in them until its task can no longer be
