@@ -33,9 +33,10 @@ class Report(Message, frozen=True):
 
     ``sequence`` rises with each report, over restarts too. ``memory_bytes`` is what its operator lends for weights,
     ``cache_bytes`` for the cache. The slice ``[first, end)`` is loaded and serving; 0 and 0 before any is. Times are
-    for one position in one layer: alone (``decode``) and in a prefill, 0 where nothing was measured. ``cache_tokens`` is the
-    room in each hosted layer, what runs included; ``running`` the sessions held. ``movable``: the operator has agreed to
-    be given slices by this very scheduler. ``leaving``: it is being stopped. ``round_trip`` is that of its last report.
+    for one position in one layer: alone (``decode``) and in a prefill, 0 where nothing was measured. ``cache_tokens``
+    is the room in each hosted layer, what runs included; ``running`` the sessions held. ``movable``: the operator has
+    agreed to be given slices by this very scheduler. ``leaving``: it is being stopped. ``round_trip`` is that of its
+    last report.
     """
 
     execution_class: Bytes32
