@@ -4,6 +4,10 @@ STAMPS := .make
 BIN := .venv/bin
 # npm brings a Node recent enough for Hardhat, and anvil; both live in node_modules.
 export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/$(BIN):$(PATH)
+# Dozens of tests start processes that import all of Troth: it is compiled once, not by each of them.
+unexport PYTHONDONTWRITEBYTECODE
+# Two targets at a time: the set-up of Python beside that of Node, the tests of Python beside all other checks.
+MAKEFLAGS += --jobs=2
 
 .PHONY: help setup demo test lint types layers contracts contracts-analysis bindings python-tests network-tests adversary-tests adversaries wheel bench clean
 
@@ -43,7 +47,8 @@ $(STAMPS)/contract-tests: $(STAMPS)/contracts $(wildcard contracts/test/*.sol co
 demo: setup ## the main job, for real: chain, scheduler, ten nodes, two questions, an audit
 	$(BIN)/troth demo --models .troth
 
-test: lint types layers contracts contracts-analysis bindings python-tests wheel ## everything CI runs
+# The longest first: the others run one after the other beside it.
+test: python-tests lint types layers contracts contracts-analysis bindings wheel ## everything CI runs
 
 lint: setup
 	$(BIN)/ruff check .
@@ -66,9 +71,11 @@ contracts-analysis: setup
 bindings: setup
 	$(BIN)/python scripts/generate_bindings --check
 
-# Two at a time: a test of a whole network starts a dozen processes of its own, so more would fight for the cores.
-python-tests: setup
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --durations 12
+# Three at a time, for many tests wait for blocks; a test of a whole network starts a dozen processes of its own, so more
+# would fight for the cores. In the order of the folders: the whole networks come early, and files of quick tests end it.
+# After the Solidity tests are compiled, since that replaces artifacts for a moment, and a test reads them.
+python-tests: setup $(STAMPS)/contract-tests
+	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 25
 
 adversary-tests: setup ## every adversary as a test, several at a time (`make test` runs them too)
 	$(BIN)/pytest tests/integration/test_adversaries.py

@@ -1,14 +1,13 @@
 """Fixtures that need a real chain: an anvil process, funded keys, a fresh contract.
 
-`anvil` is shared by the session, `deployed` is a new contract per test, `start_anvil` makes processes that a test may
-kill. Tests that use them carry the marker `chain`.
+A module shares `anvil`, `deployed` is a new contract per test, `start_anvil` makes processes that a test may kill.
+Tests that use them carry the marker `chain`.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -23,12 +22,16 @@ import pytest
 from troth.chain.adapter import Chain
 from troth.chain.deployment import deploy
 from troth.chain.keystore import Key
+from troth.demo.ports import free_port
 from troth.protocol.contract_types import Parameters
 from troth.protocol.hashing import keccak256
 
 ROOT = Path(__file__).resolve().parent.parent
 ANVIL = ROOT / "node_modules" / ".bin" / "anvil"
-START_DEADLINE = 30.0
+START_DEADLINE = 120.0
+ANSWER_DEADLINE = 120.0
+"""Seconds, on a machine that does much else."""
+
 FUNDED_KEYS = 16
 MINED_AT_ONCE = 50
 FUNDS = 10_000 * 10**18
@@ -36,11 +39,12 @@ FUNDS = 10_000 * 10**18
 
 @dataclass
 class Anvil:
-    """A running node with instant mining; `keys` are funded."""
+    """A running node with instant mining; `keys` are funded. `client` speaks to it from outside the adapter."""
 
     process: subprocess.Popen[bytes]
     port: int
     keys: tuple[Key, ...]
+    client: httpx.Client
 
     @property
     def url(self) -> str:
@@ -49,7 +53,7 @@ class Anvil:
     def rpc(self, method: str, *parameters: object) -> Any:
         """A JSON-RPC call from outside the adapter."""
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(parameters)}
-        answer = httpx.post(self.url, json=body, timeout=30).json()
+        answer = self.client.post(self.url, json=body).json()
         if "error" in answer:
             raise AssertionError(f"{method}: {answer['error']}")
         return answer["result"]
@@ -75,12 +79,6 @@ def key_number(number: int) -> Key:
     return Key.from_secret(keccak256(b"troth test key %d" % number))
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 @contextmanager
 def anvil_process(port: int | None = None) -> Iterator[Anvil]:
     if not ANVIL.exists():
@@ -91,14 +89,16 @@ def anvil_process(port: int | None = None) -> Iterator[Anvil]:
     command += ["--prune-history", "500"]
     # npm's anvil is a Node script around the binary: a group of their own, so that stop() ends both.
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    node = Anvil(process, chosen, tuple(key_number(number) for number in range(FUNDED_KEYS)))
-    try:
-        wait_for_answer(node)
-        for key in node.keys:
-            node.fund(key)
-        yield node
-    finally:
-        node.stop()
+    # One for all calls, and without TLS: each new one would read all root certificates of the system.
+    with httpx.Client(verify=False, trust_env=False, timeout=ANSWER_DEADLINE) as client:
+        node = Anvil(process, chosen, tuple(key_number(number) for number in range(FUNDED_KEYS)), client)
+        try:
+            wait_for_answer(node)
+            for key in node.keys:
+                node.fund(key)
+            yield node
+        finally:
+            node.stop()
 
 
 def wait_for_answer(node: Anvil) -> None:
@@ -114,9 +114,9 @@ def wait_for_answer(node: Anvil) -> None:
             return
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def anvil() -> Iterator[Anvil]:
-    """One node for the whole session."""
+    """One node for a module: what a block costs it grows with every contract, so one for the session would crawl."""
     with anvil_process() as node:
         yield node
 

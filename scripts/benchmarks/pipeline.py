@@ -1,8 +1,8 @@
 """Decode speed of the network against the same engine in one process, and where a token's time goes.
 
 The network is the demo's: a scheduler and ten nodes as processes, two of which serve (15 layers each), with TLS and
-signatures between them. The peer is the same engine with the same two slices called in turn in this process, one
-thread each.
+signatures between them; then five nodes with the whole model, of which one decodes alone. The peer is the same engine
+with the same two slices called in turn in this process, one thread each.
 """
 
 from __future__ import annotations
@@ -42,17 +42,21 @@ PARTS = ("model", "relay", "signing", "checking", "storing")
 def measure() -> list[Figure]:
     """Medians over the requests; the first request, in which everything is cold, is left out."""
     weights()
+    relayed, whole = _network(Plan()), _network(Plan(slices=((0, 30),)))
+    alone = asyncio.run(_one_process())
+    hops = (round_trip.measure(0), round_trip.measure(alone / 2 / 1e3))
+    return [*_figures(relayed, alone, hops), *_whole_figures(whole, alone)]
+
+
+def _network(plan: Plan) -> list[dict[str, float]]:
     with (
         tempfile.TemporaryDirectory(prefix="troth-bench-") as folder,
-        LocalNetwork(Path(folder) / "network", HOME, Plan(), report=lambda line: None) as network,
+        LocalNetwork(Path(folder) / "network", HOME, plan, report=lambda line: None) as network,
     ):
         network.start()
         stage = acts.Stage(network, Display(), HOME)
         acts.deposit(stage)
-        timings = [asyncio.run(_request(stage)) for _ in range(REQUESTS + 1)][1:]
-    alone = asyncio.run(_one_process())
-    hops = (round_trip.measure(0), round_trip.measure(alone / 2 / 1e3))
-    return _figures(timings, alone, hops)
+        return [asyncio.run(_request(stage)) for _ in range(REQUESTS + 1)][1:]
 
 
 async def _request(stage: acts.Stage) -> dict[str, float]:
@@ -122,4 +126,16 @@ def _figures(timings: list[dict[str, float]], alone: float, hops: tuple[float, f
             "×",
             note="what holds it back: the overhead above, and verifiers' processes on the same two cores",
         ),
+    ]
+
+
+def _whole_figures(timings: list[dict[str, float]], alone: float) -> list[Figure]:
+    whole = statistics.median(timing["generation"] * 1e3 / timing["tokens"] for timing in timings)
+    overhead = statistics.median(timing["overhead_per_token"] for timing in timings) * 1e3
+    messages = statistics.median(timing["messages"] / timing["tokens"] for timing in timings)
+    return [
+        Figure("whole model on one node, a token", whole, "ms", note="it decodes alone; the scheduler fetches"),
+        Figure("  overhead a token: all but model time", overhead, "ms", reach=2.5),
+        Figure("  messages a token", messages, ""),
+        Figure("  decode speed over one process", alone / whole, "×"),
     ]

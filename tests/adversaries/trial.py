@@ -32,8 +32,8 @@ from troth.protocol.events import (
 from troth.protocol.settlement import SlashReason
 from troth.protocol.types import Address
 
-END_SECONDS = 90.0
-TRIAL_SECONDS = 180.0
+END_SECONDS = 240.0
+TRIAL_SECONDS = 480.0
 """How long one trial may take on a busy machine. Nothing in it waits for ever, and some of it for half an hour."""
 COMPARED = re.compile(
     r"compared: verdict (\w+), root \w+, states (\S+) of (\S+) .*tokens (\S+) of ([\d.e+-]+), end (\w+)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,20 +16,20 @@ from support.contract_world import LAYERS, UNIT, Course, World
 from web3 import Web3
 
 from troth.chain.follower import EventFollower
+from troth.demo.ports import free_port
 from troth.protocol.identifiers import model_id
 from troth.protocol.types import ZERO_HASH, ExecutionClass, Hash32, ModelDescriptor
 
 ROOT = Path(__file__).parents[2]
 BINARIES = ROOT / "node_modules" / ".bin"
+START_SECONDS = 120
 
 
 @pytest.fixture(scope="session")
 def library_harness() -> Iterator[Any]:
     """The harness contract: each function of the libraries as a view call."""
     compiled = _compile()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     limits = ["--gas-limit", "100000000000"]
     process = subprocess.Popen([BINARIES / "anvil", "--port", str(port), "--silent", "--prune-history", "500", *limits])
     try:
@@ -53,10 +52,10 @@ def _compile() -> dict[str, Any]:
 
 
 def _wait_until_connected(web3: Web3, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + START_SECONDS
     while not web3.is_connected():
         assert process.poll() is None, "anvil ended before it answered"
-        assert time.monotonic() < deadline, "anvil did not answer in 30 seconds"
+        assert time.monotonic() < deadline, f"anvil did not answer in {START_SECONDS} seconds"
 
 
 @pytest.fixture

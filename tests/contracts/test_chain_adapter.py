@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import SECONDS, eventually
 
 from troth.chain.adapter import Chain
 from troth.chain.deployment import deploy
@@ -147,11 +148,11 @@ async def test_receipt_timeout_keeps_the_transaction(start_anvil: Callable[..., 
             await chain.wait_for_receipt(transaction, timeout=0.3)
         assert caught.value.transaction == transaction
         node.mine()
-        first = await chain.wait_for_receipt(transaction, timeout=5)
+        first = await chain.wait_for_receipt(transaction, timeout=SECONDS)
         with pytest.raises(TransactionTimeout):
             await chain.wait_for_receipt(transaction, confirmations=3, timeout=0.3)
         node.mine(2)
-        assert await chain.wait_for_receipt(transaction, confirmations=3, timeout=5) == first
+        assert await chain.wait_for_receipt(transaction, confirmations=3, timeout=SECONDS) == first
 
 
 async def test_a_transaction_that_the_node_forgets_is_handed_in_again(
@@ -165,8 +166,8 @@ async def test_a_transaction_that_the_node_forgets_is_handed_in_again(
         node.rpc("evm_setAutomine", False)
         forgotten = await chain.send(calls.deposit(sender.address, 1), sender)
         node.rpc("anvil_dropTransaction", "0x" + forgotten.hex())
-        waiting = asyncio.create_task(chain.wait_for_receipt(forgotten, timeout=30))
-        async with asyncio.timeout(20):
+        waiting = asyncio.create_task(chain.wait_for_receipt(forgotten, timeout=SECONDS))
+        async with asyncio.timeout(SECONDS):
             while node.rpc("eth_getTransactionByHash", "0x" + forgotten.hex()) is None:  # noqa: ASYNC110 - a pool tells nobody
                 await asyncio.sleep(0.1)
         node.mine()
@@ -176,7 +177,7 @@ async def test_a_transaction_that_the_node_forgets_is_handed_in_again(
         await chain.send(calls.deposit(sender.address, 3), sender)
         node.mine()
         with pytest.raises(TransactionDropped, match="0x" + dropped.hex()):
-            await chain.wait_for_receipt(dropped, timeout=30)
+            await chain.wait_for_receipt(dropped, timeout=SECONDS)
         assert await chain.read(views.escrow_of(sender.address)) == 4
 
 
@@ -209,10 +210,10 @@ async def test_follower_folds_what_happens(deployed: Any, tmp_path: Path) -> Non
         deployed.chain, tmp_path / "events", start_block=deployed.block, poll_interval=FAST
     ) as seen:
         await deposit(deployed, client, 5)
-        state = await seen.wait_until(lambda state: state.escrow_of(client.address) == 5, timeout=10)
+        state = await seen.wait_until(lambda state: state.escrow_of(client.address) == 5, timeout=SECONDS)
         assert state is seen.state
         receipt = await deposit(deployed, client, 2)
-        assert (await seen.reach(receipt.block, timeout=10)).escrow_of(client.address) == 7
+        assert (await seen.reach(receipt.block, timeout=SECONDS)).escrow_of(client.address) == 7
         with pytest.raises(FollowTimeout, match="block"):
             await seen.wait_until(lambda state: state.escrow_of(client.address) == 8, timeout=0.1)
 
@@ -298,17 +299,18 @@ async def test_follower_survives_a_node_that_goes_away(
     client = node.keys[1]
     async with chain, EventFollower(chain, tmp_path / "events", start_block=receipt.block, poll_interval=FAST) as seen:
         await chain.execute(calls.deposit(client.address, 5), client)
-        await seen.wait_until(lambda state: state.escrow_of(client.address) == 5, timeout=10)
+        await seen.wait_until(lambda state: state.escrow_of(client.address) == 5, timeout=SECONDS)
         node.stop()
         with pytest.raises(ChainUnavailable):
             await chain.block_number()
+        await eventually(lambda: seen.failure is not None)
         with pytest.raises(FollowTimeout, match="cannot be reached"):
-            await seen.wait_until(lambda state: state.escrow_of(client.address) == 6, timeout=3)
+            await seen.wait_until(lambda state: state.escrow_of(client.address) == 6, timeout=0.3)
         assert isinstance(seen.failure, ChainUnavailable)
         again = start_anvil(node.port)
         rebuilt, _ = await deploy(again.url, parameters, node.keys[0])
         assert rebuilt.contract == chain.contract
         await rebuilt.execute(calls.deposit(client.address, 6), client)
-        await seen.wait_until(lambda state: state.escrow_of(client.address) == 6, timeout=30)
+        await seen.wait_until(lambda state: state.escrow_of(client.address) == 6, timeout=SECONDS)
         assert seen.failure is None
         await rebuilt.close()

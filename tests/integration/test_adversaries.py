@@ -19,11 +19,11 @@ from adversaries.trial import Finding, play_all
 from troth.client.money import parse_amount
 from troth.demo import acts, cli
 
-pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(1800)]
 
 REDUCED = tuple(adversary for adversary in PLAYED if adversary.reduced)
 TOGETHER = 4
-SECONDS = 700.0
+SECONDS = 1500.0
 """For all trials together: less than the test's own limit, so that a trial that gets stuck is named."""
 
 

@@ -31,7 +31,7 @@ def troth(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "from troth.command.main import main; main()", *map(str, arguments)]
         return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+            command, env=environment, capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL
         )
 
     create_account(tmp_path / "operator.json", PASSWORD, scrypt_n=DEMO_SCRYPT_N)

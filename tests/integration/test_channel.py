@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
-from support.scheduler_stage import eventually
+from support.waiting import eventually
 
 from troth.overlay import bounded_http
 from troth.overlay.channel import UNASKED_LIMIT, Channel, Patience
@@ -230,7 +230,7 @@ async def test_a_lost_peer_fails_at_once_and_a_returned_one_is_found(tmp_path: P
         app = FastAPI()
         node.channels.mount(app)
         async with serving(TlsServer(app, node.identity, "127.0.0.1", port)):
-            deadline = asyncio.get_running_loop().time() + 5
+            deadline = asyncio.get_running_loop().time() + 60
             while not channel.connected:
                 assert asyncio.get_running_loop().time() < deadline
                 try:
@@ -286,7 +286,7 @@ async def raw_connection(served: Endpoint) -> tuple[asyncio.StreamReader, asynci
 
 async def closed_by_peer(reader: asyncio.StreamReader) -> bool:
     try:
-        return await asyncio.wait_for(reader.read(), 10) == b""
+        return await asyncio.wait_for(reader.read(), 60) == b""
     except ConnectionError:
         return True
 
@@ -295,7 +295,7 @@ async def closed_by_peer(reader: asyncio.StreamReader) -> bool:
 async def test_who_does_not_ask_anything_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drops: bytes
 ) -> None:
-    monkeypatch.setattr(bounded_http, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(bounded_http, "HEADER_SECONDS", 1.0)
     async with endpoint(tmp_path) as served:
         channel = await served.connect()
         reader, writer = await raw_connection(served)
@@ -309,7 +309,7 @@ async def test_who_does_not_ask_anything_is_not_waited_for(
 async def test_a_second_request_on_a_connection_is_not_waited_for_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_http, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(bounded_http, "HEADER_SECONDS", 1.0)
     async with endpoint(tmp_path) as served:
         reader, writer = await raw_connection(served)
         writer.write(b"GET /v1/info HTTP/1.1\r\nhost: x\r\n\r\nGET /v1/in")
@@ -378,9 +378,9 @@ async def test_answers_that_nobody_asked_for_end_the_connection(tmp_path: Path) 
     limits = Limits(in_flight_per_connection=200, in_flight_per_sender=200)
     async with endpoint(tmp_path, late, limits) as served:
         channel = await served.connect()
-        asked = [channel.request(TASK, timeout=0.3) for _ in range(UNASKED_LIMIT + 1)]
+        asked = [channel.request(TASK, timeout=2.0) for _ in range(UNASKED_LIMIT + 1)]
         assert all(isinstance(error, ChannelTimeout) for error in await asyncio.gather(*asked, return_exceptions=True))
-        assert served.channels.in_flight == len(asked)
+        await eventually(lambda: served.channels.in_flight == len(asked))
         gate.set()
         await eventually(lambda: not channel.connected)
         assert isinstance((await channel.request(TASK)).header, Released)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request, Response
 from support.client_network import PASSWORD, CheatingNode, client_side, network, reachable, toy_answer
-from support.scheduler_stage import eventually
 from support.scripted_journal import ScriptedJournal
+from support.waiting import SECONDS, eventually
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
 from troth.client.home import Home
@@ -104,12 +104,12 @@ async def test_a_conversation_goes_on_after_a_bad_line(deployed: Any, tmp_path: 
 
 async def test_a_killed_client_gets_its_answer_afterwards(deployed: Any, tmp_path: Path) -> None:
     killed = threading.Event()
-    journal = partial(ScriptedJournal, script={"generated": lambda: killed.wait(120)})
+    journal = partial(ScriptedJournal, script={"generated": lambda: killed.wait(SECONDS)})
     async with network(deployed, tmp_path, journal=journal) as (scene, scheduler):
         side = client_side(scene, tmp_path / "home", scene.client)
         process = await side.start("chat", QUESTION, "--max-tokens", 30)
         assert process.stdout is not None
-        await asyncio.wait_for(process.stdout.read(1), 60)
+        await asyncio.wait_for(process.stdout.read(1), SECONDS)
         process.kill()
         await process.wait()
         killed.set()
@@ -125,14 +125,14 @@ async def test_a_killed_client_gets_its_answer_afterwards(deployed: Any, tmp_pat
 async def test_an_interrupted_client_says_where_its_task_is(deployed: Any, tmp_path: Path) -> None:
     interrupted = threading.Event()
     # The tokens are on their way to the client, and the answer has no end before this step is written.
-    journal = partial(ScriptedJournal, script={"generated": lambda: interrupted.wait(120)})
+    journal = partial(ScriptedJournal, script={"generated": lambda: interrupted.wait(SECONDS)})
     async with network(deployed, tmp_path, journal=journal) as (scene, scheduler):
         side = client_side(scene, tmp_path / "home", scene.client)
         process = await side.start("chat", QUESTION, "--max-tokens", 60)
         assert process.stdout is not None
-        await asyncio.wait_for(process.stdout.read(1), 60)
+        await asyncio.wait_for(process.stdout.read(1), SECONDS)
         process.send_signal(signal.SIGINT)
-        _, err = await asyncio.wait_for(process.communicate(), 60)
+        _, err = await asyncio.wait_for(process.communicate(), SECONDS)
         interrupted.set()
         assert process.returncode == 130
         assert b"the task goes on" in err

@@ -115,5 +115,5 @@ def _doctor(home: Path) -> dict:
     from support.committee_processes import arguments_of, environment
 
     command = arguments_of("relay", "doctor", "--home", str(home), "--json")
-    run = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=60)
+    run = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=SECONDS)
     return {finding["check"]: finding for finding in json.loads(run.stdout)}

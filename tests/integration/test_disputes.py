@@ -14,7 +14,8 @@ import pytest
 pytest.importorskip("torch")
 
 from support.real_nodes import RealNode, real_stage
-from support.scheduler_stage import Stage, eventually
+from support.scheduler_stage import Stage
+from support.waiting import eventually
 
 from troth.chain import keystore
 from troth.node import disputing
@@ -83,7 +84,7 @@ class Play:
     async def reviewed(self, task: Hash32, segment: int = SEGMENT) -> Any:
         """The review's record once it has ended; everything on chain agrees with the fold."""
         id_ = review_id(task, segment)
-        await eventually(lambda: id_ in self.state.reviews and not self.state.reviews[id_].live, 60)
+        await eventually(lambda: id_ in self.state.reviews and not self.state.reviews[id_].live)
         record, chain = self.state.reviews[id_], self.scene.chain
         assert await chain.read(views.task_state(task)) == task_slot(self.state.tasks[task])
         assert await chain.read(views.task_state(id_)) == review_slot(record)
@@ -209,12 +210,12 @@ async def test_a_restarted_scheduler_finishes_the_review(
 
         task, _ = await stage.run(corrupt)
         id_ = review_id(task, SEGMENT)
-        await eventually(lambda: id_ in stage.state.reviews, 30)
+        await eventually(lambda: id_ in stage.state.reviews)
         monkeypatch.setattr(stage.scheduler.reviews, "_due", lambda state: [])
         await stage.scheduler.reviews.abandon()
         await stage.scheduler.desk.ledger.close()
         async with assembled(stage.scene.configuration(), stage.scene.keys) as again:
-            await eventually(lambda: not again.desk.ledger.state.reviews[id_].live, 60)
+            await eventually(lambda: not again.desk.ledger.state.reviews[id_].live)
             assert again.desk.ledger.state.reviews[id_].outcome is Outcome.ACCEPTED
 
 
@@ -225,7 +226,7 @@ async def test_a_scheduler_that_leaves_a_dispute_lying_pays_for_it(
         monkeypatch.setattr(stage.scheduler.reviews, "_due", lambda state: [])
         task, _ = await stage.run(lambda assignment: stage.deniers.update(assignment.verifiers(SEGMENT)))
         id_ = review_id(task, SEGMENT)
-        await eventually(lambda: id_ in stage.state.reviews, 30)
+        await eventually(lambda: id_ in stage.state.reviews)
         before = stage.stake(stage.scene.scheduler.address)
         await asyncio.to_thread(deployed.anvil.mine, deployed.parameters.commit_window + 1)
         record = await stage.reviewed(task)

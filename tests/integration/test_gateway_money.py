@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.client_network import CheatingNode, client_side, network, toy_answer
 from support.gateway_stage import MESSAGES, MODEL, QUESTION, events, serving_gateway
-from support.scheduler_stage import eventually
+from support.waiting import eventually
 
 from troth.protocol.calls.views import escrow_of
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,6 +26,7 @@ from troth.client.home import Home
 from troth.demo.overlay import LocalOverlay
 from troth.demo.party import Party
 from troth.demo.plan import Plan
+from troth.demo.ports import free_port
 from troth.demo.processes import ProcessGroup
 from troth.overlay.identity import create_identity
 from troth.protocol.types import to_address
@@ -54,12 +54,6 @@ class Whole:
     side: ClientSide
     seen: list[tuple[str, Any]] = field(default_factory=list)
     """Path, and who the scheduler thought was asking, of every request that it got."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager

@@ -68,7 +68,7 @@ def served_positions(stage: acts.Stage, operator: str) -> float:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     endpoint = stage.network.node_of(operator).endpoint
-    with urllib.request.urlopen(f"{endpoint}/metrics", context=context, timeout=5) as answer:
+    with urllib.request.urlopen(f"{endpoint}/metrics", context=context, timeout=60) as answer:
         found = re.findall(r"^troth_node_positions_total\S* (\S+)$", answer.read().decode(), re.MULTILINE)
     return sum(map(float, found))
 

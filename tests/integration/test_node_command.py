@@ -22,6 +22,7 @@ from safetensors.torch import save_file  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account  # noqa: E402
+from troth.demo.ports import free_port  # noqa: E402
 from troth.overlay.https import pinned_sync_client  # noqa: E402
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
@@ -112,14 +113,6 @@ def is_ready(made: dict[str, Any]) -> bool:
         return False
 
 
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 async def test_from_init_to_withdraw(
     tmp_path: Path, operator: Operator, deployed: Any, processes: list[subprocess.Popen[str]]
 ) -> None:
@@ -171,7 +164,7 @@ async def test_from_init_to_withdraw(
     assert told["process"] == {"ready": True, "reasons": []}
     assert told["role"] == "node"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(DEADLINE) == 0
 
     assert operator.told("node", "exit", "--broadcast")["exit_block"] > 0
     early = operator.run("node", "withdraw", "--broadcast")

@@ -13,7 +13,7 @@ from support.paths_stage import QUICK, pool_stage
 from troth.overlay.circuits.rotation import Rotation
 from troth.overlay.paths.errors import NoCircuits
 
-SECONDS = 15.0
+SECONDS = 60.0
 
 
 async def until(condition: Callable[[], bool]) -> None:

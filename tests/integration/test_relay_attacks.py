@@ -22,7 +22,7 @@ from troth.overlay.circuits.rotation import Rotation
 from troth.overlay.errors import CircuitFailed, CircuitSilent, MalformedCell
 from troth.overlay.relay.limits import Limits
 
-SECONDS = 15.0
+SECONDS = 60.0
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -293,7 +293,7 @@ async def test_a_set_up_that_takes_too_long_names_its_hop(tmp_path: Path, monkey
         tap = Tap(stage, monkeypatch)
         tap.alter = lambda place, cell: [] if place == Place(1, False) else [cell]
         with pytest.raises(CircuitSilent) as caught:
-            await stage.client.build(stage.path, seconds=1.0)
+            await stage.client.build(stage.path, seconds=4.0)
         assert caught.value.hop == "middle"
         await all_closed(stage)
 
@@ -453,7 +453,7 @@ async def test_cells_for_a_link_that_does_not_read_are_bounded(tmp_path: Path, m
 
 
 async def test_connections_without_tls_are_few_and_short(tmp_path: Path) -> None:
-    async with overlay_stage(tmp_path, limits=Limits(tls_handshakes=3, tls_seconds=1.0)) as stage:
+    async with overlay_stage(tmp_path, limits=Limits(tls_handshakes=3, tls_seconds=3.0)) as stage:
         place = stage.path[0].place
         opened = [await asyncio.open_connection(place.host, place.port) for _ in range(8)]
         refused = stage.relays[0].switch.metrics.turned_away._value

@@ -19,7 +19,7 @@ from troth.overlay.circuits.link import link_client_context
 from troth.overlay.errors import CircuitFailed
 from troth.overlay.relay.limits import Limits
 
-SECONDS = 15.0
+SECONDS = 60.0
 
 
 async def until(condition: Callable[[], bool]) -> None:

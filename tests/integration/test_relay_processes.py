@@ -12,8 +12,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from benchmarks.overlay.network import ANSWER_BYTES, RelayNetwork, free_port, relay_network
+from benchmarks.overlay.network import ANSWER_BYTES, RelayNetwork, relay_network
+from support.waiting import SECONDS
 
+from troth.demo.ports import free_port
 from troth.overlay.circuits.client import Client
 from troth.overlay.errors import CircuitFailed
 
@@ -71,7 +73,7 @@ def test_the_command_says_whether_it_is_ready_and_reads_its_directory_again(tmp_
     try:
         url = f"http://127.0.0.1:{metrics}"
         transport = httpx.HTTPTransport(retries=100)
-        with httpx.Client(base_url=url, transport=transport, timeout=20) as health:
+        with httpx.Client(base_url=url, transport=transport, timeout=SECONDS) as health:
             assert health.get("/livez").json() == {"live": True}
             assert "names no relay" in health.get("/readyz").text
             (tmp_path / "directory.toml").write_text(entry)
@@ -79,7 +81,7 @@ def test_the_command_says_whether_it_is_ready_and_reads_its_directory_again(tmp_
             assert _eventually_ready(health)
             assert "troth_relay_circuits 0.0" in health.get("/metrics").text
         started.send_signal(signal.SIGTERM)
-        assert started.wait(timeout=20) == 0
+        assert started.wait(timeout=SECONDS) == 0
     finally:
         started.kill()
         started.wait()

@@ -15,7 +15,8 @@ from typing import Any
 
 import httpx
 import pytest
-from support.scheduler_stage import ENDS, Stage, body_of, eventually, stage
+from support.scheduler_stage import ENDS, Stage, body_of, stage
+from support.waiting import eventually
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account, create_vrf_secret
 from troth.overlay.https import pinned_client
@@ -230,7 +231,7 @@ async def _starts_and_stops(folder: Path, home: list[str], secret: list[str]) ->
     assert process.stderr is not None
     port = 0
     while not port:
-        line = await asyncio.wait_for(process.stderr.readline(), 30)
+        line = await asyncio.wait_for(process.stderr.readline(), 120)
         assert line, "the scheduler ended"
         message = json.loads(line)["message"]
         port = int(message.rsplit(" ", 1)[1]) if message.startswith("serving") else 0
@@ -239,4 +240,4 @@ async def _starts_and_stops(folder: Path, home: list[str], secret: list[str]) ->
     async with pinned_client(f"https://127.0.0.1:{port}", pin) as client:
         assert (await client.get("/readyz")).json()["ready"] is True
     process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(process.wait(), 20) == 0
+    assert await asyncio.wait_for(process.wait(), 120) == 0

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.scheduler_stage import Stage, eventually, stage
+from support.scheduler_stage import Stage, stage
 from support.toy_node import ToyNode
+from support.waiting import SECONDS, eventually
 
 from troth.protocol.calls import reveal
 from troth.protocol.contract_types import Opening
@@ -85,7 +86,7 @@ async def test_a_node_that_drips_cannot_make_its_scheduler_late(deployed: Any, t
             node.faults.drips = 0.3
         lifecycle = await scheduler.submit(await scene.order(max_tokens=200))
         async with mining(deployed, lambda: lifecycle.story.opened is not None and lifecycle.story.aborting is None):
-            lines = await asyncio.wait_for(lines_of(lifecycle), 30)
+            lines = await asyncio.wait_for(lines_of(lifecycle), SECONDS)
         assert (lines[-1]["type"], lines[-1]["code"]) == ("failed", "window_used_up"), lines[-1]
         assert await scene.outcome(lifecycle.task.task_id) is Outcome.ABORTED
         assert scheduler.desk.ledger.state.account(scene.scheduler.address).stake == stake
@@ -101,7 +102,7 @@ async def test_tiles_in_an_exact_class_do_not_block_the_settlement(deployed: Any
         padding = verifier_only(lifecycle, scene)
         padding.faults.pads_openings = True
         async with mining(deployed, lambda: lifecycle.story.committed is not None and lifecycle.story.settling is None):
-            lines = await asyncio.wait_for(lines_of(lifecycle), 60)
+            lines = await asyncio.wait_for(lines_of(lifecycle), SECONDS)
         assert lines[-1].get("outcome") == "accepted", lines[-1]
         assert scheduler.desk.ledger.state.account(padding.address).stake < scene.execution_class.minimum_stake
 
@@ -112,7 +113,7 @@ async def test_a_verifier_that_copies_what_it_was_shown_is_left_out(deployed: An
         lifecycle = await scheduler.submit(await scene.order())
         lazy = verifier_only(lifecycle, scene)
         lazy.faults.wrong_states = lazy.faults.copies_root = True
-        lines = await asyncio.wait_for(lines_of(lifecycle), 30)
+        lines = await asyncio.wait_for(lines_of(lifecycle), SECONDS)
         assert lines[-1].get("outcome") == "accepted", lines[-1]
         task = scheduler.desk.ledger.task(lifecycle.task.task_id)
         assert task is not None
@@ -148,7 +149,7 @@ async def test_revealing_one_thing_and_telling_another_does_not_block_the_settle
                 await reveal_as(scene, scheduler, header, 0, replace(opening, verdict=False))
 
         scene.node(lifecycle.task.assignment.candidates(0)[0]).faults.before_opening = contradict
-        lines = await asyncio.wait_for(lines_of(lifecycle), 60)
+        lines = await asyncio.wait_for(lines_of(lifecycle), SECONDS)
         assert revealed.is_set()
         assert lines[-1].get("outcome") == "accepted", lines[-1]
 
@@ -185,7 +186,7 @@ async def test_revealing_on_chain_and_refusing_the_scheduler_does_not_block_the_
 
         revealing = asyncio.create_task(on_its_own())
         async with mining(deployed, lambda: revealed.is_set() and lifecycle.story.settling is None):
-            lines = await asyncio.wait_for(lines_of(lifecycle), 60)
+            lines = await asyncio.wait_for(lines_of(lifecycle), SECONDS)
         await revealing
         assert lines[-1].get("outcome") == "accepted", lines[-1]
         assert scheduler.desk.ledger.state.account(node.address).stake == scene.execution_class.minimum_stake

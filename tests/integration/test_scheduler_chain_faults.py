@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from support.flaky_link import flaky_link
-from support.scheduler_stage import Stage, eventually, stage
+from support.scheduler_stage import Stage, stage
 from support.scripted_journal import ScriptedJournal
+from support.waiting import SECONDS, eventually
 
 from troth.protocol.calls.views import escrow_of
 from troth.protocol.events import Slashed, TaskAborted, TaskCommitted, TaskOpened, TaskSettled
@@ -65,14 +66,14 @@ async def test_a_reorganisation_takes_steps_back(
 
     def take_back() -> None:
         # The fee is locked beside the generation: the one may come to its step before the other is at its own.
-        assert anvil.rpc("evm_revert", snapshot.result(30))
+        assert anvil.rpc("evm_revert", snapshot.result(SECONDS))
         anvil.mine(4)
 
     journal = partial(ScriptedJournal, script={kept_until: keep, taken_back_at: take_back})
     async with stage(deployed, tmp_path) as scene, assembled(scene.configuration(), scene.keys, journal) as scheduler:
         before = await scene.chain.read(escrow_of(scene.client.address))
         lifecycle = await scheduler.submit(await scene.order())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(SECONDS):
             lines = [line async for line in lifecycle.stream.lines()]
         assert snapshot.done()
         await accepted_once(scene, lifecycle.task.task_id, lines, before)
@@ -90,18 +91,18 @@ async def test_a_reorganisation_takes_the_settlement_back(
         scheduler = await life.enter_async_context(assembled(scene.configuration(), scene.keys, journal))
         before = await scene.chain.read(escrow_of(scene.client.address))
         lifecycle = await scheduler.submit(await scene.order())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(SECONDS):
             lines = [line async for line in lifecycle.stream.lines()]
         task = lifecycle.task.task_id
         await accepted_once(scene, task, lines, before)
         if restarted:
             await life.aclose()
-        assert anvil.rpc("evm_revert", snapshot.result(30))
+        assert anvil.rpc("evm_revert", snapshot.result(SECONDS))
         anvil.mine(4)
         assert await scene.outcome(task) is not Outcome.ACCEPTED
         if restarted:
             scheduler = await life.enter_async_context(assembled(scene.configuration(), scene.keys))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(SECONDS):
             while await scene.outcome(task) is not Outcome.ACCEPTED:  # noqa: ASYNC110 - the chain tells nobody
                 await asyncio.sleep(0.1)
         await eventually(lambda: not scheduler.desk.journal.unfinished())
@@ -115,7 +116,7 @@ async def test_a_reorganisation_that_takes_the_deposit_too_costs_nothing(deploye
     def spend() -> None:
         assert anvil.rpc("evm_revert", snapshot)
         withdrawal = asyncio.run_coroutine_threadsafe(scene.withdraw(before), loop)
-        withdrawal.result(30)
+        withdrawal.result(SECONDS)
         anvil.mine(4)
 
     loop = asyncio.get_running_loop()
@@ -124,7 +125,7 @@ async def test_a_reorganisation_that_takes_the_deposit_too_costs_nothing(deploye
         before = await scene.chain.read(escrow_of(scene.client.address))
         snapshot = anvil.rpc("evm_snapshot")
         lifecycle = await scheduler.submit(await scene.order())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(SECONDS):
             lines = [line async for line in lifecycle.stream.lines()]
         assert (lines[-1]["type"], lines[-1]["charged"]) == ("failed", False)
         assert await task_events(scene, lifecycle.task.task_id) == {}
@@ -137,7 +138,7 @@ async def test_the_chain_goes_away_at_a_step_and_comes_back(deployed: Any, tmp_p
     async with flaky_link(deployed.anvil.port) as link, stage(deployed, tmp_path) as scene:
 
         def cut() -> None:
-            asyncio.run_coroutine_threadsafe(link.cut(), loop).result(10)
+            asyncio.run_coroutine_threadsafe(link.cut(), loop).result(SECONDS)
 
         journal = partial(ScriptedJournal, script={step: cut})
         async with assembled(scene.configuration(rpc=link.url), scene.keys, journal) as scheduler:
@@ -148,7 +149,7 @@ async def test_the_chain_goes_away_at_a_step_and_comes_back(deployed: Any, tmp_p
             with pytest.raises(ChainAway):
                 await scheduler.submit(await scene.order())
             await link.mend()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(SECONDS):
                 lines = [line async for line in lifecycle.stream.lines()]
             await accepted_once(scene, lifecycle.task.task_id, lines, before)
 
@@ -159,7 +160,7 @@ async def test_a_chain_that_stays_away_keeps_no_client_waiting(deployed: Any, tm
     async with flaky_link(deployed.anvil.port) as link, stage(deployed, tmp_path) as scene:
 
         def cut() -> None:
-            asyncio.run_coroutine_threadsafe(link.cut(), loop).result(10)
+            asyncio.run_coroutine_threadsafe(link.cut(), loop).result(SECONDS)
 
         journal = partial(ScriptedJournal, script={"opening": cut})
         settings = scene.configuration(rpc=link.url)
@@ -168,11 +169,11 @@ async def test_a_chain_that_stays_away_keeps_no_client_waiting(deployed: Any, tm
             before = await scene.chain.read(escrow_of(scene.client.address))
             submitted = await scene.order()
             lifecycle = await scheduler.submit(submitted)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(SECONDS):
                 lines = [line async for line in lifecycle.stream.lines()]
             assert [line["type"] for line in lines] == ["assigned", "failed"]
             assert lines[-1]["charged"] is False
             await link.mend()
-            await eventually(lambda: not scheduler.desk.journal.unfinished(), 40)
+            await eventually(lambda: not scheduler.desk.journal.unfinished())
             assert await scene.outcome(task_id(submitted.order, scene.chain.domain)) in (None, Outcome.ABORTED)
             assert await scene.chain.read(escrow_of(scene.client.address)) == before

@@ -15,6 +15,7 @@ import httpx
 import pytest
 from support.scheduler_stage import Stage, body_of, stage
 from support.toy_node import ToyNode
+from support.waiting import SECONDS
 
 from troth.overlay.https import pinned_client
 from troth.overlay.identity import load_identity
@@ -49,7 +50,7 @@ async def process(scene: Stage, step: str | None, moment: str = "after") -> Asyn
     )
     try:
         assert running.stdout is not None
-        port = int(await asyncio.wait_for(running.stdout.readline(), 30) or 0)
+        port = int(await asyncio.wait_for(running.stdout.readline(), SECONDS) or 0)
         yield running, port
     finally:
         if running.returncode is None:
@@ -69,7 +70,7 @@ async def order_until_killed(scene: Stage, step: str, moment: str) -> tuple[byte
         async with client_of(scene, port) as client:
             with pytest.raises(httpx.TransportError):
                 await client.post("/v1/orders", json=body_of(submitted))
-        assert await asyncio.wait_for(running.wait(), 30) == 9
+        assert await asyncio.wait_for(running.wait(), SECONDS) == 9
         return task_id(submitted.order, scene.chain.domain), submitted.salt
 
 
@@ -87,7 +88,7 @@ async def receipt_after_restart(scene: Stage, task: bytes, salt: bytes) -> dict[
                 assert asyncio.get_running_loop().time() < deadline, found
                 await asyncio.sleep(0.05)
         running.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(running.wait(), 20) == 0
+        assert await asyncio.wait_for(running.wait(), SECONDS) == 0
         return dict(found)
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.scheduler_stage import eventually, second_scheduler, stage
+from support.scheduler_stage import second_scheduler, stage
 from support.scripted_journal import ScriptedJournal
+from support.waiting import eventually
 
 from troth.protocol.calls import reveal
 from troth.protocol.calls.views import escrow_of
@@ -265,7 +266,7 @@ async def test_one_order_sent_many_times_at_once_is_taken_once(deployed: Any, tm
 async def test_two_schedulers_racing_for_one_fee(deployed: Any, tmp_path: Path) -> None:
     """The escrow covers one of two orders: one scheduler answers, the other one's client is not charged."""
     both_admitted = threading.Event()
-    waiting = partial(ScriptedJournal, script={"opening": lambda: both_admitted.wait(30)})
+    waiting = partial(ScriptedJournal, script={"opening": lambda: both_admitted.wait(120)})
     async with (
         stage(deployed, tmp_path) as scene,
         second_scheduler(scene, deployed.anvil.keys[4]) as rival,

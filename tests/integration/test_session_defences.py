@@ -28,7 +28,7 @@ from troth.overlay.sessions.transport import OverlayTransport
 from troth.overlay.sida import Sender, Threshold, parse
 
 SESSION = Threshold(4, 3)
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 def swallow(monkeypatch, place):

@@ -123,7 +123,7 @@ def _answers(messages):
         found = []
         for message in messages:
             try:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(60):
                     found.append([answer async for answer in destination.answers(message)])
             except OverlayError as error:
                 raise AssertionError("it must not get out") from error

@@ -12,7 +12,10 @@ from msgspec import UNSET
 from troth.protocol.errors import WireError
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, PACKED_LIMIT
 from troth.protocol.wire import (
+    DECODE_LIMIT,
     Compare,
+    Decode,
+    Decoded,
     Failure,
     Forward,
     Message,
@@ -52,6 +55,15 @@ messages = some.one_of(
     ),
     some.builds(
         Compare, words, bytes_, bytes_, some.from_regex(r"\A0x[0-9a-fA-F]{40}\Z"), positions, positions, counts,
+    ),
+    some.builds(
+        Decode, words, bytes_, bytes_, positions, some.integers(1, DECODE_LIMIT),
+        some.just(UNSET) | some.integers(0, ALTERNATIVES_LIMIT),
+    ),
+    some.builds(
+        Decoded, positions, some.integers(1, DECODE_LIMIT), rows, some.sampled_from([None, "stop", "length"]),
+        positions,
+        some.lists(some.binary(max_size=PACKED_LIMIT), max_size=DECODE_LIMIT).map(tuple),
     ),
     some.builds(Opened, words, some.booleans(), words, bytes_, bytes_),
     some.builds(Release, words),

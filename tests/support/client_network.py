@@ -161,7 +161,7 @@ class ClientSide:
     async def run(self, *arguments: object, stdin: bytes = b"") -> Spoken:
         """Run a command to its end."""
         process = await self.start(*arguments)
-        out, err = await asyncio.wait_for(process.communicate(stdin), 90)
+        out, err = await asyncio.wait_for(process.communicate(stdin), 180)
         assert process.returncode is not None
         return Spoken(process.returncode, out.decode(), err.decode())
 

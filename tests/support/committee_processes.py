@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tomllib
@@ -17,18 +16,13 @@ from typing import Any
 from support.committee_stage import DOMAIN
 
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
+from troth.demo.ports import free_port
 from troth.overlay.circuits.descriptors import RelayDescriptor
 from troth.overlay.relay.initialisation import own_descriptor
 from troth.protocol.types import Address
 
 PASSWORD = "a password of tests"
 COMMANDS = {"committee": "troth.committee.command", "relay": "troth.overlay.relay.command"}
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def arguments_of(program: str, *arguments: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 from support.client_network import ClientSide
-from support.scheduler_stage import eventually
+from support.waiting import SECONDS, eventually
 
 MODEL = "toy"
 QUESTION = "word7 word9 word11"
@@ -43,7 +43,11 @@ class Gateway:
     @property
     def client(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
-            base_url=self.root, headers={"authorization": f"Bearer {self.key}"}, timeout=60, trust_env=False
+            base_url=self.root,
+            headers={"authorization": f"Bearer {self.key}"},
+            timeout=SECONDS,
+            trust_env=False,
+            verify=False,
         )
 
     async def chat(self, **fields: Any) -> httpx.Response:
@@ -58,7 +62,7 @@ class Gateway:
 
     async def receipt(self, identifier: str) -> dict[str, Any]:
         """The receipt once the chain has decided."""
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(SECONDS):
             while True:
                 found = (await self.get(f"/v1/receipts/{identifier}")).json()
                 if found["outcome"] != "pending":
@@ -69,7 +73,7 @@ class Gateway:
         """SIGTERM, and what it wrote to standard error."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(self.process.wait(), 30)
+        await asyncio.wait_for(self.process.wait(), SECONDS)
         return await self.errors
 
 
@@ -80,7 +84,7 @@ async def serving_gateway(side: ClientSide, *options: object, port: int = 0) -> 
     assert process.stdout is not None
     assert process.stderr is not None
     errors = asyncio.create_task(process.stderr.read())
-    lines = [(await asyncio.wait_for(process.stdout.readline(), 60)).decode() for _ in range(2)]
+    lines = [(await asyncio.wait_for(process.stdout.readline(), SECONDS)).decode() for _ in range(2)]
     assert lines[0].startswith("export OPENAI_BASE_URL="), (lines, await errors)
     base_url, key = (line.strip().partition("=")[2] for line in lines)
     gateway = Gateway(side, process, base_url, key, errors)
@@ -109,7 +113,7 @@ async def run_program(code: str | None, *arguments: str, environment: dict[str, 
         stderr=asyncio.subprocess.PIPE,
         env={"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONUTF8": "1"} | environment,
     )
-    out, err = await asyncio.wait_for(process.communicate(), 120)
+    out, err = await asyncio.wait_for(process.communicate(), SECONDS)
     assert process.returncode == 0, err.decode()[-3000:]
     return out.decode()
 

@@ -91,7 +91,7 @@ class FakeView:
         return self.execution if class_ == class_id(self.execution) else None
 
     def members(self, class_: Hash32, segment: Segment, block: int) -> list[Address | None]:
-        return list(self.nodes) if segment in SEGMENTS else []
+        return list(self.nodes) if segment in (*SEGMENTS, Segment(0, LAYERS)) else []
 
     def slice_of(self, operator: Address, class_: Hash32) -> Segment | None:
         node = self.registry.nodes.get(operator)
@@ -163,31 +163,32 @@ def tiny_model(path: Path) -> ModelFolder:
     return open_folder(path)
 
 
-def announce(view: FakeView, request: Request, nonce: int) -> Announcement:
+def announce(view: FakeView, request: Request, nonce: int, ends: tuple[int, ...] = ENDS) -> Announcement:
     order = Order(
         class_id(view.execution), request_hash(request, SALT), typed_data.address_of(SCHEDULER),
-        10**18, int(NOW) + 600, HEAD - 1, nonce, pack_ends(ENDS),
+        10**18, int(NOW) + 600, HEAD - 1, nonce, pack_ends(ends),
     )  # fmt: skip
     task = task_id(order, DOMAIN)
     alphas = [
         assignment_alpha(DOMAIN, task, index, group_size=len(view.nodes), reference_block=HEAD - 1)
-        for index in range(len(ENDS))
+        for index in range(len(ends))
     ]
     proofs = [vrf.prove(VRF_SECRET, alpha) for alpha in alphas]
     betas = [Hash32(vrf.verify(vrf.public_key(VRF_SECRET), a, p)) for a, p in zip(alphas, proofs, strict=True)]
     signature = typed_data.sign(order, DOMAIN, CLIENT)
-    return Announcement(order, signature, ENDS, tuple(betas), tuple(proofs), request, SALT)
+    return Announcement(order, signature, ends, tuple(betas), tuple(proofs), request, SALT)
 
 
 def build(
-    folder: ModelFolder, tmp_path: Path, *, dtype: int = 0, temperature: int = 700_000, nonce: int = 1
-) -> Network:
+    folder: ModelFolder, tmp_path: Path, *, dtype: int = 0, temperature: int = 700_000, nonce: int = 1,
+    ends: tuple[int, ...] = ENDS, max_tokens: int = 12,
+) -> Network:  # fmt: skip
     model = ModelDescriptor("llama/tiny", LAYERS, HIDDEN, VOCABULARY, dtype, Hash32(b"w" * 32))
     execution = default_class(model_id(model), dtype, "tiny", 10)
     secrets = [bytes([40 + index]) * 32 for index in range(7)]
     view = FakeView(execution, model, [typed_data.address_of(secret) for secret in secrets])
-    request = Request(class_id(execution), PROMPT, 12, temperature, 950_000, ())
-    announcement = announce(view, request, nonce)
+    request = Request(class_id(execution), PROMPT, max_tokens, temperature, 950_000, ())
+    announcement = announce(view, request, nonce, ends)
     services, benches = {}, {}
     for secret in secrets:
         operator = Operator(secret, DOMAIN)

@@ -1,4 +1,4 @@
-"""Real node services with the torch engine and a small random Llama in two segments, in the test's own process."""
+"""Real node services with the torch engine and a small random Llama, in the test's own process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from fastapi import FastAPI
 from safetensors.torch import save_file
-from support.scheduler_stage import Cast, Stage, stage, texts
+from support.scheduler_stage import ENDS, Cast, Stage, stage, texts
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from troth.chain.adapter import Chain
@@ -122,24 +122,27 @@ async def real_stage(
     reviewers: int = 15,
     disputes: DisputePolicy | None = None,
     hosted: Callable[[int], Segment] = lambda _: Segment(0, LAYERS),
+    ends: tuple[int, ...] = ENDS,
+    dtype: int = 0,
 ) -> AsyncIterator[Stage]:
     """Real nodes with a tiny random Llama, their class and a scheduler's registration on a fresh contract."""
     model_folder = tiny_model(tmp_path / "tiny")
     chain: Chain = deployed.chain
     shown = texts(tmp_path / "model")
-    descriptor = ModelDescriptor(shown.architecture, LAYERS, HIDDEN, VOCABULARY, 0, Hash32(b"w" * 32))
-    rules = default_class(model_id(descriptor), 0, "tiny", 10**9, reviewers=reviewers)
+    descriptor = ModelDescriptor(shown.architecture, LAYERS, HIDDEN, VOCABULARY, dtype, Hash32(b"w" * 32))
+    rules = default_class(model_id(descriptor), dtype, "tiny", 10**9, reviewers=reviewers)
     async with EventFollower(chain, None, poll_interval=0.02) as follower:
         view = FollowedView(chain, follower, await chain.read(parameters_of()))
 
         def make(secret: bytes, chain: Chain, folder: Path, scheduler: Address) -> RealNode:
             bench = Bench(
-                SwayedEngine(model_folder, Segment(0, LAYERS), 0), view, Operator(secret, chain.domain),
+                SwayedEngine(model_folder, Segment(0, LAYERS), dtype), view, Operator(secret, chain.domain),
                 class_id(rules), SigningRecord(folder / "signed.sqlite"), TraceStore(folder / "traces"),
                 MarginPool(folder / "margins.sqlite"), disputes=disputes or DisputePolicy(),
             )  # fmt: skip
             deployed.anvil.fund(Key.from_secret(secret))
             return RealNode(bench, folder, scheduler)
 
-        async with stage(deployed, tmp_path, nodes=nodes, cast=Cast(descriptor, rules, make), hosted=hosted) as scene:
+        cast = Cast(descriptor, rules, make, ends)
+        async with stage(deployed, tmp_path, nodes=nodes, cast=cast, hosted=hosted) as scene:
             yield scene

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 import time
@@ -36,7 +35,16 @@ from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, request_hash
 from troth.protocol.task import pack_ends, unpack_ends
 from troth.protocol.typed_data import sign
-from troth.protocol.types import Address, Consent, ExecutionClass, Hash32, ModelDescriptor, Order, Segment
+from troth.protocol.types import (
+    Address,
+    Consent,
+    ExecutionClass,
+    Hash32,
+    ModelDescriptor,
+    Order,
+    Segment,
+    segments_from_ends,
+)
 from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
 from troth.scheduler.assembly import Keys
 from troth.scheduler.catalogue import Served, Texts
@@ -86,7 +94,9 @@ def execution_class(*, exact: bool = False) -> ExecutionClass:
     )
 
 
-def plain_configuration(folder: Path, url: str, contract: str, chain_id: int, served: bytes) -> Configuration:
+def plain_configuration(
+    folder: Path, url: str, contract: str, chain_id: int, served: bytes, ends: tuple[int, ...] = ENDS
+) -> Configuration:
     """A scheduler's configuration with short waits."""
     return Configuration(
         folder=folder / "scheduler",
@@ -100,10 +110,10 @@ def plain_configuration(folder: Path, url: str, contract: str, chain_id: int, se
         host="127.0.0.1",
         port=0,
         endpoint="https://127.0.0.1:1",
-        served=(Served(Hash32(served), ENDS, texts(folder / "model"), CONTEXT),),
+        served=(Served(Hash32(served), ends, texts(folder / "model"), CONTEXT),),
         concurrent=4,
         keep_rows_seconds=3600.0,
-        waits=Waits(Patience(token=0.5, prefill=1.0), locking=20.0, verification=3.0, opening=2.0),
+        waits=Waits(Patience(token=2.0, prefill=4.0), locking=20.0, verification=6.0, opening=4.0),
     )
 
 
@@ -121,6 +131,7 @@ class Stage:
     nodes: list[Any]
     folder: Path
     nonce: int = 0
+    ends: tuple[int, ...] = ENDS
 
     @property
     def class_id(self) -> Hash32:
@@ -128,7 +139,7 @@ class Stage:
 
     @property
     def fee(self) -> int:
-        return fee(self.execution_class, len(ENDS))
+        return fee(self.execution_class, len(self.ends))
 
     @property
     def keys(self) -> Keys:
@@ -139,7 +150,7 @@ class Stage:
 
     def configuration(self, **changes: Any) -> Configuration:
         plain = plain_configuration(
-            self.folder, self.url, self.chain.contract, self.chain.chain_id, class_id(self.execution_class)
+            self.folder, self.url, self.chain.contract, self.chain.chain_id, class_id(self.execution_class), self.ends
         )
         return replace(plain, **changes)
 
@@ -158,7 +169,7 @@ class Stage:
             deadline=int(time.time()) + 3600,
             reference_block=await self.chain.block_number(),
             nonce=self.nonce,
-            ends=pack_ends(ENDS),
+            ends=pack_ends(self.ends),
         )
         order = replace(order, **changes)
         signature = sign(order, self.chain.domain, self.client.secret)
@@ -202,11 +213,12 @@ def body_of(submitted: SubmittedOrder) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Cast:
-    """Which model is played, by which nodes. `make_node(secret, chain, folder, scheduler)` makes one."""
+    """Which model is played, by which nodes, how split. `make_node(secret, chain, folder, scheduler)` makes one."""
 
     model: ModelDescriptor
     rules: ExecutionClass
     make_node: Callable[[bytes, Chain, Path, Address], Any]
+    ends: tuple[int, ...] = ENDS
 
 
 def toys(*, exact: bool = False) -> Cast:
@@ -236,7 +248,7 @@ async def stage(
     rules = playing.rules
     await chain.execute(register_model(playing.model), owner)
     await chain.execute(register_class(rules), owner)
-    await chain.execute(deposit(client.address, 100 * fee(rules, len(ENDS))), client)
+    await chain.execute(deposit(client.address, 100 * fee(rules, len(playing.ends))), client)
     await _register_scheduler(chain, owner, scheduler, deployed.parameters.minimum_scheduler_stake)
     async with AsyncExitStack() as stack:
         made = []
@@ -244,12 +256,12 @@ async def stage(
             secret = keccak256(b"toy node %d" % number + chain.contract.encode())
             node = playing.make_node(secret, chain, folder / f"node-{number}", scheduler.address)
             await stack.enter_async_context(serving(node.server))
-            await _register_node(chain, owner, node, rules, hosted(number))
+            await _register_node(chain, owner, node, rules, hosted(number), playing.ends)
             made.append(node)
         for node in made:
             node.members = [other.address for other in made]
         anvil.mine(2)
-        yield Stage(anvil, chain, anvil.url, client, scheduler, owner, rules, made, folder)
+        yield Stage(anvil, chain, anvil.url, client, scheduler, owner, rules, made, folder, ends=playing.ends)
 
 
 @asynccontextmanager
@@ -272,24 +284,19 @@ async def _register_scheduler(chain: Chain, owner: Key, scheduler: Key, stake: i
     await chain.execute(register_scheduler(registration, consent, stake), owner)
 
 
-async def _register_node(chain: Chain, owner: Key, node: Any, rules: ExecutionClass, hosted: Segment) -> None:
+async def _register_node(
+    chain: Chain, owner: Key, node: Any, rules: ExecutionClass, hosted: Segment, ends: tuple[int, ...]
+) -> None:
+    segments = [one for one in segments_from_ends(ends, LAYERS) if hosted.first <= one.first and one.end <= hosted.end]
     registration = NodeRegistration(
         operator=node.address,
         payout=owner.address,
         execution_class=class_id(rules),
         first=hosted.first,
         end=hosted.end,
-        segments=tuple(Segment(layer, layer + 1) for layer in range(hosted.first, hosted.end)),
+        segments=tuple(segments),
         endpoint=node.endpoint,
         tls_key_hash=Hash32(node.identity.spki_sha256),
     )
     consent = node.operator.sign(Consent(owner.address, node.address))
     await chain.execute(register_node(registration, consent, rules.minimum_stake), owner)
-
-
-async def eventually(condition: Any, seconds: float = 20.0) -> None:
-    """Wait until `condition()` is true; fails after `seconds`."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, "the awaited condition did not come true"
-        await asyncio.sleep(0.02)

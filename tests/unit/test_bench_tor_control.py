@@ -68,7 +68,7 @@ def controller(tmp_path: Path) -> Controller:
     threading.Thread(target=serve, daemon=True).start()
     cookie = tmp_path / "cookie"
     cookie.write_bytes(b"cookie")
-    return Controller(listener.getsockname()[1], cookie, seconds=10)
+    return Controller(listener.getsockname()[1], cookie, seconds=60)
 
 
 def test_a_circuit_is_built_when_its_own_event_says_so(controller: Controller) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.waiting import eventually
 
 from troth.chain.errors import ChainUnavailable, FollowTimeout
 from troth.chain.follower import EventFollower
@@ -62,8 +63,8 @@ async def test_following_does_not_die_of_a_lie() -> None:
     chain: Any = FakeChain()
     chain.lying = True
     async with EventFollower(chain, poll_interval=0.01) as follower:
+        await eventually(lambda: follower.failure is not None)
         with pytest.raises(FollowTimeout, match="do not follow"):
-            await follower.reach(3, timeout=0.5)
-        assert follower.failure is not None
+            await follower.reach(3, timeout=0.1)
         chain.lying = False
-        await follower.reach(3, timeout=10)
+        await follower.reach(3, timeout=60)

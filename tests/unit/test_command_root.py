@@ -20,7 +20,7 @@ RUN = "from troth.command.main import main; main()"
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", RUN, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", RUN, *arguments], capture_output=True, text=True, timeout=120, check=False
     )
 
 
@@ -84,7 +84,7 @@ def test_help_imports_no_sub_command_and_no_torch() -> None:
         "heavy = {'torch', 'web3', 'tokenizers', 'troth.client', 'troth.node'}\n"
         "print('LOADED', sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert "LOADED []" in done.stdout
     for name in plugins.plugins():
         assert name in done.stdout

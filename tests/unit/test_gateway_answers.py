@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.client_stage import FAILED_LINE, OFFER, assigned_line, honest_lines, record, tokens_of
 from support.gateway_session import Staged, answering, said, staged
-from support.scheduler_stage import eventually
+from support.waiting import eventually
 
 from troth.client.errors import OverlayFailed, SchedulerRefused, SchedulerUnreachable, StreamError
 from troth.client.gateway.intake import Limits

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from support.scheduler_stage import eventually
+from support.waiting import eventually
 
 from troth.chain.errors import ChainUnavailable
 from troth.client.errors import OverlayFailed, SchedulerUnreachable

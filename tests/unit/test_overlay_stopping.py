@@ -27,7 +27,7 @@ async def test_the_first_signal_waits_for_what_is_under_way_and_the_second_does_
     await draining.wait()
     assert not running.done()
     os.kill(os.getpid(), signal.SIGINT)
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 60)
 
 
 async def test_a_drain_that_fails_is_not_hidden() -> None:

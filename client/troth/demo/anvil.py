@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
 from troth.demo.errors import MissingTool
+from troth.demo.ports import free_port
 from troth.demo.processes import Child, ProcessGroup, wait_until
 
 CHAIN_ID = 31337
 STATES = 500
 """Past states that are kept, in memory: more blocks than any reorganisation takes back."""
-
-
-def free_port() -> int:
-    """A TCP port on the loopback interface that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def find_anvil() -> str:

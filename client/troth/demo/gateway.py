@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 
 from troth.demo import cli
-from troth.demo.anvil import free_port
 from troth.demo.errors import ActFailed
+from troth.demo.ports import free_port
 from troth.demo.processes import Child, ProcessGroup, wait_until
 
 READY_SECONDS = 90.0
@@ -98,9 +98,10 @@ class LocalGateway:
         return found
 
     def _get(self, path: str) -> dict[str, Any]:
-        answer = httpx.get(f"{self.address}{path}", headers=self._headers(), timeout=30.0)
-        found: dict[str, Any] = answer.raise_for_status().json()
-        return found
+        request = urllib.request.Request(f"{self.address}{path}", headers=self._headers())  # noqa: S310 - loopback only
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310 - loopback only
+            found: dict[str, Any] = json.load(answer)
+            return found
 
     def _headers(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self.key}"}

@@ -11,18 +11,19 @@ import urllib.request
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from troth.chain import keystore
 from troth.chain.deployment import deploy
 from troth.demo import cli
-from troth.demo.anvil import free_port, fund, start_anvil
+from troth.demo.anvil import fund, start_anvil
 from troth.demo.errors import DemoError
 from troth.demo.overlay import LocalOverlay
 from troth.demo.party import Party
 from troth.demo.plan import ETHER, Plan
+from troth.demo.ports import free_port
 from troth.demo.processes import ProcessGroup, wait_until
 from troth.protocol.contract_types import Parameters
 
@@ -30,6 +31,7 @@ Report = Callable[[str], None]
 PASSWORD = "local test network\n"  # noqa: S105 - keys of a throw-away chain
 PARALLEL_COMMANDS = 6
 READY_SECONDS = 180.0
+PROBE_SECONDS = 10.0
 
 
 @dataclass(slots=True)
@@ -250,14 +252,22 @@ class LocalNetwork:
         wait_until(lambda: is_ready(party.endpoint), f"{party.name} becoming ready", READY_SECONDS, [party.child])
 
 
+@cache
+def _unpinned() -> ssl.SSLContext:
+    """Only asks whether a process is up; all protocol traffic pins the key that is registered on chain.
+
+    Not the default context: reading all roots of the system costs more than the question, and it is asked all the time.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 def is_ready(endpoint: str) -> bool:
     """Whether the party behind an endpoint of this machine says that it can serve."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    # Only asks whether the process is up; all protocol traffic pins the key that is registered on chain.
-    context.verify_mode = ssl.CERT_NONE
     try:
-        with urllib.request.urlopen(f"{endpoint}/readyz", timeout=2, context=context) as answer:  # noqa: S310
+        with urllib.request.urlopen(f"{endpoint}/readyz", timeout=PROBE_SECONDS, context=_unpinned()) as answer:  # noqa: S310
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False

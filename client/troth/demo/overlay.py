@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from troth.demo import cli
-from troth.demo.anvil import free_port, fund
+from troth.demo.anvil import fund
 from troth.demo.party import Party
 from troth.demo.plan import ETHER, Plan
+from troth.demo.ports import free_port
 from troth.demo.processes import ProcessGroup, wait_until
 from troth.overlay.directory.fetching import DirectoryClient
 from troth.overlay.directory.listing import Listing

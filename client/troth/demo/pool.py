@@ -11,10 +11,11 @@ from typing import Any
 
 from troth.chain import keystore
 from troth.demo import cli
-from troth.demo.anvil import free_port, fund
+from troth.demo.anvil import fund
 from troth.demo.network import PARALLEL_COMMANDS, PASSWORD, LocalNetwork
 from troth.demo.party import Party
 from troth.demo.plan import ETHER
+from troth.demo.ports import free_port
 from troth.demo.processes import wait_until
 from troth.overlay.https import pinned_sync_client
 from troth.overlay.identity import load_identity

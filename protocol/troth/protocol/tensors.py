@@ -18,6 +18,9 @@ from troth.protocol.errors import WireError
 RowArray = NDArray[Any]
 """Rows x columns, float32 for Dtype.FLOAT32 and uint16 bit patterns for Dtype.BFLOAT16."""
 
+TOKEN_BYTES = 4
+"""Bytes of a token id."""
+
 COLUMNS_LIMIT = 65_536
 """Widest state that is read; beyond it a size computed from network values could exceed memory."""
 
@@ -75,7 +78,7 @@ def tokens_to_bytes(tokens: Sequence[int]) -> bytes:
 
 def tokens_from_bytes(data: bytes | memoryview, count: int, vocabulary: int) -> tuple[int, ...]:
     """Token ids; raises WireError unless there are ``count``, all inside the vocabulary."""
-    _require_size(data, 4 * count, "tokens")
+    _require_size(data, TOKEN_BYTES * count, "tokens")
     tokens = np.frombuffer(data, dtype="<u4")
     if count and int(tokens.max()) >= vocabulary:
         raise WireError(

@@ -17,6 +17,7 @@ import msgspec
 from troth.protocol.errors import WireError
 from troth.protocol.types import SEGMENTS_LIMIT
 from troth.protocol.wire_fields import (
+    DECODE_LIMIT,
     HEADER_LIMIT,
     PAYLOAD_LIMIT,
     ROWS_LIMIT,
@@ -24,6 +25,7 @@ from troth.protocol.wire_fields import (
     Alternatives,
     Bytes32,
     Count,
+    DecodeCount,
     PackedLogprobs,
     ProofBytes,
     SignatureBytes,
@@ -103,6 +105,22 @@ class Forward(_Message, frozen=True):
     logprobs: Alternatives | msgspec.UnsetType = msgspec.UNSET
 
 
+class Decode(_Message, frozen=True):
+    """Go on alone: the pipeline is this one segment of the whole model, and ``start`` follows what was computed.
+
+    The inferencer feeds itself each token that it chooses, without waiting for the next message, and answers with what
+    it has from ``start`` on, at least one position and at most ``most``. Asking again for old positions is allowed.
+    ``logprobs`` as in Forward, for each token; every Decode of an attempt asks for the same. Answer: Decoded.
+    """
+
+    task_id: Bytes32
+    segment: Uint8
+    attempt: Uint8
+    start: Uint32
+    most: DecodeCount
+    logprobs: Alternatives | msgspec.UnsetType = msgspec.UNSET
+
+
 class Commit(_Message, frozen=True):
     """The trace is complete at ``positions`` rows: commit to it.
 
@@ -175,6 +193,21 @@ class Rows(_Message, frozen=True):
     logprobs: PackedLogprobs | msgspec.UnsetType = msgspec.UNSET
 
 
+class Decoded(_Message, frozen=True):
+    """Payload: the ``count`` tokens chosen at positions ``start``, start+1, …, then the rows of these positions.
+
+    ``row`` signs the last row. ``finished`` and ``model_microseconds`` as in Rows; ``logprobs`` are one packed entry a
+    token.
+    """
+
+    start: Uint32
+    count: DecodeCount
+    row: RowSignature
+    finished: Literal["stop", "length"] | None = None
+    model_microseconds: Uint32 = 0
+    logprobs: Annotated[tuple[PackedLogprobs, ...], msgspec.Meta(max_length=DECODE_LIMIT)] = ()
+
+
 class Committed(_Message, frozen=True):
     """An inferencer's signed TraceRoot."""
 
@@ -233,12 +266,12 @@ class Failure(_Message, frozen=True):
     remedy: Text
 
 
-NodeRequest = Forward | Commit | Compare | Open | Release
-NodeReply = Rows | Committed | TraceCommitted | Received | Compared | Opened | Released | Failure
+NodeRequest = Forward | Decode | Commit | Compare | Open | Release
+NodeReply = Rows | Decoded | Committed | TraceCommitted | Received | Compared | Opened | Released | Failure
 Request = NodeRequest | Report
 Reply = NodeReply | Reported
 Message = Request | Reply
-NODE_REQUESTS = (Forward, Commit, Compare, Open, Release)
+NODE_REQUESTS = (Forward, Decode, Commit, Compare, Open, Release)
 """What a node answers."""
 SCHEDULER_REQUESTS = (Report,)
 """What a scheduler answers to a node."""

@@ -19,9 +19,10 @@ from troth.protocol.announcement import announcement_to_wire
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS, Logprobs, logprobs_from_bytes
 from troth.protocol.rows import RowChain, verify_rows
-from troth.protocol.tensors import rows_from_bytes
+from troth.protocol.tensors import TOKEN_BYTES, rows_from_bytes, tokens_from_bytes
 from troth.protocol.types import Address, Hash32, Row
-from troth.protocol.wire import Forward, Frame, Rows, RowSignature
+from troth.protocol.wire import Decode, Decoded, Forward, Frame, Rows, RowSignature
+from troth.protocol.wire_fields import DECODE_LIMIT
 from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.errors import HopFailed
 from troth.scheduler.timing import Breakdown
@@ -56,6 +57,7 @@ class Hop:
         self.decoding: float | None = None
         """Mean seconds of the answers to one position alone, the way included; None as long as there was none."""
         self._decoded = 0
+        self._alone_since: float | None = None
 
     async def forward(
         self, start: int, count: int, payload: bytes | memoryview, upstream: Link | None, *, emit: bool, timeout: float
@@ -63,12 +65,7 @@ class Hop:
         """Ask for `count` positions from `start`; raises HopFailed, whatever the reason."""
         request = self._request(start, count, upstream, emit=emit)
         header, prefix = request
-        before = time.perf_counter()
-        try:
-            frame = await self._channel.request(header, prefix + bytes(payload) if prefix else payload, timeout)
-        except (OverlayError, ProtocolError) as error:
-            raise HopFailed(self.segment, self.operator, error) from error
-        self.latency = time.perf_counter() - before
+        frame = await self._ask(header, prefix + bytes(payload) if prefix else payload, timeout)
         self._note_decoding(count)
         rows = frame.header
         if not isinstance(rows, Rows) or rows.start != start or rows.count != count or (emit and rows.token is None):
@@ -85,6 +82,48 @@ class Hop:
             self._decoded += 1
             mean = self.decoding or 0.0
             self.decoding = mean + (self.latency - mean) / self._decoded
+
+    def _note_positions(self, count: int, asked_at: float) -> None:
+        """What it computed alone, by the time since it was first asked: answers may hold what was ready before."""
+        self._alone_since = self._alone_since or asked_at
+        self._decoded += count
+        self.decoding = (time.perf_counter() - self._alone_since) / self._decoded
+
+    async def decode(self, start: int, timeout: float) -> tuple[Decoded, Frame]:
+        """Ask the only segment for what it computed alone from `start` on; raises HopFailed, whatever the reason."""
+        asked = msgspec.UNSET if self._task.logprobs == NO_LOGPROBS else self._task.logprobs
+        before = time.perf_counter()
+        header = Decode(self._task.task_id, self.segment, self._attempt, start, DECODE_LIMIT, asked)
+        frame = await self._ask(header, b"", timeout)
+        decoded = frame.header
+        if not isinstance(decoded, Decoded) or decoded.start != start:
+            raise HopFailed(self.segment, self.operator, f"an answer to another question: {type(decoded).__name__}")
+        if decoded.row.position != start + decoded.count - 1:
+            raise HopFailed(self.segment, self.operator, f"a row signed for position {decoded.row.position}")
+        if len(frame.payload) != decoded.count * (TOKEN_BYTES + self._task.row_bytes):
+            raise HopFailed(self.segment, self.operator, f"{len(frame.payload)} bytes for {decoded.count} positions")
+        self._note_positions(decoded.count, before)
+        return decoded, frame
+
+    def chosen(self, decoded: Decoded, frame: Frame) -> tuple[int, ...]:
+        """The tokens in an answer to `decode`; raises HopFailed where one is outside the vocabulary, or their log
+        probabilities are not as many."""
+        if len(decoded.logprobs) not in (0, decoded.count):
+            raise HopFailed(self.segment, self.operator, f"{len(decoded.logprobs)} log probabilities")
+        data = frame.payload[: decoded.count * TOKEN_BYTES]
+        try:
+            return tokens_from_bytes(data, decoded.count, self._task.model.vocabulary)
+        except ProtocolError as error:
+            raise HopFailed(self.segment, self.operator, error) from error
+
+    async def _ask(self, header: Forward | Decode, payload: bytes | memoryview, timeout: float) -> Frame:
+        before = time.perf_counter()
+        try:
+            frame = await self._channel.request(header, payload, timeout)
+        except (OverlayError, ProtocolError) as error:
+            raise HopFailed(self.segment, self.operator, error) from error
+        self.latency = time.perf_counter() - before
+        return frame
 
     def _request(self, start: int, count: int, upstream: Link | None, *, emit: bool) -> tuple[Forward, bytes]:
         part, prefix = None, b""
@@ -106,19 +145,20 @@ class Hop:
         )
         return header, prefix
 
-    def countersign(self, rows: Rows) -> Link:
+    def countersign(self, rows: Rows | Decoded) -> Link:
         """The scheduler's signature over the row that the answer ends with, needed before it can be forwarded."""
         return Link(rows.count, rows.row, self._scheduler.sign(self._row(rows.row)))
 
-    def accept(self, frame: Frame, tokens: Sequence[int], link: Link, traces: TaskTraces, spent: Breakdown) -> None:
-        """Check and store what was forwarded already, computed from `tokens`; raises HopFailed if it should not have
-        been. States that are no numbers are this hop's fault too, not that of the next one, which refuses them."""
+    def accept(self, data: memoryview, tokens: Sequence[int], link: Link, traces: TaskTraces, spent: Breakdown) -> None:
+        """Check and store rows that were forwarded already, computed from `tokens`; raises HopFailed if they should
+        not have been. States that are no numbers are this hop's fault too, not that of the next one, which refuses
+        them."""
         with spent.spent("checking"):
             try:
-                rows_from_bytes(frame.payload, len(tokens), self._task.model.hidden_size, self._task.dtype)
+                rows_from_bytes(data, len(tokens), self._task.model.hidden_size, self._task.dtype)
                 self._chain, _ = verify_rows(
                     self._chain,
-                    frame.payload,
+                    data,
                     self._task.row_bytes,
                     link.row,
                     signer=self.operator,
@@ -128,19 +168,17 @@ class Hop:
             except ProtocolError as error:
                 raise HopFailed(self.segment, self.operator, error) from error
         with spent.spent("storing"):
-            traces.append(self.segment, self._attempt, frame.payload, link)
+            traces.append(self.segment, self._attempt, data, link)
 
-    def logprobs(self, rows: Rows, token: int) -> Logprobs | None:
+    def logprobs(self, packed: bytes | msgspec.UnsetType, token: int) -> Logprobs | None:
         """What an answer says of its token, if that was asked for; None where it says nothing that could be true.
 
         Its rows stand all the same: log probabilities are nobody's money, so junk in them may not cost the attempt.
         """
-        if self._task.logprobs == NO_LOGPROBS or isinstance(rows.logprobs, msgspec.UnsetType):
+        if self._task.logprobs == NO_LOGPROBS or isinstance(packed, msgspec.UnsetType):
             return None
         try:
-            return logprobs_from_bytes(
-                rows.logprobs, token, count=self._task.logprobs, vocabulary=self._task.model.vocabulary
-            )
+            return logprobs_from_bytes(packed, token, count=self._task.logprobs, vocabulary=self._task.model.vocabulary)
         except ProtocolError as error:
             if not self._doubted:
                 log.warning("%s sent log probabilities that cannot be, left out: %s", self.operator, error.what)

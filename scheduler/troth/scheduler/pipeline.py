@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
+
+from msgspec import UNSET, UnsetType
 
 from troth.protocol.logprobs import Logprobs
-from troth.protocol.tensors import tokens_to_bytes
-from troth.protocol.wire import Frame, Rows
+from troth.protocol.tensors import TOKEN_BYTES, tokens_to_bytes
+from troth.protocol.wire import Decoded, Rows
 from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.errors import HopFailed
 from troth.scheduler.hop import Hop
@@ -21,6 +23,8 @@ MESSAGE_BYTES = 32 * 2**20
 """Rows in one message at most: half of what a frame may carry, so that a header never decides."""
 
 Finish = Literal["stop", "length"]
+Packed = bytes | UnsetType
+Answered = TypeVar("Answered")
 OnToken = Callable[[int, int, Logprobs | None], None]
 
 
@@ -34,13 +38,16 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a hop has answered and nobody has checked yet."""
+    """What a hop has answered and nobody has checked yet: rows computed from `inputs`, tokens chosen by the last of
+    them, and why the very last token ends the text."""
 
     hop: Hop
-    tokens: Sequence[int]
-    frame: Frame
-    rows: Rows
+    inputs: Sequence[int]
+    data: memoryview
     link: Link
+    chosen: Sequence[int]
+    logprobs: Sequence[Packed]
+    finished: Finish | None
 
 
 class Pipeline:
@@ -77,13 +84,10 @@ class Pipeline:
         begun = time.perf_counter()
         self._begun = begun
         rows = await self._prefill([*self._task.request.prompt_tokens, *self._tokens], emit=True)
-        while rows.finished is None:
-            position = len(self._task.request.prompt_tokens) + len(self._tokens)
-            assert rows.token is not None  # Hop.forward refuses an answer without the token that was asked for
-            rows = await self._pass(position, [rows.token], emit=True, timeout=self._patience.token)
+        finished = await (self._decode_alone(rows) if len(self._hops) == 1 else self._decode_relayed(rows))
         self._check_last_answer()
         self._spent.generation += time.perf_counter() - begun
-        return rows.finished
+        return finished
 
     async def replay(self) -> None:
         """Prefill a complete output, so that other inferencers can answer for it; raises HopFailed."""
@@ -93,6 +97,31 @@ class Pipeline:
         await self._prefill(sequence, emit=False)
         self._check_last_answer()
         self._spent.generation += time.perf_counter() - begun
+
+    async def _decode_relayed(self, rows: Rows) -> Finish:
+        """Token by token through all segments."""
+        while rows.finished is None:
+            position = len(self._task.request.prompt_tokens) + len(self._tokens)
+            assert rows.token is not None  # Hop.forward refuses an answer without the token that was asked for
+            rows = await self._pass(position, [rows.token], emit=True, timeout=self._patience.token)
+        return rows.finished
+
+    async def _decode_alone(self, rows: Rows) -> Finish:
+        """The only segment feeds itself; whatever it has when it is asked comes in one answer."""
+        hop, finished, start = self._hops[0], rows.finished, rows.start + rows.count
+        assert rows.token is not None  # as above
+        last = rows.token
+        while finished is None:
+            decoded, frame = await self._checking_meanwhile(hop.decode(start, self._patience.token))
+            self._count(hop, decoded)
+            chosen = hop.chosen(decoded, frame)
+            with self._spent.spent("signing"):
+                link = hop.countersign(decoded)
+            data = frame.payload[len(chosen) * TOKEN_BYTES :]
+            logprobs = decoded.logprobs or [UNSET] * len(chosen)
+            self._unchecked = _Answer(hop, (last, *chosen[:-1]), data, link, chosen, logprobs, decoded.finished)
+            last, finished, start = chosen[-1], decoded.finished, start + decoded.count
+        return finished
 
     async def _prefill(self, sequence: Sequence[int], *, emit: bool) -> Rows:
         size = max(1, MESSAGE_BYTES // self._task.row_bytes)
@@ -110,45 +139,52 @@ class Pipeline:
         upstream: Link | None = None
         for hop in self._hops:
             emits = emit and hop is self._hops[-1]
-            asking = asyncio.create_task(hop.forward(start, count, payload, upstream, emit=emits, timeout=timeout))
-            try:
-                await asyncio.sleep(0)  # the message leaves now
-                self._check_last_answer()
-                rows, frame = await asking
-            finally:
-                asking.cancel()
+            forwarding = hop.forward(start, count, payload, upstream, emit=emits, timeout=timeout)
+            rows, frame = await self._checking_meanwhile(forwarding)
             self._count(hop, rows)
             with self._spent.spent("signing"):
                 upstream = hop.countersign(rows)
-            self._unchecked = _Answer(hop, tokens, frame, rows, upstream)
+            chosen = () if rows.token is None else (rows.token,)
+            self._unchecked = _Answer(hop, tokens, frame.payload, upstream, chosen, (rows.logprobs,), rows.finished)
             # Rows of segment 0 are signed together with their tokens, so segment 1 is sent both.
             payload = frame.payload if hop.segment else sent + frame.payload
         return rows
+
+    async def _checking_meanwhile(self, request: Coroutine[None, None, Answered]) -> Answered:
+        """Ask a hop, and check the answer before while it works."""
+        asking = asyncio.create_task(request)
+        try:
+            await asyncio.sleep(0)  # the message leaves now
+            self._check_last_answer()
+            return await asking
+        finally:
+            asking.cancel()
 
     def _check_last_answer(self) -> None:
         answer, self._unchecked = self._unchecked, None
         if answer is None:
             return
-        answer.hop.accept(answer.frame, answer.tokens, answer.link, self._traces, self._spent)
-        if answer.rows.token is not None:
-            self._hand_out(answer.hop, answer.rows, answer.rows.token)
+        answer.hop.accept(answer.data, answer.inputs, answer.link, self._traces, self._spent)
+        for index, token in enumerate(answer.chosen):
+            is_last = index == len(answer.chosen) - 1
+            self._hand_out(answer.hop, token, answer.finished if is_last else None, answer.logprobs[index])
 
-    def _hand_out(self, hop: Hop, rows: Rows, token: int) -> None:
+    def _hand_out(self, hop: Hop, token: int, finished: Finish | None, packed: Packed) -> None:
         request = self._task.request
         expected: Finish | None = None
         if token in request.end_tokens:
             expected = "stop"
         elif len(self._tokens) + 1 == request.max_tokens:
             expected = "length"
-        if rows.finished != expected or token >= self._task.model.vocabulary:
-            raise HopFailed(hop.segment, hop.operator, f"token {token} with finish {rows.finished}, not {expected}")
+        if finished != expected or token >= self._task.model.vocabulary:
+            raise HopFailed(hop.segment, hop.operator, f"token {token} with finish {finished}, not {expected}")
         if not self._tokens:
             self._spent.first_token = time.perf_counter() - self._begun
         self._tokens.append(token)
         self._spent.tokens += 1
-        self._on_token(len(self._tokens) - 1, token, hop.logprobs(rows, token))
+        self._on_token(len(self._tokens) - 1, token, hop.logprobs(packed, token))
 
-    def _count(self, hop: Hop, rows: Rows) -> None:
+    def _count(self, hop: Hop, rows: Rows | Decoded) -> None:
         self._spent.messages += 1
         self._spent.waiting += hop.latency
         self._spent.model += rows.model_microseconds / 1e6

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from benchmarks.overlay.echo import Echo, Pipe, framed
-from benchmarks.overlay.network import ANSWER_BYTES, free_port, start_python, wait_for
+from benchmarks.overlay.network import ANSWER_BYTES, start_python, wait_for
+from troth.demo.ports import free_port
 from troth.overlay.circuits.descriptors import Place
 from troth.overlay.identity import create_identity, load_identity
 from troth.overlay.tls import pinned_context, server_context

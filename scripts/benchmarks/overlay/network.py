@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from troth.demo.ports import free_port
 from troth.overlay.circuits.descriptors import Place, RelayDescriptor
 from troth.overlay.identity import create_identity
 from troth.overlay.relay.configuration import destination_entry, relay_entry
@@ -118,13 +119,6 @@ def start_python(*arguments: str) -> subprocess.Popen[bytes]:
     scripts = str(Path(__file__).resolve().parents[2])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([scripts, *filter(None, sys.path)])}
     return subprocess.Popen([sys.executable, *arguments], env=environment)
-
-
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def wait_for(place: Place, processes: list[subprocess.Popen[bytes]]) -> None:

@@ -21,7 +21,8 @@ from fastapi import FastAPI, Request
 from starlette.responses import StreamingResponse
 
 from benchmarks.figures import Figure
-from benchmarks.overlay.network import RelayNetwork, free_port, relay_network
+from benchmarks.overlay.network import RelayNetwork, relay_network
+from troth.demo.ports import free_port
 from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.circuits.client import Client
 from troth.overlay.directory.listing import ListedDestination

@@ -42,6 +42,7 @@ async def commit(bench: Bench, work: Work, header: Commit, payload: memoryview) 
     if work.trace is None:
         tokens = _generated(work, sent)
         await _require_good_text(bench, work, tokens)
+        await work.end()
         work.trace = await _store(bench, work, tokens)
         work.tokens = tokens
         await bench.engine.forget(work.key)

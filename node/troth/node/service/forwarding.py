@@ -42,7 +42,7 @@ async def forward(bench: Bench, work: Work, header: Forward, payload: memoryview
         return await _repeat(bench, work, header, inputs)
     work.require_open()
     require_next(work, header)
-    _require_unfinished(work)
+    require_unfinished(work)
     upstream, (outputs, seconds) = await _compute_beside_check(bench, work, header, inputs, (payload, bound))
     require_ordered(work, header, bound)
     data = rows_to_bytes(outputs, work.seat.dtype)
@@ -53,8 +53,8 @@ async def forward(bench: Bench, work: Work, header: Forward, payload: memoryview
             bench, work, outputs[-1:], position=rows[-1].position, asked=header.logprobs
         )
         seconds += head_seconds
-    signature = await _sign(bench, work, rows)
-    _keep(work, inputs, outputs, chain, upstream)
+    signature = await sign_rows(bench, rows)
+    keep(work, inputs, outputs, chain, upstream)
     work.bound += bound or ()
     if chosen is not None:
         work.emitted[rows[-1].position] = chosen.token
@@ -70,15 +70,16 @@ def _require_emitter(work: Work, header: Forward) -> None:
         raise BadInput("log probabilities belong to a token", work.seat.index, "Ask for them where you ask to emit.")
 
 
-def _require_unfinished(work: Work) -> None:
+def require_unfinished(work: Work) -> None:
+    """Raise BadInput after the last token."""
     if not work.emitted:
         return
     last = max(work.emitted)
-    if _finish(work, last, work.emitted[last]) is not None:
+    if finish(work, last, work.emitted[last]) is not None:
         raise BadInput("the text has ended", last, "Send Commit.")
 
 
-def _finish(work: Work, position: int, token: int) -> Finish | None:
+def finish(work: Work, position: int, token: int) -> Finish | None:
     """Why the text ends with the token chosen at a position: counted by position, since an earlier attempt may have
     chosen the tokens before."""
     request = work.seat.request
@@ -110,7 +111,8 @@ async def _compute_beside_check(
         computing.cancel()
 
 
-async def _sign(bench: Bench, work: Work, rows: tuple[Row, ...]) -> RowSignature:
+async def sign_rows(bench: Bench, rows: Sequence[Row]) -> RowSignature:
+    """A signature over the last row, recorded for all of them; AlreadySigned where one was signed differently."""
     last = rows[-1]
     covered = [(row.position, typed_data.struct_hash(row)) for row in rows]
     subject = Subject(last.task_id, last.segment, last.attempt, ROW, last.position)
@@ -120,13 +122,14 @@ async def _sign(bench: Bench, work: Work, rows: tuple[Row, ...]) -> RowSignature
     return RowSignature(last.position, last.row_hash, last.previous, signature)
 
 
-def _keep(
+def keep(
     work: Work,
     inputs: NDArray[Any],
     outputs: NDArray[Any],
     chain: RowChain,
     upstream: tuple[RowChain, Address] | None,
 ) -> None:
+    """Add computed positions to the session."""
     work.inputs.append(inputs)
     work.outputs.append(outputs)
     work.own_chain = chain
@@ -145,7 +148,7 @@ async def _repeat(bench: Bench, work: Work, header: Forward, inputs: NDArray[Any
     last = header.start + header.count
     end, bound = last * work.row_size, work.tokens_of(work.all_inputs()[:last])
     _, rows = RowChain(work.seat.task_id, work.seat.index, work.attempt).extend(data[:end], work.row_size, bound)
-    signature = await _sign(bench, work, rows[header.start :])
+    signature = await sign_rows(bench, rows[header.start :])
     token = work.emitted.get(last - 1)
     chosen = None
     if token is not None:
@@ -158,5 +161,5 @@ def _reply(work: Work, header: Forward, signature: RowSignature, chosen: Chosen 
     if chosen is None:
         return Rows(header.start, header.count, signature, model_microseconds=microseconds)
     token, logprobs = chosen
-    finished = _finish(work, signature.position, token)
+    finished = finish(work, signature.position, token)
     return Rows(header.start, header.count, signature, token, finished, microseconds, logprobs)

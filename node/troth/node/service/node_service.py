@@ -12,6 +12,7 @@ from troth.node.service.bench import Bench
 from troth.node.service.committing import commit
 from troth.node.service.comparing import compare
 from troth.node.service.credit import Credit
+from troth.node.service.decoding import decode
 from troth.node.service.forwarding import forward
 from troth.node.service.opening import open_trace
 from troth.node.service.review_seat import take_review_seat
@@ -20,7 +21,7 @@ from troth.node.service.work import Work
 from troth.overlay.logs import task_bound
 from troth.protocol.announcement import announcement_from_wire
 from troth.protocol.types import Address, Hash32, Segment
-from troth.protocol.wire import Commit, Compare, Forward, NodeReply, NodeRequest, Open, Release, Released
+from troth.protocol.wire import Commit, Compare, Decode, Forward, NodeReply, NodeRequest, Open, Release, Released
 
 QUIET_SECONDS = 5.0
 """A session that is asked nothing for so long no longer keeps a node from being stopped: between two steps of a task
@@ -92,6 +93,10 @@ class NodeService:
             self._metrics.positions.labels(role=_role(work)).inc(header.count)
             return answer
         work = self._find(sender, header)
+        if isinstance(header, Decode):
+            reply, data = await decode(self._bench, work, header)
+            self._metrics.positions.labels(role="inferencer").inc(reply.count)
+            return reply, data
         async with work.lock:
             if isinstance(header, Commit):
                 return await commit(self._bench, work, header, payload)
@@ -152,10 +157,11 @@ class NodeService:
 
     async def _drop(self, name: Name) -> None:
         work = self._works.pop(name)
+        await work.end()
         self._credit.note_end(work, self._bench.clock())
         await self._bench.engine.forget(work.key)
 
-    def _find(self, sender: Address, header: Forward | Commit | Compare) -> Work:
+    def _find(self, sender: Address, header: Forward | Decode | Commit | Compare) -> Work:
         work = self._works.get((header.task_id, header.segment, header.attempt))
         if work is None:
             raise OutOfOrder("there is no such session here", header.segment, "Announce it with Forward.")
@@ -172,6 +178,8 @@ class NodeService:
         ended = [self._works.pop(name) for name in own]
         for work in ended[:1]:
             self._credit.note_end(work, self._bench.clock())
+        for work in ended:
+            await work.end()
         if own:
             await self._bench.engine.release(header.task_id)
         return Released(), b""

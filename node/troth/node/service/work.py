@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from troth.protocol.rows import RowChain, signed_row, verify_rows
 from troth.protocol.tensors import row_size
 from troth.protocol.types import Address
 from troth.protocol.wire import RowSignature
+
+if TYPE_CHECKING:
+    from troth.node.service.decoding import Decoding
 
 
 @dataclass(slots=True)
@@ -44,6 +47,7 @@ class Work:
     trace: StoredTrace | None = None
     claimed_chain: RowChain | None = None
     claimed: list[NDArray[Any]] = field(default_factory=list)
+    decoding: Decoding | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
@@ -80,9 +84,14 @@ class Work:
         """The trace: every row computed."""
         return np.concatenate(self.outputs)
 
+    async def end(self) -> None:
+        """The session is over: nothing goes on by itself."""
+        if self.decoding is not None:
+            await self.decoding.stop()
+
     def drop_rows(self) -> None:
         """Free the rows of a finished session; the trace is on disk."""
-        self.inputs, self.outputs, self.claimed = [], [], []
+        self.inputs, self.outputs, self.claimed, self.decoding = [], [], [], None
 
     def slice_of(self, parts: list[NDArray[Any]], start: int, count: int) -> NDArray[Any]:
         """Some consecutive positions of what was stored."""

@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.overlay.network import cpu_seconds, free_port
+from benchmarks.overlay.network import cpu_seconds
 from benchmarks.overlay.tor.control import Controller, TorRefused
+from troth.demo.ports import free_port
 
 AUTHORITIES, RELAYS = 3, 6
 START_SECONDS = 180.0

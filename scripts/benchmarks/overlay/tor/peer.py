@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.overlay.echo import framed
-from benchmarks.overlay.network import ANSWER_BYTES, free_port, start_python, wait_for
+from benchmarks.overlay.network import ANSWER_BYTES, start_python, wait_for
 from benchmarks.overlay.tor.network import TorNetwork, tor_network
+from troth.demo.ports import free_port
 from troth.overlay.circuits.descriptors import Place
 
 CELL, CELL_CONTENT = 514, 498
