@@ -14,7 +14,8 @@ pytest.importorskip("torch")
 
 from support.pool_stage import SHAPE, Desk, desk
 from support.real_nodes import RealNode, real_stage
-from support.scheduler_stage import Stage, eventually
+from support.scheduler_stage import Stage
+from support.waiting import eventually
 
 from troth.node.pool.agreement import Agreement
 from troth.node.pool.resident import Lent, Resident
@@ -76,6 +77,12 @@ def slices(running: Desk) -> list[tuple[int, int]]:
     return sorted((nodes[node.address].slice.first, nodes[node.address].slice.end) for node in running.scene.nodes)
 
 
+def sequences(running: Desk) -> list[int]:
+    """Of the last report of every node."""
+    reports = [running.pool.report_of(node.address) for node in running.scene.nodes]
+    return [-1 if report is None else report.sequence for report in reports]
+
+
 async def mined(scene: Stage, condition: Any) -> None:
     """Blocks come while a condition is awaited, as they do on any chain."""
 
@@ -115,8 +122,12 @@ async def test_a_layer_that_nobody_hosts_is_covered_by_nodes_that_move(deployed:
         moves = running.pool.moves
         assert moves == 5
         # Nobody flaps: once all is well, more reports move nobody.
-        before = running.pool.live.hosts(0.0)
-        await eventually(lambda: running.pool.live.hosts(0.0) is not before and running.pool.decision.reason == "")
+        for _ in range(3):
+            before = sequences(running)
+            await eventually(
+                lambda seen=before: all(now > then for now, then in zip(sequences(running), seen, strict=True))
+            )
+        assert running.pool.decision.reason == ""
         assert running.pool.moves == moves
 
 

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from troth.chain import keystore
 from troth.chain.deployment import deploy
@@ -60,7 +60,7 @@ class LocalNetwork:
         self.scheduler = Party("scheduler", self.home / "scheduler")
         self.nodes = {name: Party(name, self.home / f"node-{name}") for name in self.plan.node_names}
 
-    def __enter__(self) -> LocalNetwork:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

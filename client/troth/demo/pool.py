@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ class PoolNetwork(LocalNetwork):
     """As LocalNetwork, with a scheduler that places, and nodes that are told what to host. `hardware` is by name."""
 
     hardware: Mapping[str, Hardware] = field(default_factory=dict)
+    _ways: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def set_up_parties(self) -> None:
         """The scheduler first: newcomers ask it for a slice."""
@@ -46,6 +48,8 @@ class PoolNetwork(LocalNetwork):
         self.start_scheduler()
         with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
             list(pool.map(self._set_up_node, self.nodes.values()))
+        for name, way in self._ways.items():
+            self.processes.start(f"way-to-{name}", [sys.executable, *way])
         for node in self.nodes.values():
             self.start_node(node.name, wait=False)
 
@@ -86,11 +90,21 @@ class PoolNetwork(LocalNetwork):
             fund(self.rpc, key.address, 100 * ETHER)
         return path
 
+    def _endpoint(self, name: str, port: int) -> str:
+        """Where the node is reached: at the far end of its way, if it has one."""
+        seconds = self.hardware[name].way_seconds
+        if seconds:
+            way = free_port()
+            self._ways[name] = ("-m", "troth.demo.distance", str(way), str(port), str(seconds))
+            port = way
+        return f"https://127.0.0.1:{port}"
+
     def _set_up_node(self, node: Party) -> None:
+        port = free_port()
         made = self._troth(
             *("node", "init", "--home", node.home, "--rpc", self.rpc, "--contract", self.contract),
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
-            *("--slice", "0:1", "--port", free_port(), "--threads", 1),
+            *("--slice", "0:1", "--port", port, "--endpoint", self._endpoint(node.name, port), "--threads", 1),
             *("--import-key", self._operator_key(node.home)),
         )
         node.operator, node.endpoint = made["operator"], made["endpoint"]

@@ -195,6 +195,11 @@ class ClassPool:
         """The way there and back."""
         self.measurements.note_round_trip(name, seconds, self._clock())
 
+    def report_of(self, name: str) -> Report | None:
+        """The last report of a node that is here."""
+        held = self._reports.get(name)
+        return None if held is None else held[1]
+
     def reporting(self) -> tuple[str, ...]:
         """Who reports."""
         return tuple(self.live.hosts(self._clock()))

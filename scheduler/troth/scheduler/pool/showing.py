@@ -27,6 +27,7 @@ def shown(pool: ClassPool, side: ChainSide, now: float) -> dict[str, Any]:
         "nodes": [
             {
                 "operator": member.name,
+                "device": _device(pool, member.name),
                 "slice": [member.first, member.end],
                 "serving": [live[member.name].first, live[member.name].end] if member.name in live else None,
                 "planned": _planned(pool, member.name),
@@ -44,6 +45,11 @@ def shown(pool: ClassPool, side: ChainSide, now: float) -> dict[str, Any]:
             for (one, other), seconds in sorted(pool.live.links(now).items())
         ],
     }
+
+
+def _device(pool: ClassPool, name: str) -> str | None:
+    report = pool.report_of(name)
+    return None if report is None else report.device
 
 
 def _planned(pool: ClassPool, name: str) -> list[int] | None:
