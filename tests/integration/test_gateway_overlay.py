@@ -19,6 +19,7 @@ import pytest
 from support.client_network import PASSWORD, ClientSide, client_side, reachable, speaking, toy_answer, write_model
 from support.gateway_stage import MESSAGES, MODEL, QUESTION, Gateway, events, serving_gateway
 from support.scheduler_stage import CONTEXT, ENDS, Stage, stage
+from support.waiting import SECONDS
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
 from troth.client.configuration import Configuration, save
@@ -147,7 +148,7 @@ async def the_gateway_s_own_relay_goes_with_it(network: Whole, gateway: Gateway)
     (own,) = [child for child in psutil.Process(gateway.process.pid).children() if "relay" in child.cmdline()]
     assert str(Home(network.side.home).relay) in own.cmdline()
     await gateway.stop()
-    await asyncio.to_thread(psutil.wait_procs, [own], timeout=15)
+    await asyncio.to_thread(psutil.wait_procs, [own], timeout=SECONDS)
     assert not own.is_running()
 
 

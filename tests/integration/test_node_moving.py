@@ -121,7 +121,7 @@ async def test_a_task_under_way_ends_as_if_nothing_had_happened(folder: ModelFol
     result = await infer(network)
     assert seen == [len(PROMPT)]
     assert (result.tokens, result.rows) == (untouched.tokens, untouched.rows)
-    await mover.at(HEAD + 200)
+    await mover.at(HEAD + 150)
     _, compared = await verify(network, result, 0, network.parties[0][2])
     assert network.benches[network.parties[0][2]].traces.find(network.task, 0, 0).verdict == 1
     assert compared.commitment

@@ -10,6 +10,7 @@ import pytest
 from troth.scheduler.chains.drawn import Draw
 from troth.scheduler.chains.graph import Graph, Host
 from troth.scheduler.chains.router import MOST_TOKENS, Router
+from troth.scheduler.placement.plan import Slice
 
 
 def twins(**changes: float) -> Graph:
@@ -106,3 +107,36 @@ def test_a_wide_pool_switches_in_the_middle_of_slices_where_that_pays() -> None:
     chain = Router(Graph(hosts, np.full((10, 10), 0.5), 4)).choose("1", 1)
     assert [(part.name, part.first, part.end) for part in chain.segments] == [("near", 0, 1), ("quick", 1, 4)]
     assert chain.seconds == 2.0 + 0.5 + 3.0
+
+
+def crossed() -> Graph:
+    """Two pipelines of two stages; the fastest free chain takes one stage of each."""
+    hosts = [Host("a", 0, 2, 1.0, 100), Host("b", 2, 4, 3.0, 100), Host("c", 0, 2, 2.5, 100), Host("d", 2, 4, 1.0, 100)]
+    return Graph(hosts, np.full((4, 4), 0.01), 4)
+
+
+LINES = [(Slice("a", 0, 2), Slice("b", 2, 4)), (Slice("c", 0, 2), Slice("d", 2, 4))]
+
+
+def test_whole_pipelines_come_before_faster_mixtures() -> None:
+    assert Router(crossed()).choose("1", 10).names == ("a", "d")
+    router = Router(crossed())
+    assert router.choose_whole("1", 10, LINES).names == ("c", "d")
+    assert "already runs" in router.choose_whole("1", 10, LINES).reason
+    assert router.choose_whole("2", 10, LINES).names == ("c", "d")
+    assert router.choose_whole("3", 10, LINES).names == ("a", "b")  # load counts
+
+
+def test_a_free_chain_where_no_pipeline_has_room() -> None:
+    router = Router(crossed())
+    router.choose("on a and d", 60)
+    chain = router.choose_whole("1", 60, LINES)
+    assert chain.names == ("c", "b")
+    assert router.release("1")
+    assert router.choose_whole("2", 101, LINES).reason
+
+
+def test_a_pipeline_with_a_machine_that_left_is_passed_over() -> None:
+    router = Router(crossed())
+    gone = [(Slice("gone", 0, 2), Slice("d", 2, 4)), LINES[0], (Slice("d", 2, 4),), ()]
+    assert router.choose_whole("1", 10, gone).names == ("a", "b")

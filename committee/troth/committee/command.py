@@ -103,15 +103,10 @@ def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
 def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Check configuration, keys, chain and lists; each line that fails says how to fix it."""
     from troth.committee.examining import examine
+    from troth.overlay.findings import rendered
 
     findings = asyncio.run(examine(_folder(home)))
-    if as_json:
-        typer.echo(json.dumps([finding._asdict() for finding in findings]))
-    else:
-        for finding in findings:
-            mark = "ok  " if finding.ok else "FAIL"
-            fix = "" if finding.ok else f"\n     fix: {finding.fix}"
-            typer.echo(f"{mark} {finding.check:<9} {finding.seen}{fix}")
+    typer.echo(rendered(findings, as_json))
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from troth.chain.errors import ChainError, KeystoreError
 from troth.chain.keystore import address_in
@@ -16,17 +16,9 @@ from troth.overlay.directory.fetching import fetch_from
 from troth.overlay.directory.keeping import Keeper
 from troth.overlay.directory.membership import Membership, read_membership
 from troth.overlay.errors import OverlayError
+from troth.overlay.findings import Finding
 from troth.overlay.identity import load_identity
 from troth.protocol.committee import Member, threshold
-
-
-class Finding(NamedTuple):
-    """One line: which check, whether it passed, what was seen, how to fix it."""
-
-    check: str
-    ok: bool
-    seen: str
-    fix: str
 
 
 async def status_of(folder: Path) -> dict[str, Any]:

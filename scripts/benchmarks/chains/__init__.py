@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import math
 import random
 import statistics
@@ -10,9 +11,11 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from benchmarks.chains.published import PublishedRouter
 from benchmarks.figures import Figure
 from benchmarks.placement.pools import GPT_OSS, gpus_of, machines_of
 from troth.scheduler.chains.chain import Chain
@@ -46,11 +49,15 @@ class World:
 
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:
-    """All rows. Option: `--seeds N` pools a row."""
+    """All rows. Options: `--seeds N` pools a row, `--parallax PATH` to the published scheduler's `src` folder."""
     parser = argparse.ArgumentParser(prog="scripts/bench chains")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="pools per row")
-    seeds = parser.parse_args(options).seeds
-    return [figure for size in SIZES for pool in POOLS for figure in _rows(size, pool, seeds)]
+    parser.add_argument("--parallax", type=Path, help="src folder of the published scheduler")
+    arguments = parser.parse_args(options)
+    figures = [figure for size in SIZES for pool in POOLS for figure in _rows(size, pool, arguments.seeds)]
+    if arguments.parallax is not None:
+        figures += _published(PublishedRouter(arguments.parallax), arguments.seeds)
+    return figures
 
 
 def world_of(size: int, pool: str, seed: int) -> World:
@@ -87,6 +94,27 @@ def _rows(size: int, pool: str, seeds: int) -> Iterator[Figure]:
         yield Figure(
             f"{name}: chosen over best, worst", max(ratios), "", PUBLISHED_WORST, 1.0, f"{len(ratios)} requests"
         )
+
+
+def _published(router: PublishedRouter, seeds: int) -> Iterator[Figure]:
+    """One choice on each idle pool, by whole slices, against the best chain over layers."""
+    logging.disable(logging.WARNING)
+    for pool in POOLS:
+        for size in (16, 64, 256):
+            spent, ratios = [], []
+            for seed in range(seeds):
+                world = world_of(size, pool, seed)
+                if not world.placement.pipelines:
+                    continue
+                nodes = router.nodes(world.hosts, world.links, GPT_OSS.layers)
+                took, seconds = router.choose(nodes, world.hosts, world.links, GPT_OSS.layers)
+                idle = [host.layer_seconds for host in sorted(world.hosts, key=lambda host: host.name)]
+                spent.append(took)
+                ratios.append(seconds / best_seconds(world, idle))
+            if spent:
+                name = f"published router, {size} machines, {pool}"
+                yield Figure(f"{name}: time", statistics.median(spent), "ms", note=_worst(spent))
+                yield Figure(f"{name}: chosen over best, worst", max(ratios), "", note=f"{len(ratios)} requests")
 
 
 def _worst(spent: Sequence[float]) -> str:

@@ -28,7 +28,7 @@ class Published:
     def place(self, gpus: Sequence[Gpu], layers: int) -> tuple[float, int]:
         """Milliseconds, and full pipelines; 0 pipelines if it fails or raises."""
         model = self._model_of(layers)
-        nodes = [self._node_of(number, gpu, model) for number, gpu in enumerate(gpus)]
+        nodes = self.nodes(gpus, layers, model)
         start = time.perf_counter()
         try:
             allocator = self._allocator(model, nodes)
@@ -38,6 +38,11 @@ class Published:
         spent = (time.perf_counter() - start) * 1e3
         slices = [(node.start_layer, node.end_layer) for node in nodes if node.start_layer is not None]
         return spent, disjoint_pipelines(slices, layers) if succeeded else 0
+
+    def nodes(self, gpus: Sequence[Gpu], layers: int, model: Any = None) -> list[Any]:
+        """One of its nodes for each GPU, without a slice."""
+        model = model or self._model_of(layers)
+        return [self._node_of(number, gpu, model) for number, gpu in enumerate(gpus)]
 
     def _allocator(self, model: Any, nodes: list[Any]) -> Any:
         kind = self._allocation.GreedyLayerAllocator

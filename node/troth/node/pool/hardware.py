@@ -8,8 +8,8 @@ from typing import Literal, cast
 from troth.protocol.sizes import ModelSizes
 from troth.protocol.types import Segment
 
-LENT_SHARE = 0.75
-"""Of the memory that is there, unless the operator says how much; the rest is the system's and the engine's buffers."""
+LENT_SHARE = 0.4
+"""Of the memory that is there, unless the operator says how much: a node that moves holds both slices for a while."""
 
 Kind = Literal["cpu", "cuda", "mps"]
 

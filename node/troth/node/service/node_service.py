@@ -156,10 +156,14 @@ class NodeService:
             raise Busy("this node has no session left", len(self._works), "Retry later or choose another node.")
 
     async def _drop(self, name: Name) -> None:
-        work = self._works.pop(name)
+        work = self._works.pop(name, None)
+        if work is None:
+            return
         await work.end()
-        self._credit.note_end(work, self._bench.clock())
-        await self._bench.engine.forget(work.key)
+        async with work.lock:
+            # Not before the message at hand is answered, which would begin a session that nobody ends.
+            self._credit.note_end(work, self._bench.clock())
+            await self._bench.engine.forget(work.key)
 
     def _find(self, sender: Address, header: Forward | Decode | Commit | Compare) -> Work:
         work = self._works.get((header.task_id, header.segment, header.attempt))

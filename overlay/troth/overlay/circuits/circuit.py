@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from troth.overlay.cells import parcels
 from troth.overlay.cells.format import (
@@ -168,12 +169,12 @@ class Circuit:
         """
         alive = 0
         try:
-            for hop in range(1, len(self._onion) + 1):
-                async with asyncio.timeout(seconds):
-                    await self.ping(hop)
-                alive = hop
-        except TimeoutError:
-            pass
+            # The first that stays silent ends the search: it comes after the last one alive.
+            with suppress(TimeoutError):
+                for hop in range(1, len(self._onion) + 1):
+                    async with asyncio.timeout(seconds):
+                        await self.ping(hop)
+                    alive = hop
         except CircuitFailed as failure:
             return failure
         found = blame.silent(alive, waited, len(self.path))

@@ -81,16 +81,11 @@ def entry(home: HomeOption = DEFAULT_HOME) -> None:
 @app.command()
 def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Check configuration, keys, directory and port; each line that fails says how to fix it."""
+    from troth.overlay.findings import rendered
     from troth.overlay.relay.doctor import examine
 
     findings = examine(_folder(home))
-    if as_json:
-        typer.echo(json.dumps([finding._asdict() for finding in findings]))
-    else:
-        for finding in findings:
-            mark = "ok  " if finding.ok else "FAIL"
-            fix = "" if finding.ok else f"\n     fix: {finding.fix}"
-            typer.echo(f"{mark} {finding.check:<9} {finding.seen}{fix}")
+    typer.echo(rendered(findings, as_json))
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)
 

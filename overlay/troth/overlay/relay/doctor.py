@@ -7,9 +7,9 @@ import resource
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from troth.overlay.errors import OverlayError
+from troth.overlay.findings import Finding
 from troth.overlay.identity import load_identity
 from troth.overlay.relay.configuration import FILE, Configuration, load, load_directory
 from troth.overlay.relay.key import load_handshake_key
@@ -18,15 +18,6 @@ from troth.protocol.typed_data import address_of
 
 _LISTED = 256
 """Links that a relay opens to others at most (`links.LinkPool`)."""
-
-
-class Finding(NamedTuple):
-    """One line: which check, whether it passed, what was seen, how to fix it."""
-
-    check: str
-    ok: bool
-    seen: str
-    fix: str
 
 
 def examine(folder: Path) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from troth.scheduler.chains.chain import Chain, merged
 from troth.scheduler.chains.drawn import Draw, fastest_drawn
 from troth.scheduler.chains.graph import Floats, Graph
 from troth.scheduler.chains.sweep import fastest
+from troth.scheduler.chains.whole import fastest_whole
 from troth.scheduler.placement.plan import Slice
 
 LOAD_SLOPE = 0.1
@@ -59,8 +60,25 @@ class Router:
         refusal = self._refusal(request, tokens)
         if refusal:
             return Chain((), 0.0, refusal)
-        seconds = np.where(self._free >= tokens, self.layer_seconds(), np.inf)
-        chain = self._fastest(seconds, draws)
+        return self._reserved(request, tokens, self._fastest(self._able_seconds(tokens), draws))
+
+    def choose_whole(self, request: str, tokens: int, pipelines: Iterable[Sequence[Slice]]) -> Chain:
+        """The fastest of phase 1's pipelines as it is, with room and reserved as by `choose`; a free chain if none has.
+
+        Requests that share their whole chain share batches from the first stage to the last. Free chains that differ in
+        a stage arrive there at different times, and each batch reads the weights again.
+        """
+        refusal = self._refusal(request, tokens)
+        if refusal:
+            return Chain((), 0.0, refusal)
+        seconds = self._able_seconds(tokens)
+        whole = fastest_whole(self._graph, seconds, pipelines)
+        return self._reserved(request, tokens, whole or self._fastest(seconds, None))
+
+    def _able_seconds(self, tokens: int) -> Floats:
+        return np.where(self._free >= tokens, self.layer_seconds(), np.inf)
+
+    def _reserved(self, request: str, tokens: int, chain: Chain) -> Chain:
         if chain.segments:
             self._running[request] = Reservation(chain.names, tokens)
             self._take(chain.names, tokens, 1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import ge
 
 from troth.scheduler.placement.capacity import Capacity
 from troth.scheduler.placement.hardware import Terms
@@ -70,4 +71,32 @@ def _named(members: Sequence[Placed], layers: int, found: Found) -> list[list[Pl
     for placed in reversed(fastest):
         kinds.setdefault(placed.capacity, []).append(placed)
     together = [[kinds[found.pool.kinds[place]].pop() for place in group] for group in found.groups]
+    idle = [placed for line in kinds.values() for placed in line if placed not in alone]
+    upgrade(together, idle)
     return [[placed] for placed in alone] + together
+
+
+def upgrade(groups: Sequence[list[Placed]], idle: Iterable[Placed]) -> None:
+    """Put idle machines where slower ones are that hold no more in any place: Z stays, stages are faster or have more
+    room for cache. The search takes the smallest machines that do; what it leaves need not be the slowest."""
+    taken = sorted(
+        (placed.speed, number, place) for number, group in enumerate(groups) for place, placed in enumerate(group)
+    )
+    useless: set[Capacity] = set()
+    for better in sorted(idle, key=lambda placed: (-placed.speed, placed.name)):
+        turn = None if better.capacity in useless else _slower(groups, taken, better)
+        if turn is None:
+            useless.add(better.capacity)  # Those that follow are no faster, so they find no place either.
+        else:
+            _, number, place = taken.pop(turn)
+            groups[number][place] = better
+
+
+def _slower(groups: Sequence[list[Placed]], taken: Sequence[tuple[float, int, int]], better: Placed) -> int | None:
+    """The turn of the slowest machine that is slower and holds no more in any place."""
+    for turn, (speed, number, place) in enumerate(taken):
+        if speed >= better.speed:
+            return None
+        if all(map(ge, better.capacity, groups[number][place].capacity)):
+            return turn
+    return None
