@@ -147,3 +147,20 @@ async def test_an_order_for_other_ends_is_refused_with_the_ends_of_now(running: 
         answer = await client.post("/v1/orders", json=body)
         assert (answer.status_code, answer.json()["error"]["code"]) == (httpx.codes.CONFLICT, "other_split")
         assert answer.json()["error"]["ends"] == [1, 2]
+
+
+async def test_the_live_map_is_shown_to_everyone_and_newcomers_leave_no_trace(running: Desk) -> None:
+    node = running.scene.nodes[0]
+    await running.tell(node, decode_nanoseconds=3_000_000)
+    async with pinned_client(running.endpoint, running.identity.spki_sha256) as client:
+        shown = (await client.get("/v1/placement")).json()["0x" + running.scene.class_id.hex()]
+        assert (shown["layers"], shown["ends"] or shown["planned_ends"]) == (2, [1, 2])
+        (lane,) = shown["nodes"]
+        assert (lane["operator"], lane["slice"], lane["layer_milliseconds"]) == (node.address, [0, 2], 3.0)
+        path = f"/v1/placement/0x{running.scene.class_id.hex()}/window"
+        # This scheduler does not place: it has no slice to give.
+        assert (await client.get(path, params={"memory_bytes": 200})).json() == {"slice": None, "segments": []}
+        for wrong in ("-1", "x", str(1 << 60)):
+            answer = await client.get(path, params={"memory_bytes": wrong})
+            assert answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY
+        assert len(running.pool.reporting()) == 1

@@ -18,7 +18,11 @@ async def serve(port: int, target: int, seconds: float) -> None:
         except OSError:
             writer.close()
             return
-        await asyncio.gather(late(reader, far_writer, seconds), late(far_reader, writer, seconds))
+        try:
+            await asyncio.gather(late(reader, far_writer, seconds), late(far_reader, writer, seconds))
+        finally:
+            writer.close()
+            far_writer.close()
 
     async with await asyncio.start_server(forward, "127.0.0.1", port) as server:
         await server.serve_forever()
@@ -48,6 +52,7 @@ async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secon
                 due, data = waiting.popleft()
                 await asyncio.sleep(due - loop.time())
                 if not data:
+                    writer.write_eof()
                     return
                 writer.write(data)
                 await writer.drain()
@@ -55,7 +60,6 @@ async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secon
         return
     finally:
         reading.cancel()
-        writer.close()
 
 
 if __name__ == "__main__":
