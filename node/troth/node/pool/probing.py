@@ -43,7 +43,8 @@ async def _one_way(node: Node) -> float | None:
                 before = time.perf_counter()
                 await _answered(client)
                 return (time.perf_counter() - before) / 2
-    except (OverlayError, httpx.HTTPError) as error:
+    except (OverlayError, httpx.HTTPError, TimeoutError, OSError, ValueError) as error:
+        # The last two also stand for an endpoint that cannot be one: it is a stranger's registration.
         log.debug("the way to %s could not be measured: %s", node.operator, error)
         return None
 

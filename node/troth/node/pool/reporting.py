@@ -127,7 +127,8 @@ class Reporting:
         if answer.hosting is not None:
             self._on_order(scheduler, answer.hosting)
         if line.probing is not None and line.probing.done() and not line.probing.cancelled():
-            line.links, line.probing = tuple(line.probing.result()[:LINKS_LIMIT]), None
+            probed, line.probing = line.probing, None
+            line.links = tuple(probed.result()[:LINKS_LIMIT])
         if answer.probes and line.probing is None:
             nodes = self._state().nodes
             known = [nodes[Address(name)] for name in answer.probes if Address(name) in nodes]

@@ -163,15 +163,20 @@ class Coordinator:
         """Think about every class again, for as long as this runs."""
         while True:
             for class_id, (pool, side) in self.pools().items():
-                pool.consider(side)
-                self._gauges.show(class_id, pool, side)
+                try:
+                    pool.consider(side)
+                    self._gauges.show(class_id, pool, side)
+                except Exception:
+                    # One class's trouble keeps no other from being placed, and tasks are served all the same.
+                    log.exception("class 0x%s could not be placed", class_id.hex())
             await asyncio.sleep(CONSIDER_SECONDS)
 
     async def measure_ways(self) -> None:
         """Measure the way to every node that reports, for as long as this runs."""
         while True:
             await asyncio.gather(
-                *[self._measure(pool, Address(name)) for pool, _ in self.pools().values() for name in pool.reporting()]
+                *[self._measure(pool, Address(name)) for pool, _ in self.pools().values() for name in pool.reporting()],
+                return_exceptions=True,
             )
             await asyncio.sleep(WAYS_SECONDS)
 
