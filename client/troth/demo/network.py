@@ -50,6 +50,7 @@ class LocalNetwork:
     execution_class: str = ""
     model_id: str = ""
     overlay: LocalOverlay | None = None
+    ready_seconds: float = READY_SECONDS
     nodes: dict[str, Party] = field(default_factory=dict)
     scheduler: Party = field(init=False)
     processes: ProcessGroup = field(init=False)
@@ -249,7 +250,7 @@ class LocalNetwork:
     def _wait_ready(self, party: Party) -> None:
         if party.child is None:
             raise DemoError("This party was not started", party.name, "Call start_parties first.")
-        wait_until(lambda: is_ready(party.endpoint), f"{party.name} becoming ready", READY_SECONDS, [party.child])
+        wait_until(lambda: is_ready(party.endpoint), f"{party.name} becoming ready", self.ready_seconds, [party.child])
 
 
 @cache

@@ -21,7 +21,8 @@ from troth.demo.processes import wait_until
 from troth.overlay.https import pinned_sync_client
 from troth.overlay.identity import load_identity
 
-PLACED_SECONDS = 240.0
+PLACED_SECONDS = 600.0
+"""For loading, checking and moving on a machine that all nodes share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class PoolNetwork(LocalNetwork):
     """As LocalNetwork, with a scheduler that places, and nodes that are told what to host. `hardware` is by name."""
 
     hardware: Mapping[str, Hardware] = field(default_factory=dict)
+    ready_seconds: float = PLACED_SECONDS
     _ways: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def set_up_parties(self) -> None:

@@ -34,10 +34,10 @@ def room(layers: int) -> int:
 
 KINDS = (
     (2, Hardware("large, near", room(30))),
-    (4, Hardware("half, near, 2x slower", room(15), slowdown=2.0)),
+    (2, Hardware("half, near, 2x slower", room(15), slowdown=2.0)),
     (2, Hardware("half, 3x slower, 40 ms away", room(15), slowdown=3.0, way_seconds=0.04)),
 )
-"""How many of each: five pipelines' worth, of which a request needs three."""
+"""How many of each: four pipelines' worth, of which a request needs three."""
 
 
 @dataclass(slots=True)
