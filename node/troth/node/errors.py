@@ -3,6 +3,7 @@
 NodeError
  ├─ ModelError      a model folder is missing, incomplete or not the registered one
  ├─ ConfigError     node.toml cannot be used as it is
+ ├─ EngineError     the engine's own process ended or cannot be started
  ├─ Refusal         a request is turned down; travels to the peer as a Failure with `code`
  │   ├─ Busy            memory or sessions are used up; try another node or later
  │   ├─ NotAssigned     the announcement does not give this node this work
@@ -39,6 +40,10 @@ class ConfigError(NodeError):
 
 class OrderRefused(NodeError):
     """A scheduler's order to host other layers goes beyond what the operator has agreed to."""
+
+
+class EngineError(NodeError):
+    """The engine's own process ended, said something impossible or cannot be started."""
 
 
 class StorageError(NodeError):

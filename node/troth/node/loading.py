@@ -6,10 +6,10 @@ import logging
 
 from troth.node.configuration import Configuration
 from troth.node.engine.interface import Engine
-from troth.node.errors import ModelError
+from troth.node.errors import ConfigError, ModelError
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder, find_model
-from troth.protocol.types import ExecutionClass, ModelDescriptor
+from troth.protocol.types import ExecutionClass, ModelDescriptor, Segment
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +27,16 @@ def load_engine(
         require_registered(folder, descriptor)
     else:
         log.warning("serving %s without checking it: other weights than the registered ones are slashed", folder.path)
+    if configuration.engine == "vllm":
+        return _load_vllm(configuration, execution_class, folder)
+    from troth.node.engine.layers import LayerSlice
     from troth.node.engine.torch_engine import TorchEngine
 
+    slices = LayerSlice
+    if execution_class.exact:
+        from troth.node.engine.exact_layers import ExactSlice
+
+        slices = ExactSlice
     return TorchEngine(
         folder,
         configuration.slice,
@@ -36,7 +44,38 @@ def load_engine(
         device=configuration.device,
         cache_bytes=configuration.cache_bytes,
         threads=configuration.threads,
+        layers=slices,
     )
+
+
+def require_engine(configuration: Configuration) -> None:
+    """Raise ConfigError where the configured engine cannot be used here; before anything else is begun."""
+    if configuration.engine == "vllm":
+        from troth.node.engine.vllm.available import require_vllm
+
+        require_vllm()
+
+
+def _load_vllm(configuration: Configuration, execution_class: ExecutionClass, folder: ModelFolder) -> Engine:
+    from troth.node.engine.vllm.engine import VllmEngine
+    from troth.node.engine.vllm.settings import Settings
+
+    layers = Segment(0, int(folder.config["num_hidden_layers"]))
+    if configuration.slice != layers:
+        raise ConfigError("vLLM hosts whole models only", configuration.slice, f'Set node.slice = "0:{layers.end}".')
+    if execution_class.dtype and not execution_class.exact:
+        name, remedy = execution_class.name, "Register an exact class: `troth model add --exact`."
+        raise ConfigError("vLLM has no float32 reference, which a tolerant bfloat16 class needs", name, remedy)
+    longest = int(folder.config.get("max_position_embeddings", configuration.positions + 1)) - 1
+    settings = Settings(
+        folder.path,
+        execution_class.dtype,
+        configuration.device,
+        min(configuration.positions, longest),
+        configuration.cache_bytes,
+        configuration.threads,
+    )
+    return VllmEngine(folder, settings)
 
 
 def require_registered(folder: ModelFolder, descriptor: ModelDescriptor) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from troth.node.engine.interface import Load
 from troth.protocol.types import Segment
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -25,6 +26,13 @@ class Metrics:
         self.positions = Counter("troth_node_positions", "Positions computed.", ["role"], registry=self.registry)
         self.sessions = Gauge("troth_node_sessions", "Sessions held.", registry=self.registry)
         self.cache_bytes = Gauge("troth_node_cache_bytes", "Memory of attention caches.", registry=self.registry)
+        self.engine_requests = Gauge(
+            "troth_node_engine_requests", "Requests in a whole-model engine.", ["state"], registry=self.registry
+        )
+        self.cache_used = Gauge("troth_node_cache_used_ratio", "Share of cache blocks in use.", registry=self.registry)
+        self.prompt_tokens = Gauge(
+            "troth_node_engine_prompt_tokens", "Prompt tokens since it started.", ["source"], registry=self.registry
+        )
         self.block = Gauge("troth_node_block", "Last block that was followed.", registry=self.registry)
         self.stake = Gauge("troth_node_stake_wei", "Own stake.", registry=self.registry)
         self.first = Gauge("troth_node_slice_first", "First layer hosted.", registry=self.registry)
@@ -37,6 +45,14 @@ class Metrics:
         """Ask what is hosted whenever the numbers are read."""
         self.first.set_function(lambda: hosted().first)
         self.end.set_function(lambda: hosted().end)
+
+    def note_load(self, load: Load) -> None:
+        """Show what a whole-model engine says of itself."""
+        self.engine_requests.labels(state="running").set(load.running)
+        self.engine_requests.labels(state="waiting").set(load.waiting)
+        self.cache_used.set(load.cache_used)
+        self.prompt_tokens.labels(source="cache").set(load.cached_tokens)
+        self.prompt_tokens.labels(source="computed").set(load.prompt_tokens - load.cached_tokens)
 
     def observe(self, message: str, outcome: str, seconds: float) -> None:
         """Count one message."""

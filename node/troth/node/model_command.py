@@ -75,6 +75,15 @@ def add(
         float,
         typer.Option("--review-error", help="How often their review may be wrong at that share (Lemma E.2)."),
     ] = 0.01,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="A class whose traces are compared bit by bit; runs this machine's engine.")
+    ] = False,
+    engine: Annotated[
+        str, typer.Option("--engine", envvar="TROTH_ENGINE", help="Engine of an exact class: vllm or torch.")
+    ] = "vllm",
+    device: Annotated[
+        str, typer.Option("--device", envvar="TROTH_DEVICE", help="Device of an exact class: cpu or cuda.")
+    ] = "cpu",
     calibration: Annotated[
         Path | None,
         typer.Option("--calibration", help="report.json of `troth calibrate`; default: the shipped one of this model."),
@@ -107,14 +116,24 @@ def add(
         verifiers=verifiers,
         reviewers=reviewers or max(reviewers_needed(honest_share, review_error), verifiers + 2),
     )
+    if exact:
+        from troth.node.models.exact import exact_class
+
+        execution_class = exact_class(execution_class, folder, engine, device)
     found = (
-        shipped_calibration(report.model_id, dtype)
-        if calibration is None
-        else read_calibration(calibration, report.model_id, dtype)
+        None
+        if exact
+        else (
+            shipped_calibration(report.model_id, dtype)
+            if calibration is None
+            else read_calibration(calibration, report.model_id, dtype)
+        )
     )
     if found is not None:
         execution_class = found.apply(execution_class)
-    result = report.with_class(execution_class) | {"calibration": found.source if found else "none: rough thresholds"}
+    result = report.with_class(execution_class) | {
+        "calibration": found.source if found else "none: " + ("exact" if exact else "rough thresholds")
+    }
     if contract:
         from troth.node.models.registration import register
 

@@ -16,7 +16,8 @@ from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
 from troth.chain.keystore import Key
 from troth.node.configuration import Configuration
-from troth.node.engine.interface import SessionKey
+from troth.node.engine.interface import SessionKey, WholeEngine
+from troth.node.engine.probe import require_class
 from troth.node.errors import Busy, ModelError
 from troth.node.followed_view import FollowedView
 from troth.node.margin_pool import MarginPool
@@ -36,7 +37,7 @@ from troth.overlay.server import TlsServer, serving
 from troth.protocol.calls import views
 from troth.protocol.contract_types import Role
 from troth.protocol.dtype import Dtype
-from troth.protocol.types import Address
+from troth.protocol.types import Address, ExecutionClass
 from troth.protocol.wire import NodeRequest
 
 log = logging.getLogger(__name__)
@@ -129,6 +130,10 @@ class RunningNode:
     def _reasons(self, follower: EventFollower, view: FollowedView) -> list[str]:
         """Why this node is not ready; empty when it is."""
         found = [] if self._service else ["the model is loading"]
+        engine = self._bench.engine if self._bench else None
+        if isinstance(engine, WholeEngine):
+            self._metrics.note_load(engine.load)
+            found += [engine.failure] if engine.failure else []
         if follower.failure is not None:
             found.append(f"the chain node does not answer: {follower.failure.what}")
         account = view.account(self._key.address)
@@ -161,6 +166,7 @@ class RunningNode:
         await follower.catch_up()
         self._bench = bench = await self._load(chain, view)
         await _warm_up(bench)
+        await require_class(bench.engine, _class_of(view, self._configuration))
         self._service = service = self._parts.service(bench, self._metrics)
         self._moving = Moving(bench, self._service, chain, self._key)
         self._metrics.follow_slice(lambda: bench.engine.slice)
@@ -217,6 +223,12 @@ class RunningNode:
             limits=Limits(configuration.sessions, configuration.positions),
             disputes=configuration.disputes,
         )
+
+
+def _class_of(view: FollowedView, configuration: Configuration) -> ExecutionClass:
+    execution_class = view.execution_class(configuration.execution_class)
+    assert execution_class is not None  # it was there when the engine was loaded, and classes are never removed
+    return execution_class
 
 
 async def _warm_up(bench: Bench) -> None:

@@ -1,5 +1,8 @@
 """What the service asks of an engine; the seam for other engines than torch.
 
+`Engine` computes what it is told, position by position, and every engine is one. `WholeEngine` holds a whole model and
+also writes texts by itself, many at once, which is what it is fast at.
+
 Rows are numpy matrices (positions, hidden size) in the execution class's words: float32, or uint16 that hold bfloat16
 bits. Tokens are int64 vectors. Positions of one session are appended in order; going back is allowed and forgets what
 came after.
@@ -7,12 +10,13 @@ came after.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
-from troth.protocol.types import Segment
+from troth.protocol.request import Request
+from troth.protocol.types import Hash32, Segment
 
 
 class SessionKey(NamedTuple):
@@ -95,3 +99,81 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Stop the worker; queued jobs are dropped."""
+
+
+class Step(NamedTuple):
+    """One generated token, and the rows that were computed for it: those of the prompt with the first token, then one
+    each. The last row is the one that chose the token, so that all steps' rows together are the trace."""
+
+    token: int
+    rows: NDArray[Any]
+
+
+class Load(NamedTuple):
+    """How busy an engine is: requests `running` and `waiting`; of `blocks` cache blocks of `block` tokens, the share
+    `cache_used` (0 to 1) is in use by requests; prompt tokens asked for and found in the cache since it started."""
+
+    running: int
+    waiting: int
+    cache_used: float
+    blocks: int
+    block: int
+    prompt_tokens: int
+    cached_tokens: int
+
+
+class Stored(NamedTuple):
+    """Blocks that the cache holds from now on, the first one after the block `parent` (32 zero bytes: at the start)."""
+
+    parent: bytes
+    blocks: tuple[bytes, ...]
+
+
+class Removed(NamedTuple):
+    """Blocks that the cache does not hold any more."""
+
+    blocks: tuple[bytes, ...]
+
+
+class Cleared(NamedTuple):
+    """The cache is empty, or what it holds is not known any more."""
+
+
+CacheEvent = Stored | Removed | Cleared
+
+
+@runtime_checkable
+class WholeEngine(Engine, Protocol):
+    """An engine that holds a whole model, batches requests by itself and keeps a cache of prefixes."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why the engine cannot compute now, for /readyz; None while it can."""
+
+    @property
+    def load(self) -> Load:
+        """How busy it is."""
+
+    def generate(self, request: Request, seed: Hash32) -> AsyncGenerator[Step, None]:
+        """The text that a request asks for, with the public noise of `seed`; ends as `tokens.finish_reason` says.
+
+        Closing it (`aclose`) cancels the request.
+
+        Raises:
+            Busy: the engine's process ended meanwhile; the request can be repeated, here or elsewhere.
+            BadInput: tokens outside of the vocabulary, or more positions than the engine was started for.
+        """
+
+    async def prefill(self, tokens: Sequence[int], *, fresh: bool = False) -> Computed:
+        """Rows of all positions of a text in one pass; raises as `generate`.
+
+        Args:
+            fresh: compute every position, also those that the cache has.
+        """
+
+    async def probabilities(self, tokens: Sequence[int]) -> NDArray[Any]:
+        """Log probability of each token but the first after those before it, in one pass; float32, natural."""
+
+    def events(self) -> AsyncIterator[CacheEvent]:
+        """What happens to the cache of prefixes from now on; begins with `Cleared`. Blocks are named as
+        `vllm.blocks.block_names` names them."""

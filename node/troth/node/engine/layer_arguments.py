@@ -13,7 +13,7 @@ class LayerArguments:
     """Arguments for layers that run `states` (sequences, positions, hidden size) as positions start, start+1, …
 
     Args:
-        implementation: "sdpa" or "eager": they take their masks in different forms.
+        implementation: "sdpa", "eager" or "troth_blocks": they take their masks in different forms.
     """
 
     def __init__(self, family: Family, states: torch.Tensor, start: int, implementation: str) -> None:
@@ -46,7 +46,7 @@ class LayerArguments:
             return None
         device, dtype = self._states.device, self._states.dtype
         allowed = allowed_positions(self._start, end, window, device)[None, None]
-        if self._implementation == "sdpa":
+        if self._implementation != "eager":
             return allowed
         return torch.zeros(allowed.shape, dtype=dtype, device=device).masked_fill(~allowed, torch.finfo(dtype).min)
 

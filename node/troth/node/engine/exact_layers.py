@@ -1,0 +1,94 @@
+"""A slice whose decode gives the bits of its prefill: every product and every attention has a shape of its own choice.
+
+Matrix products run over `ROWS` positions at a time (`fixed_rows`). Attention runs over blocks of `ROWS` queries that
+begin at multiples of it, against all keys up to the block's end: the same shapes whether one position of the block is
+new or all of them. What a shape leaves over is filled with zeros and masked, and adds exactly nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import AttentionInterface
+
+from troth.node.engine.fixed_rows import in_fixed_rows
+from troth.node.engine.layers import LayerSlice
+
+ROWS = 16
+"""Positions of a block. More cost a decode step more, fewer a prefill; the bits depend on it, so it is part of the
+class (by its probe)."""
+NAME = "troth_blocks"
+
+
+class ExactSlice(LayerSlice):
+    """See `LayerSlice`; the same computation in fixed shapes."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.config._attn_implementation = NAME
+        for layer in self.layers:
+            for module in layer.modules():
+                if isinstance(module, torch.nn.Linear):
+                    _fix(module)
+
+
+def _fix(module: torch.nn.Linear) -> None:
+    product = module.forward
+
+    def fixed(states: torch.Tensor) -> torch.Tensor:
+        made = in_fixed_rows(product, states.reshape(-1, states.shape[-1]), ROWS)
+        return made.reshape(*states.shape[:-1], made.shape[-1])
+
+    module.forward = fixed  # type: ignore[method-assign, unused-ignore]
+
+
+def attend_in_blocks(  # noqa: PLR0917 - the order of the arguments is that of transformers
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor,
+    scaling: float | None = None,
+    **unused: Any,
+) -> tuple[torch.Tensor, None]:
+    """What transformers calls for one layer; queries are the last positions that the keys have.
+
+    Shapes: query (1, heads, new, head size), key and value (1, key-value heads, all, head size), mask (1, 1, new, all)
+    of booleans. Returns (1, new, heads, head size).
+    """
+    end, start = key.shape[2], key.shape[2] - query.shape[2]
+    made = []
+    for block in range(start // ROWS * ROWS, end, ROWS):
+        first, last = max(start, block), min(end, block + ROWS)
+        place = slice(first - block, last - block)
+        asked = _filled(query[:, :, first - start : last - start], place.start)
+        keys, values = _until(key, block + ROWS), _until(value, block + ROWS)
+        # A row that stands for nothing attends to the first key: attending to none would be no number.
+        mask = torch.zeros((1, 1, ROWS, block + ROWS), dtype=torch.bool, device=query.device)
+        mask[..., 0] = True
+        seen = min(end, block + ROWS)
+        mask[:, :, place, :seen] = attention_mask[:, :, first - start : last - start, :seen]
+        out = torch.nn.functional.scaled_dot_product_attention(
+            asked, keys, values, attn_mask=mask, scale=scaling, enable_gqa=True
+        )
+        made.append(out[:, :, place])
+    return torch.cat(made, dim=2).transpose(1, 2).contiguous(), None
+
+
+def _filled(query: torch.Tensor, first: int) -> torch.Tensor:
+    if query.shape[2] == ROWS:
+        return query
+    filled = query.new_zeros((*query.shape[:2], ROWS, query.shape[3]))
+    filled[:, :, first : first + query.shape[2]] = query
+    return filled
+
+
+def _until(states: torch.Tensor, end: int) -> torch.Tensor:
+    if states.shape[2] >= end:
+        return states[:, :, :end]
+    missing = states.new_zeros((*states.shape[:2], end - states.shape[2], states.shape[3]))
+    return torch.cat([states, missing], dim=2)
+
+
+AttentionInterface.register(NAME, attend_in_blocks)

@@ -1,0 +1,131 @@
+"""What vLLM's prefix cache holds, told in names that mean the same on every node.
+
+vLLM publishes batches over ZeroMQ: topic, a big-endian sequence number, and msgpack. Its own block ids depend on its
+process; here blocks are named anew from the tokens that come with the event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from troth.node.engine.interface import CacheEvent, Cleared, Removed, Stored
+from troth.node.engine.vllm.blocks import BlockName, block_names
+from troth.node.errors import EngineError
+from troth.protocol.types import ZERO_HASH
+
+VllmId = int | bytes
+QUEUE_LIMIT = 10_000
+"""Events that a slow listener may be behind; then it is told `Cleared` and begins anew."""
+
+
+class _BlockStored(msgspec.Struct, tag="BlockStored"):
+    block_hashes: list[VllmId]
+    parent_block_hash: VllmId | None
+    token_ids: list[int]
+    block_size: int
+
+
+class _BlockRemoved(msgspec.Struct, tag="BlockRemoved"):
+    block_hashes: list[VllmId]
+
+
+class _AllBlocksCleared(msgspec.Struct, tag="AllBlocksCleared"):
+    pass
+
+
+class _Batch(msgspec.Struct, array_like=True):
+    ts: float
+    events: list[_BlockStored | _BlockRemoved | _AllBlocksCleared]
+
+
+class Translator:
+    """Reads one engine's batches in order. After a gap nothing is known, so that it says `Cleared` and waits for
+    blocks whose parents it knows."""
+
+    def __init__(self) -> None:
+        self._names: dict[VllmId, BlockName] = {}
+        self._next: int | None = None
+
+    def read(self, sequence: int, payload: bytes) -> list[CacheEvent]:
+        """The events of one batch.
+
+        Raises:
+            EngineError: vLLM's process sent something else.
+        """
+        try:
+            batch = msgspec.msgpack.decode(payload, type=_Batch)
+        except msgspec.MsgspecError as error:
+            raise EngineError("vLLM's process sent no cache events", str(error), "Use the pinned version.") from error
+        found: list[CacheEvent] = []
+        if self._next is not None and sequence != self._next:
+            found.append(self._clear())
+        self._next = sequence + 1
+        for event in batch.events:
+            found += self._translate(event)
+        return found
+
+    def _translate(self, event: Any) -> list[CacheEvent]:
+        if isinstance(event, _AllBlocksCleared):
+            return [self._clear()]
+        if isinstance(event, _BlockRemoved):
+            names = [self._names.pop(block, None) for block in event.block_hashes]
+            known = tuple(name for name in names if name is not None)
+            return [Removed(known)] if known else []
+        parent = ZERO_HASH if event.parent_block_hash is None else self._names.get(event.parent_block_hash)
+        if parent is None:
+            return []
+        blocks = block_names(event.token_ids, event.block_size, parent)
+        self._names.update(zip(event.block_hashes, blocks, strict=False))
+        return [Stored(parent, tuple(blocks))]
+
+    def _clear(self) -> Cleared:
+        self._names.clear()
+        return Cleared()
+
+
+class Audience:
+    """Everybody who listens to the events; nobody can hold up the others, and who comes late is told what is held."""
+
+    def __init__(self) -> None:
+        self._queues: set[asyncio.Queue[CacheEvent]] = set()
+        self._held: dict[BlockName, BlockName] = {}
+
+    def tell(self, event: CacheEvent) -> None:
+        """Note an event and hand it to all listeners; one that is far behind begins anew."""
+        self._note(event)
+        for queue in self._queues:
+            if queue.qsize() < QUEUE_LIMIT:
+                queue.put_nowait(event)
+                continue
+            while not queue.empty():
+                queue.get_nowait()
+            for part in self._snapshot():
+                queue.put_nowait(part)
+
+    async def listen(self) -> AsyncIterator[CacheEvent]:
+        """`Cleared`, what is held now, and events from then on."""
+        queue: asyncio.Queue[CacheEvent] = asyncio.Queue()
+        for part in self._snapshot():
+            queue.put_nowait(part)
+        self._queues.add(queue)
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self._queues.discard(queue)
+
+    def _note(self, event: CacheEvent) -> None:
+        if isinstance(event, Cleared):
+            self._held.clear()
+        elif isinstance(event, Removed):
+            for name in event.blocks:
+                self._held.pop(name, None)
+        else:
+            self._held.update(zip(event.blocks, (event.parent, *event.blocks), strict=False))
+
+    def _snapshot(self) -> list[CacheEvent]:
+        return [Cleared(), *(Stored(parent, (name,)) for name, parent in self._held.items())]

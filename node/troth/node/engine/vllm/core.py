@@ -1,0 +1,216 @@
+"""One vLLM engine, from its start to its end: requests, rows, the head, load and cache events.
+
+This is the only module of the node's own process that touches vLLM. A `Core` that has died stays dead: `supervision`
+starts another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.engine.interface import Load
+from troth.node.engine.vllm.cache_events import Audience, Translator
+from troth.node.engine.vllm.row_board import RowBoard
+from troth.node.engine.vllm.row_frames import FRAME_LIMIT, LENGTH, frame_from_bytes
+from troth.node.engine.vllm.settings import FIXED_ROWS, Settings
+from troth.node.engine.vllm.tally import Tally
+from troth.node.errors import EngineError
+from troth.protocol.dtype import Dtype
+
+REMEDY = "It is started anew; repeat the request or ask another node."
+
+
+class Core:
+    """Use `Core.start`; every method raises EngineError once the engine is dead."""
+
+    def __init__(self, settings: Settings, llm: Any, folder: Path, tally: Tally, audience: Audience) -> None:
+        self.settings = settings
+        self.board = RowBoard()
+        self.hidden_size = 0
+        self.vocabulary = 0
+        self.dead = asyncio.Event()
+        self._llm = llm
+        self._folder = folder
+        self._tally = tally
+        self._audience = audience
+        self._names = count()
+        self._serving: asyncio.AbstractServer | None = None
+        self._helpers: list[asyncio.Task[None]] = []
+        self._receiving: asyncio.Task[Any] | None = None
+
+    @classmethod
+    async def start(cls, settings: Settings, audience: Audience) -> Core:
+        """Start vLLM's processes and have its worker send its rows here; takes half a minute.
+
+        Raises:
+            EngineError: vLLM cannot be started with these settings; its own log says why.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="troth-vllm-"))
+        tally = Tally()
+        try:
+            llm = await asyncio.to_thread(_construct, settings, folder, tally)
+        except Exception as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise EngineError("vLLM cannot be started", str(error), "See its log above.") from error
+        core = cls(settings, llm, folder, tally, audience)
+        try:
+            await core._connect()
+        except BaseException:
+            await core.close()
+            raise
+        return core
+
+    @property
+    def load(self) -> Load:
+        """See `interface.Load`."""
+        cache = self._llm.vllm_config.cache_config
+        return self._tally.load(int(cache.num_gpu_blocks or 0), int(cache.block_size))
+
+    def name(self) -> str:
+        """A name for a request that no other request of this engine has."""
+        return f"r{next(self._names)}"
+
+    async def run(self, name: str, prompt: Any, words: dict[str, Any]) -> AsyncGenerator[Any, None]:
+        """vLLM's outputs for one request. Closing it aborts the request.
+
+        Args:
+            prompt: tokens, or an asynchronous iterator over lists of them.
+            words: of vLLM's SamplingParams.
+        """
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        params = SamplingParams(
+            temperature=0.0, ignore_eos=True, detokenize=False, output_kind=RequestOutputKind.DELTA, **words
+        )
+        given = {"prompt_token_ids": prompt} if isinstance(prompt, list) else _chunks(prompt)
+        outputs = self._llm.generate(given, params, name)
+        try:
+            async for output in outputs:
+                yield output
+        except Exception as error:
+            if self._llm.errored or self.dead.is_set():
+                self._die(str(error))
+                raise EngineError("the engine's process has ended", None, REMEDY) from error
+            raise
+        finally:
+            await outputs.aclose()
+
+    async def head(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Float32 logits of post-norm rows, shape (positions, vocabulary)."""
+        wide = rows.dtype == np.float32
+        made = await self.call("troth_head", np.ascontiguousarray(rows).tobytes(), wide)
+        return np.frombuffer(made, np.float32).reshape(len(rows), -1)
+
+    async def empty_cache(self) -> None:
+        """Forget all cached prefixes that no request uses."""
+        await self._llm.reset_prefix_cache()
+
+    async def close(self) -> None:
+        """End vLLM's processes."""
+        self._die("the engine is being closed")
+        for helper in self._helpers:
+            helper.cancel()
+        await asyncio.gather(*self._helpers, return_exceptions=True)
+        await asyncio.to_thread(self._llm.shutdown)
+        if self._receiving is not None:
+            # The worker's end is closed, so that this ends by itself.
+            await asyncio.gather(self._receiving, return_exceptions=True)
+        if self._serving is not None:
+            self._serving.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _connect(self) -> None:
+        address = str(self._folder / "rows")
+        self._serving = await asyncio.start_unix_server(self._receive, path=address)
+        self.hidden_size, self.vocabulary = await self.call("troth_tap", address)
+        await self.call("troth_fix_rows", FIXED_ROWS)
+        self._helpers.append(asyncio.create_task(self._follow_cache()))
+        self._helpers.append(asyncio.create_task(self._watch()))
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """What vLLM's worker answers to a method of `worker.RowTap`."""
+        try:
+            return (await self._llm.collective_rpc(method, args=arguments))[0]
+        except Exception as error:
+            if self._llm.errored:
+                self._die(str(error))
+            raise EngineError(f"the engine failed in {method}", str(error), REMEDY) from error
+
+    async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._receiving = asyncio.current_task()
+        storage = Dtype(self.settings.dtype).storage
+        reason = "vLLM's worker has ended"
+        try:
+            while True:
+                (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+                if length > FRAME_LIMIT:
+                    reason = "a frame of rows is too long"
+                    return
+                self.board.add(frame_from_bytes(await reader.readexactly(length), self.hidden_size, storage))
+        except EngineError as error:
+            reason = error.what
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            self._die(reason)
+            writer.close()
+
+    async def _follow_cache(self) -> None:
+        import zmq
+        import zmq.asyncio
+
+        socket = zmq.asyncio.Context.instance().socket(zmq.SUB)
+        translator = Translator()
+        try:
+            socket.connect(f"ipc://{self._folder}/blocks")
+            socket.setsockopt(zmq.SUBSCRIBE, b"")
+            while True:
+                _, sequence, payload = await socket.recv_multipart()
+                for event in translator.read(int.from_bytes(sequence, "big"), payload):
+                    self._audience.tell(event)
+        except EngineError as error:
+            self._die(error.what)
+        finally:
+            socket.close(linger=0)
+
+    async def _watch(self) -> None:
+        """A process that was killed while nothing ran would be noticed by the next request only."""
+        while not self._llm.errored:  # noqa: ASYNC110 - vLLM has no event for it
+            await asyncio.sleep(0.5)
+        self._die("vLLM's engine has ended")
+
+    def _die(self, reason: str) -> None:
+        if self.dead.is_set():
+            return
+        self.dead.set()
+        self.board.fail(EngineError(reason, None, REMEDY))
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        # vLLM tells its waiting callers when it notices by itself, which may be never.
+        self._llm.output_processor.propagate_error(EngineDeadError())
+
+
+async def _chunks(parts: AsyncIterator[list[int]]) -> AsyncIterator[Any]:
+    from vllm.engine.protocol import StreamingInput
+
+    async for part in parts:
+        yield StreamingInput(prompt={"prompt_token_ids": part})
+
+
+def _construct(settings: Settings, folder: Path, tally: Tally) -> Any:
+    settings.prepare_environment()
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    arguments = AsyncEngineArgs(**settings.arguments(folder), enable_log_requests=False, disable_log_stats=True)
+    return AsyncLLM.from_engine_args(arguments, stat_loggers=[tally.listener()])

@@ -1,0 +1,211 @@
+"""The vLLM engine behind the node's two interfaces: it writes texts by itself, and it computes what it is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+from numpy.typing import NDArray
+
+from troth.node.engine.interface import CacheEvent, Computed, Load, SessionKey, Step
+from troth.node.engine.vllm.available import require_vllm
+from troth.node.engine.vllm.cache_events import Audience
+from troth.node.engine.vllm.core import Core
+from troth.node.engine.vllm.row_store import RowStore
+from troth.node.engine.vllm.sampling_words import Draw, draw_to_words
+from troth.node.engine.vllm.sessions import Sessions
+from troth.node.engine.vllm.settings import BLOCK, Settings
+from troth.node.engine.vllm.supervision import Supervisor
+from troth.node.engine.vllm.texts import Texts
+from troth.node.errors import BadInput, Busy, EngineError, ModelError
+from troth.node.models.folder import ModelFolder
+from troth.protocol.request import Request
+from troth.protocol.tokens import Sampling
+from troth.protocol.types import Hash32, Segment
+
+NO_LOAD = Load(0, 0, 0.0, 0, BLOCK, 0, 0)
+HELD_OPEN = 2
+"""Sessions may hold one part in so many of the cache open: the rest is for requests that run."""
+
+
+class VllmEngine:
+    """See `interface.WholeEngine`. vLLM is started by the first call, which waits for it: half a minute."""
+
+    def __init__(self, folder: ModelFolder, settings: Settings, *, supervisor: Supervisor | None = None) -> None:
+        """Check that vLLM is there.
+
+        Raises:
+            ConfigError: it is not; the message names the command that installs it.
+        """
+        if supervisor is None:
+            require_vllm()
+        config = folder.config
+        self._settings = settings
+        self._layers = int(config["num_hidden_layers"])
+        self._hidden_size = int(config["hidden_size"])
+        self._vocabulary = int(config["vocab_size"])
+        self._audience = Audience()
+        self._supervisor = supervisor or Supervisor(lambda: Core.start(settings, self._audience))
+        self._texts = Texts(RowStore(BLOCK, settings.cache_bytes // 8))
+        self._sessions = Sessions()
+
+    @property
+    def slice(self) -> Segment:
+        """All layers."""
+        return Segment(0, self._layers)
+
+    @property
+    def layers(self) -> int:
+        """Layers of the model."""
+        return self._layers
+
+    @property
+    def hidden_size(self) -> int:
+        """Columns of a row."""
+        return self._hidden_size
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens."""
+        return self._vocabulary
+
+    @property
+    def dtype(self) -> int:
+        """Words of a row: 0 float32, 1 bfloat16."""
+        return self._settings.dtype
+
+    @property
+    def failure(self) -> str | None:
+        """Why it cannot compute now; see `supervision`."""
+        return self._supervisor.failure
+
+    @property
+    def load(self) -> Load:
+        """How busy vLLM is; nothing before it was started."""
+        core = self._supervisor.living
+        return NO_LOAD if core is None else cast(Core, core).load
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory that running requests and open sessions have in the cache."""
+        return int(self.load.cache_used * self._settings.cache_bytes)
+
+    async def generate(self, request: Request, seed: Hash32) -> AsyncGenerator[Step, None]:
+        """See `interface.WholeEngine.generate`."""
+        prompt = list(request.prompt_tokens)
+        self._require(prompt, request.position_limit)
+        core = await self._core()
+        words = {
+            "max_tokens": request.max_tokens,
+            "stop_token_ids": list(request.end_tokens),
+            "extra_args": draw_to_words(Draw(Sampling.of(request), seed)),
+        }
+        try:
+            async with aclosing(self._texts.generate(core, prompt, words)) as steps:
+                async for step in steps:
+                    yield step
+        except EngineError as error:
+            raise _busy(error) from error
+
+    async def prefill(self, tokens: Sequence[int], *, fresh: bool = False) -> Computed:
+        """See `interface.WholeEngine.prefill`."""
+        began = time.perf_counter()
+        self._require(tokens, len(tokens))
+        core = await self._core()
+        try:
+            rows = await self._texts.prefill(core, list(tokens), fresh=fresh)
+        except EngineError as error:
+            raise _busy(error) from error
+        return Computed(rows, time.perf_counter() - began)
+
+    async def probabilities(self, tokens: Sequence[int]) -> NDArray[Any]:
+        """See `interface.WholeEngine.probabilities`; past the cache, since vLLM keeps no logits there."""
+        self._require(tokens, len(tokens))
+        core = await self._core()
+        try:
+            return await self._texts.probabilities(core, list(tokens))
+        except EngineError as error:
+            raise _busy(error) from error
+
+    async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
+        """See `interface.Engine.forward`; the segment is the whole model."""
+        began = time.perf_counter()
+        if segment != self.slice:
+            raise BadInput("vLLM computes the whole model only", segment, f"Ask for {self.slice}.")
+        if inputs.ndim != 1:
+            raise BadInput("the first segment takes tokens", inputs.shape, "Send tokens.")
+        given = [int(token) for token in inputs]
+        self._require(given, start + len(given))
+        tokens = self._sessions.continued(key, start, given)
+        core = await self._core()
+        try:
+            limit = core.load.blocks * BLOCK // HELD_OPEN
+            text = await self._sessions.text(key, tokens, start, core, limit)
+            rows = await self._texts.rows(core, text.name, tokens, start, len(tokens))
+        except EngineError as error:
+            raise _busy(error) from error
+        self._texts.keep(tokens, start, rows)
+        return Computed(rows, time.perf_counter() - began)
+
+    def holds(self, segment: Segment) -> bool:
+        """Whether the segment is in memory: the whole model is."""
+        return self.slice.first <= segment.first and segment.end <= self.slice.end
+
+    async def rehost(self, hosted: Segment, keep: Sequence[Segment] = ()) -> None:
+        """Refuse another slice: vLLM holds whole models.
+
+        Raises:
+            ModelError: `hosted` is not the whole model.
+        """
+        if hosted != self.slice:
+            raise ModelError("vLLM holds the whole model and nothing less", hosted, "Use engine torch for slices.")
+
+    async def reference(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
+        """The rows themselves in float32; a bfloat16 engine has no other precision and serves exact classes only."""
+        if self.dtype != 0:
+            raise BadInput("vLLM has no float32 reference of bfloat16", segment, "Use an exact class.")
+        return (await self.prefill([int(token) for token in inputs])).rows
+
+    async def logits(self, rows: NDArray[Any]) -> Computed:
+        """See `interface.Engine.logits`."""
+        began = time.perf_counter()
+        core = await self._core()
+        try:
+            made = await core.head(rows)
+        except EngineError as error:
+            raise _busy(error) from error
+        return Computed(made, time.perf_counter() - began)
+
+    async def forget(self, key: SessionKey) -> None:
+        """Free one session."""
+        await self._sessions.forget(key)
+
+    async def release(self, task_id: bytes) -> None:
+        """Free every session of a task."""
+        await self._sessions.release(task_id)
+
+    def events(self) -> AsyncIterator[CacheEvent]:
+        """See `interface.WholeEngine.events`."""
+        return self._audience.listen()
+
+    async def close(self) -> None:
+        """End vLLM's processes."""
+        await self._sessions.close()
+        await self._supervisor.close()
+
+    async def _core(self) -> Core:
+        return cast(Core, await self._supervisor.current())
+
+    def _require(self, tokens: Sequence[int], length: int) -> None:
+        if not len(tokens):
+            raise BadInput("there are no positions", 0, "Send at least one.")
+        if length > self._settings.positions:
+            raise BadInput("the text is longer than this engine's", length, f"It has {self._settings.positions}.")
+        if min(tokens) < 0 or max(tokens) >= self._vocabulary:
+            raise BadInput("tokens are outside of the vocabulary", None, f"Tokens are below {self._vocabulary}.")
+
+
+def _busy(error: EngineError) -> Busy:
+    return Busy(error.what, error.value, error.remedy)

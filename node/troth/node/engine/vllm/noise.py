@@ -1,0 +1,81 @@
+"""Public noise inside vLLM: a logits processor that leaves each row the token which `troth.protocol.tokens` chooses.
+
+The rule itself is called, not repeated: the row is handed over as float32, and every other token gets minus infinity,
+so that vLLM's greedy sampler can only take the one. Runs in vLLM's process (model runner 1).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from vllm.v1.sample.logits_processor import LogitsProcessor, MoveDirectionality
+
+from troth.node.engine.vllm.sampling_words import Draw, draw_from_words
+from troth.protocol.tokens import choose, noise
+
+
+class _Drawn(NamedTuple):
+    """One request of the batch; vLLM appends to `output` itself."""
+
+    draw: Draw
+    prompt: int
+    output: list[int]
+
+    @property
+    def position(self) -> int:
+        """The trace row whose logits choose the next token."""
+        return self.prompt + len(self.output) - 1
+
+
+class PublicNoise(LogitsProcessor):  # type: ignore[misc, unused-ignore]
+    """Greedy where the temperature is 0, Gumbel-max with the task's noise elsewhere; the lowest id among equals."""
+
+    def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
+        self._drawn: dict[int, _Drawn] = {}
+
+    @classmethod
+    def validate_params(cls, sampling_params: Any) -> None:
+        """Refuse words that are no draw before they reach the engine."""
+        try:
+            draw_from_words(sampling_params.extra_args)
+        except Exception as error:
+            raise ValueError(str(error)) from error
+
+    def is_argmax_invariant(self) -> bool:
+        """Noise changes which token is the argmax."""
+        return False
+
+    def update_state(self, batch_update: Any) -> None:
+        """Follow which request stands at which row of the batch."""
+        if batch_update is None:
+            return
+        for index in batch_update.removed:
+            self._drawn.pop(index, None)
+        for index, params, prompt, output in batch_update.added:
+            self._drawn.pop(index, None)
+            draw = draw_from_words(params.extra_args)
+            if draw is not None and prompt is not None:
+                self._drawn[index] = _Drawn(draw, len(prompt), output)
+        for source, target, direction in batch_update.moved:
+            moved, other = self._drawn.pop(source, None), self._drawn.pop(target, None)
+            if moved is not None:
+                self._drawn[target] = moved
+            if direction == MoveDirectionality.SWAP and other is not None:
+                self._drawn[source] = other
+
+    def apply(self, logits: torch.Tensor) -> torch.Tensor:
+        """One token per row that draws, in place; shape (requests, vocabulary)."""
+        for index, drawn in self._drawn.items():
+            if index < len(logits):
+                token = _choice(logits[index], drawn)
+                logits[index].fill_(float("-inf"))
+                logits[index, token] = 0.0
+        return logits
+
+
+def _choice(row: torch.Tensor, drawn: _Drawn) -> int:
+    sampling, seed = drawn.draw
+    values = row.float().cpu().numpy()
+    gumbel = noise(seed, drawn.position, len(values)) if sampling.temperature > 0 else None
+    return choose(values, sampling, gumbel)

@@ -1,0 +1,97 @@
+"""Rows of the requests that vLLM is working on, put together as they arrive."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.engine.vllm.row_frames import Frame
+from troth.node.errors import EngineError
+
+
+class _Arriving:
+    """Rows of one request; `first` is the position that it was computed from, None until its first row."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.end = 0
+        self.rows: NDArray[Any] | None = None
+        self.failure: Exception | None = None
+        self.changed = asyncio.Event()
+
+    def add(self, start: int, rows: NDArray[Any]) -> None:
+        if self.first is None or self.rows is None or start < self.first:
+            # A request that was put aside for want of memory begins again, perhaps with fewer cached positions.
+            self.first, self.end, self.rows = start, start, np.empty((0, rows.shape[1]), rows.dtype)
+        if start > self.end:
+            raise EngineError("rows of a request are missing", (self.end, start), "The engine is started anew.")
+        needed = start - self.first + len(rows)
+        if needed > len(self.rows):
+            grown = np.empty((max(needed, 2 * len(self.rows)), rows.shape[1]), rows.dtype)
+            grown[: self.end - self.first] = self.rows[: self.end - self.first]
+            self.rows = grown
+        self.rows[start - self.first : needed] = rows
+        self.end = max(self.end, start + len(rows))
+        self.changed.set()
+
+
+class RowBoard:
+    """One entry for each request between `expect` and `drop`; rows of other requests are dropped as they come."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, _Arriving] = {}
+        self._failure: Exception | None = None
+
+    def expect(self, request: str) -> None:
+        """Rows of this request are wanted."""
+        self._requests[request] = _Arriving()
+
+    def drop(self, request: str) -> None:
+        """Rows of this request are not wanted any more."""
+        self._requests.pop(request, None)
+
+    def add(self, frame: Frame) -> None:
+        """Sort a frame's rows to their requests. Raises EngineError where rows are missing."""
+        begin = 0
+        for request, start, count in frame.parts:
+            if (arriving := self._requests.get(request)) is not None:
+                arriving.add(start, frame.rows[begin : begin + count])
+            begin += count
+
+    def fail(self, error: Exception) -> None:
+        """No more rows will come: everybody who waits is told."""
+        self._failure = error
+        for request in self._requests:
+            self.fail_one(request, error)
+
+    def fail_one(self, request: str, error: Exception) -> None:
+        """No more rows of this request will come."""
+        if (arriving := self._requests.get(request)) is not None:
+            arriving.failure = error
+            arriving.changed.set()
+
+    async def first(self, request: str) -> int:
+        """The first position that the engine computed; those before came from its cache."""
+        arriving = self._requests[request]
+        while arriving.first is None:
+            await self._change(arriving)
+        return arriving.first
+
+    async def rows(self, request: str, start: int, end: int) -> NDArray[Any]:
+        """Rows of positions [start, end), once they are all there; `start` was computed by this request."""
+        arriving = self._requests[request]
+        while arriving.first is None or arriving.end < end:
+            await self._change(arriving)
+        assert arriving.rows is not None
+        if start < arriving.first:
+            raise EngineError("a position came from the cache", (start, arriving.first), "Ask for later ones.")
+        return arriving.rows[start - arriving.first : end - arriving.first].copy()
+
+    async def _change(self, arriving: _Arriving) -> None:
+        if (failure := arriving.failure or self._failure) is not None:
+            raise failure
+        arriving.changed.clear()
+        await arriving.changed.wait()

@@ -1,0 +1,89 @@
+"""Sessions of the existing protocol: texts that a scheduler grows position by position.
+
+The tokens are what is kept; the engine's cache only makes them cheap. So a session outlives an engine that has died:
+its next positions are computed after a prefill of those before, with the same bits.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from troth.node.engine.interface import SessionKey
+from troth.node.engine.vllm.core import Core
+from troth.node.engine.vllm.growing_text import GrowingText
+from troth.node.errors import OutOfOrder
+
+
+@dataclass(slots=True)
+class Session:
+    """`tokens` of all positions so far; `text` while the engine holds its cache open."""
+
+    tokens: list[int] = field(default_factory=list)
+    text: GrowingText | None = None
+
+    async def close(self) -> None:
+        """Let the engine reuse the cache."""
+        if self.text is not None:
+            text, self.text = self.text, None
+            await text.close()
+
+
+class Sessions:
+    """Sessions in the order of their last use. Only so many positions are held open in the cache that idle sessions
+    never keep other requests from running."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[SessionKey, Session] = OrderedDict()
+
+    def continued(self, key: SessionKey, start: int, inputs: Sequence[int]) -> list[int]:
+        """The whole text once `inputs` stand at `start`; nothing changes yet.
+
+        Raises:
+            OutOfOrder: positions before `start` are missing.
+        """
+        known = self._sessions[key].tokens if key in self._sessions else []
+        if start > len(known):
+            raise OutOfOrder("positions before this one are missing", start, "Send the positions in order, from 0.")
+        return [*known[:start], *inputs]
+
+    async def text(self, key: SessionKey, tokens: list[int], start: int, core: Core, limit: int) -> GrowingText:
+        """The session's request at the engine, with everything from `start` on just sent."""
+        session = self._sessions.setdefault(key, Session())
+        self._sessions.move_to_end(key)
+        text = session.text
+        if text is not None and not (text.open and text.core is core and text.length == start):
+            await session.close()
+            text = None
+        if text is None:
+            await self._make_room(len(tokens), limit)
+            text = session.text = GrowingText(core)
+        text.append(tokens[text.length :])
+        session.tokens = tokens
+        return text
+
+    async def forget(self, key: SessionKey) -> None:
+        """Drop one session."""
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            await session.close()
+
+    async def release(self, task_id: bytes) -> None:
+        """Drop all sessions of a task."""
+        for key in [key for key in self._sessions if key.task_id == task_id]:
+            await self.forget(key)
+
+    async def close(self) -> None:
+        """Drop everything."""
+        for key in list(self._sessions):
+            await self.forget(key)
+
+    async def _make_room(self, needed: int, limit: int) -> None:
+        held = sum(session.text.length for session in self._sessions.values() if session.text)
+        for session in list(self._sessions.values()):
+            if held + needed <= limit:
+                return
+            if session.text is not None:
+                held -= session.text.length
+                await session.close()

@@ -1,0 +1,82 @@
+"""Texts on one vLLM engine: tokens and rows put together, whichever part of a prompt came from the prefix cache."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.engine.interface import Step
+from troth.node.engine.vllm.core import Core
+from troth.node.engine.vllm.row_store import RowStore
+
+PAST_THE_CACHE = {"max_tokens": 1, "skip_reading_prefix_cache": True}
+
+
+class Texts:
+    """`store` has the rows of cached blocks; rows that it has lost are computed again, past the cache."""
+
+    def __init__(self, store: RowStore) -> None:
+        self._store = store
+
+    async def generate(self, core: Core, prompt: list[int], words: dict[str, Any]) -> AsyncGenerator[Step, None]:
+        """Tokens with the rows that were computed for each; see `interface.Step`."""
+        name, tokens, done = core.name(), list(prompt), 0
+        core.board.expect(name)
+        try:
+            async with aclosing(core.run(name, prompt, words)) as outputs:
+                async for output in outputs:
+                    for token in output.outputs[0].token_ids:
+                        rows = await self.rows(core, name, tokens, done, len(tokens))
+                        done, tokens = len(tokens), [*tokens, int(token)]
+                        yield Step(int(token), rows)
+        finally:
+            await self._keep_all(core, name, tokens[:done])
+            core.board.drop(name)
+
+    async def prefill(self, core: Core, tokens: list[int], *, fresh: bool = False) -> NDArray[Any]:
+        """Rows of all positions; `fresh`: past the cache."""
+        name = core.name()
+        core.board.expect(name)
+        try:
+            await _finish(core, name, tokens, PAST_THE_CACHE if fresh else {"max_tokens": 1})
+            rows = await self.rows(core, name, tokens, 0, len(tokens))
+        finally:
+            core.board.drop(name)
+        self._store.keep(tokens, 0, rows)
+        return rows
+
+    async def probabilities(self, core: Core, tokens: list[int]) -> NDArray[Any]:
+        """Natural log probabilities of tokens[1:], float32."""
+        words = PAST_THE_CACHE | {"prompt_logprobs": 0}
+        outputs = await _finish(core, core.name(), tokens, words)
+        found = next(output.prompt_logprobs for output in outputs if output.prompt_logprobs)
+        pairs = zip(tokens[1:], found[1:], strict=True)
+        return np.array([likely[token].logprob for token, likely in pairs], np.float32)
+
+    async def rows(self, core: Core, name: str, tokens: Sequence[int], start: int, end: int) -> NDArray[Any]:
+        """Rows [start, end) of a running request, whose text begins with `tokens`."""
+        first = await core.board.first(name)
+        if start >= first:
+            return await core.board.rows(name, start, end)
+        cached = self._store.first(tokens, first)
+        if cached is None:
+            cached = await self.prefill(core, list(tokens[:first]), fresh=True)
+        return np.concatenate([cached[start:], await core.board.rows(name, first, end)])
+
+    def keep(self, tokens: Sequence[int], start: int, rows: NDArray[Any]) -> None:
+        """Remember the rows of whole blocks."""
+        self._store.keep(tokens, start, rows)
+
+    async def _keep_all(self, core: Core, name: str, tokens: list[int]) -> None:
+        if tokens and not core.dead.is_set():
+            first = await core.board.first(name)
+            self._store.keep(tokens, first, await core.board.rows(name, first, len(tokens)))
+
+
+async def _finish(core: Core, name: str, tokens: list[int], words: dict[str, Any]) -> list[Any]:
+    async with aclosing(core.run(name, tokens, words)) as outputs:
+        return [output async for output in outputs]

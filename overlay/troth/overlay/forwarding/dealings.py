@@ -1,0 +1,80 @@
+"""What an entry node itself saw of each candidate: requests sent, answered, and how long they took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from troth.overlay.hash_radix.load import LatencyAverage
+
+HALF_LIFE: Final = 60.0
+"""Seconds until a request dealt to a node counts half."""
+
+
+@dataclass(slots=True)
+class _Dealing:
+    in_flight: int = 0
+    unreported: int = 0
+    unreported_tokens: int = 0
+    dealt: float = 0.0
+    at: float = 0.0
+    latency: LatencyAverage = field(default_factory=LatencyAverage)
+    distance: LatencyAverage = field(default_factory=LatencyAverage)
+
+
+class Dealings:
+    """One row per candidate that was dealt with. `now` in seconds, never falling."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, _Dealing] = {}
+
+    def sent(self, name: str, tokens: int, now: float) -> None:
+        """A request goes to this node, which has so many of its prompt's tokens to compute."""
+        row = self._row(name, now)
+        row.in_flight += 1
+        row.unreported += 1
+        row.unreported_tokens += tokens
+        row.dealt += 1
+
+    def ended(self, name: str, now: float, seconds: float | None = None) -> None:
+        """A request of ours is not there any more; `seconds` it took, if it was answered."""
+        row = self._row(name, now)
+        row.in_flight = max(0, row.in_flight - 1)
+        if row.unreported > row.in_flight:
+            row.unreported, row.unreported_tokens = row.in_flight, 0
+        if seconds is not None:
+            row.latency.add(seconds)
+
+    def travelled(self, name: str, round_trip: float, now: float) -> None:
+        """A message of ours was acknowledged after so many seconds."""
+        self._row(name, now).distance.add(round_trip / 2)
+
+    def reported(self, name: str) -> None:
+        """The node told its load: what we sent before is in it."""
+        if name in self._rows:
+            self._rows[name].unreported = self._rows[name].unreported_tokens = 0
+
+    def forget(self, name: str) -> None:
+        """The node left the group."""
+        self._rows.pop(name, None)
+
+    def of(self, name: str, now: float) -> tuple[int, int, int, float, float, float]:
+        """(unreported requests, their tokens, in flight, dealt lately, distance, latency) of a node."""
+        if name not in self._rows:
+            return 0, 0, 0, 0.0, 0.0, 0.0
+        row = self._row(name, now)
+        return (
+            row.unreported,
+            row.unreported_tokens,
+            row.in_flight,
+            row.dealt,
+            row.distance.seconds,
+            row.latency.seconds,
+        )
+
+    def _row(self, name: str, now: float) -> _Dealing:
+        row = self._rows.setdefault(name, _Dealing(at=now))
+        if now > row.at:
+            row.dealt *= 0.5 ** ((now - row.at) / HALF_LIFE)
+            row.at = now
+        return row

@@ -1,0 +1,75 @@
+"""The entry node's decision: its view of the group, what it saw itself, and a policy, put together."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from troth.overlay.forwarding.dealings import Dealings
+from troth.overlay.forwarding.decision import Choice, Policy
+from troth.overlay.forwarding.standing import Standing
+from troth.overlay.hash_radix.load import Load
+from troth.overlay.hash_radix.view import GroupView
+
+LEAST_REPUTATION = 0.4
+"""Below it a node is not trusted (PlanetServe, section 3.4) and gets nothing."""
+
+
+class Forwarder:
+    """Chooses who serves. Sends nothing: the caller does, and tells what came of it.
+
+    Args:
+        view: what this node knows of its group.
+        policy: how to choose.
+        chance: breaks ties; each node its own, or all would choose alike.
+        own: this node's name among the candidates.
+    """
+
+    def __init__(self, view: GroupView, policy: Policy, chance: random.Random, own: str = "") -> None:
+        self._view, self._policy, self._chance, self._own = view, policy, chance, own
+        self.dealings = Dealings()
+
+    def choose(
+        self, path: Iterable[tuple[int, int]], tokens: int, candidates: Iterable[str], now: float
+    ) -> Choice | None:
+        """Who of `candidates` shall serve a prompt of so many tokens; None: all are full or gone.
+
+        `candidates` are those that the request's draw allows.
+
+        Counts the request as sent, and its prefix as held there from now on: call `ended` when it is over.
+        """
+        path = tuple(path)
+        standings = self.standings(candidates, now)
+        among = sum(1 << standing.slot for standing in standings)
+        matches = self._view.search(path, among)
+        choice = self._policy.choose(matches, standings, self._chance)
+        if choice is not None:
+            self._view.tree.use(self._view.members[choice.name].slot, matches)
+            self._view.sent(choice.name, path, now)
+            self.dealings.sent(choice.name, tokens - choice.tokens, now)
+        return choice
+
+    def standings(self, candidates: Iterable[str], now: float) -> list[Standing]:
+        """Those of these names that are in the group, alive and trusted, each once."""
+        members, found = self._view.members, []
+        for name in dict.fromkeys(candidates):
+            if name not in members:
+                continue
+            row = members[name]
+            if row.alive and row.reputation >= LEAST_REPUTATION:
+                found.append(Standing(name, row.slot, row.load, *self.dealings.of(name, now), own=name == self._own))
+        return found
+
+    def reported(self, name: str, load: Load, now: float) -> None:
+        """A node told its load, in an answer or in an update that the view took."""
+        self._view.hear(name, load, now)
+        self.dealings.reported(name)
+
+    def acknowledged(self, name: str, load: Load, round_trip: float, now: float) -> None:
+        """A node has the request that we sent it, and says how loaded it is."""
+        self.dealings.travelled(name, round_trip, now)
+        self.reported(name, load, now)
+
+    def ended(self, name: str, now: float, seconds: float | None = None) -> None:
+        """A request sent there is over: answered after `seconds`, or, without, not answered."""
+        self.dealings.ended(name, now, seconds)

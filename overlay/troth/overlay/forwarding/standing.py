@@ -1,0 +1,61 @@
+"""What an entry node knows about one candidate when it decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from troth.overlay.hash_radix.load import Load
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One candidate.
+
+    Args:
+        name: its address.
+        slot: its place in the tree.
+        load: its own latest word.
+        unreported: requests that we sent it since that word.
+        unreported_tokens: tokens of their prompts that we do not believe to be there.
+        in_flight: all requests of ours that it has not answered: what it says cannot go below that.
+        dealt: requests that we sent it lately, decayed; nobody's word but ours.
+        distance: seconds for a request to get there, as our own messages measured it; 0 for this node itself.
+        own: whether it is the deciding node itself.
+        latency: how long requests of ours took there, moving average in seconds; 0 before the first.
+    """
+
+    name: str
+    slot: int
+    load: Load
+    unreported: int = 0
+    unreported_tokens: int = 0
+    in_flight: int = 0
+    dealt: float = 0.0
+    distance: float = 0.0
+    latency: float = 0.0
+    own: bool = False
+
+    @property
+    def active(self) -> int:
+        """Requests there now, running or waiting, as far as we know."""
+        return max(self.load.queued + self.load.running + self.unreported, self.in_flight)
+
+    @property
+    def pending(self) -> int:
+        """Prompt tokens that it has to compute before one more request's, as far as we know."""
+        return self.load.pending + self.unreported_tokens
+
+    @property
+    def pressure(self) -> float:
+        """`active` over capacity: above 1, requests wait."""
+        return self.active / self.load.capacity
+
+    @property
+    def factor(self) -> float:
+        """L · Q / C, with the slower of its latency and ours, and Q all requests that are there."""
+        return max(self.load.latency, self.latency) * self.pressure
+
+    @property
+    def wait(self) -> float:
+        """Seconds until it could begin: the way there, and L · Q / C per prompt token instead of per request."""
+        return self.distance + self.load.pace * self.pending

@@ -1,0 +1,111 @@
+"""An update as bytes, in one encoding only. Integers are little-endian.
+
+    version 1 | kind 1 | chunking 4 | epoch 8 | sequence 8 | latency µs 4 | queued 2 | running 2 | capacity 2 |
+    pace ns 4 | pending 4 | runs 4 | removed 4 | runs: parent 4, count 1, names 4 each | removed: names 4 each
+
+A chunk costs 4 bytes behind its parent and 9 alone; a chunk is one to sixteen cache blocks. Every count is checked
+against the bytes that are there before anything is made from it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+from troth.overlay.hash_radix.errors import UpdateMalformed
+from troth.overlay.hash_radix.load import Load
+from troth.overlay.hash_radix.naming import ROOT
+from troth.overlay.hash_radix.update import Run, Update
+
+VERSION: Final = 1
+MOST_NAMES: Final = 65_536
+"""Names in one update: a snapshot of 8 million tokens in chunks of 128."""
+LONGEST_RUN: Final = 255
+_HEAD = struct.Struct("<BB4sQQIHHHIIII")
+_RUN = struct.Struct("<IB")
+_LATENCY_UNIT = 1e-6
+_PACE_UNIT = 1e-9
+LARGEST_UPDATE: Final = _HEAD.size + MOST_NAMES * (_RUN.size + 4)
+"""Bytes; a receiver reads no more than that."""
+
+
+def encode_update(update: Update) -> bytes:
+    """The bytes of an update; raises UpdateMalformed for one that breaks a limit."""
+    load = update.load
+    try:
+        parts = [
+            _HEAD.pack(
+                VERSION,
+                int(update.whole),
+                update.chunking,
+                update.epoch,
+                update.sequence,
+                min(2**32 - 1, round(load.latency / _LATENCY_UNIT)),
+                min(2**16 - 1, load.queued),
+                min(2**16 - 1, load.running),
+                min(2**16 - 1, load.capacity),
+                min(2**32 - 1, round(load.pace / _PACE_UNIT)),
+                min(2**32 - 1, load.pending),
+                len(update.stored),
+                len(update.removed),
+            )
+        ]
+        for run in update.stored:
+            parts += [_RUN.pack(run.parent, len(run.names)), struct.pack(f"<{len(run.names)}I", *run.names)]
+        parts.append(struct.pack(f"<{len(update.removed)}I", *update.removed))
+    except (struct.error, OverflowError, ValueError) as error:
+        raise UpdateMalformed("A value does not fit in an update", error) from error
+    content = b"".join(parts)
+    decode_update(content)
+    return content
+
+
+def decode_update(content: bytes) -> Update:
+    """The update in these bytes; raises UpdateMalformed for anything but its one encoding."""
+    if not _HEAD.size <= len(content) <= LARGEST_UPDATE:
+        raise UpdateMalformed(f"An update has {_HEAD.size} to {LARGEST_UPDATE} bytes", len(content))
+    version, kind, chunking, epoch, sequence, latency, queued, running, capacity, pace, pending, runs, gone = (
+        _HEAD.unpack_from(content)
+    )
+    if version != VERSION or kind > 1:
+        raise UpdateMalformed("No update of this version", (version, kind), "Upgrade the older of both nodes.")
+    if sequence == 0 or capacity == 0 or (kind == 1 and gone):
+        raise UpdateMalformed("Sequence and capacity start at 1, and a snapshot removes nothing", (sequence, capacity))
+    end = len(content) - 4 * gone
+    if end < _HEAD.size or runs * (_RUN.size + 4) > end - _HEAD.size:
+        raise UpdateMalformed("An update announces more than it brings", (runs, gone))
+    stored = tuple(_runs(content, runs, end))
+    removed = struct.unpack_from(f"<{gone}I", content, end)
+    _require_rules(stored, removed)
+    load = Load(latency * _LATENCY_UNIT, queued, running, capacity, pace * _PACE_UNIT, pending)
+    return Update(kind == 1, chunking, epoch, sequence, load, stored, removed)
+
+
+def _runs(content: bytes, count: int, end: int) -> Iterator[Run]:
+    place = _HEAD.size
+    for _ in range(count):
+        if place + _RUN.size > end:
+            raise UpdateMalformed("A run is cut off", place)
+        parent, names = _RUN.unpack_from(content, place)
+        place += _RUN.size
+        if names == 0 or place + 4 * names > end:
+            raise UpdateMalformed("A run is empty or cut off", names)
+        yield Run(parent, struct.unpack_from(f"<{names}I", content, place))
+        place += 4 * names
+    if place != end:
+        raise UpdateMalformed("Bytes between the runs and what is removed", end - place)
+
+
+def _require_rules(stored: tuple[Run, ...], removed: tuple[int, ...]) -> None:
+    names = [name for run in stored for name in run.names]
+    if len(names) + len(removed) > MOST_NAMES:
+        raise UpdateMalformed(f"An update has at most {MOST_NAMES} names", len(names) + len(removed))
+    once = set(names)
+    if len(once) != len(names) or ROOT in once:
+        raise UpdateMalformed("A name is stored once in an update, and is not 0")
+    if any(one >= other for one, other in pairwise(removed)) or removed[:1] == (ROOT,):
+        raise UpdateMalformed("Removed names stand in ascending order, each once, without 0")
+    if not once.isdisjoint(removed):
+        raise UpdateMalformed("A name is both stored and removed")

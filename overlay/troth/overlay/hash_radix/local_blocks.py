@@ -1,0 +1,177 @@
+"""A node's own cache as chunks: the engine's events in, which chunk became whole or broken out.
+
+A chunk is held while every block in it is. Engines evict block by block, may drop one in the middle of a chain, and say
+nothing of its children when they store it again: so a removed block is kept in mind as long as something hangs on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from troth.overlay.hash_radix.chunking import BLOCK
+from troth.overlay.hash_radix.errors import BlocksUnusable
+from troth.overlay.hash_radix.kv_events import AllBlocksCleared, BlocksRemoved, BlocksStored, EngineHash, KvEvent
+from troth.overlay.hash_radix.naming import ROOT, TOKEN, Naming, name_of
+
+MOST_BLOCKS = 1_048_576
+"""Blocks kept in mind; more than any engine's cache has. Further ones are not announced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """`stored`: (parent's name, name) of chunks that are whole now; `removed`: names that are not any more."""
+
+    stored: tuple[tuple[int, int], ...] = ()
+    removed: tuple[int, ...] = ()
+    cleared: bool = False
+
+
+@dataclass(slots=True)
+class _Block:
+    parent: EngineHash | None
+    start: int
+    tokens: bytes
+    held: bool = True
+    children: set[EngineHash] = field(default_factory=set)
+    digest: bytes = b""
+    """The chain's value, where a chunk ends with this block."""
+
+
+class LocalBlocks:
+    """Folds one engine's events. Raises BlocksUnusable for blocks that do not divide `BLOCK`.
+
+    Args:
+        naming: the group's names.
+        block_tokens: tokens of one of the engine's blocks.
+    """
+
+    def __init__(self, naming: Naming, block_tokens: int = BLOCK) -> None:
+        if block_tokens < 1 or BLOCK % block_tokens:
+            raise BlocksUnusable(
+                f"The engine's cache blocks must divide {BLOCK} tokens", block_tokens, "Set its block size to 32."
+            )
+        self._naming, self._size = naming, block_tokens
+        self._blocks: dict[EngineHash, _Block] = {}
+        self._claimed: dict[int, EngineHash] = {}
+        self.unplaced = 0
+        """Blocks stored under a parent that was never seen (an event was lost), so that nobody can name them."""
+
+    @property
+    def names(self) -> dict[int, int]:
+        """Name to parent's name of every chunk held whole, in the order in which they became so."""
+        return {name: self._parent_name(self._blocks[end]) for name, end in self._claimed.items()}
+
+    def apply(self, event: KvEvent) -> Changes:
+        """What this event changes for others."""
+        match event:
+            case BlocksStored():
+                return self._store(event)
+            case BlocksRemoved():
+                return self._remove(event)
+            case AllBlocksCleared():
+                self._blocks.clear()
+                self._claimed.clear()
+                return Changes(cleared=True)
+
+    def _store(self, event: BlocksStored) -> Changes:
+        width = self._size * TOKEN
+        if len(event.tokens) != width * len(event.hashes):
+            raise BlocksUnusable(
+                "The engine's event names other tokens than its blocks hold",
+                f"{len(event.tokens) // TOKEN} tokens, {len(event.hashes)} blocks of {self._size}",
+            )
+        stored: list[tuple[int, int]] = []
+        parent = event.parent
+        for place, key in enumerate(event.hashes):
+            block = self._placed(key, parent, event.tokens[place * width : place * width + width])
+            if block is None:
+                self.unplaced += len(event.hashes) - place
+                break
+            for end in self._ends_below(key):
+                name = name_of(self._blocks[end].digest)
+                # Two prefixes of one node with one name: the second is kept quiet, or its end would end the first.
+                if name in self._claimed or not self._whole(end):
+                    continue
+                above = self._parent_name(self._blocks[end])
+                if above != name:
+                    self._claimed[name] = end
+                    stored.append((above, name))
+            parent = key
+        return Changes(stored=tuple(stored))
+
+    def _remove(self, event: BlocksRemoved) -> Changes:
+        removed: list[int] = []
+        for key in event.hashes:
+            block = self._blocks.get(key)
+            if block is None or not block.held:
+                continue
+            block.held = False
+            for end in self._ends_below(key):
+                name = name_of(self._blocks[end].digest)
+                if self._claimed.get(name) == end:
+                    del self._claimed[name]
+                    removed.append(name)
+            self._forget(key)
+        return Changes(removed=tuple(removed))
+
+    def _placed(self, key: EngineHash, parent: EngineHash | None, tokens: bytes) -> _Block | None:
+        block = self._blocks.get(key)
+        if block is not None:
+            block.held = True
+            return block
+        above = None if parent is None else self._blocks.get(parent)
+        if (parent is not None and above is None) or len(self._blocks) >= MOST_BLOCKS:
+            return None
+        block = _Block(parent, 0 if above is None else above.start + self._size, tokens)
+        self._blocks[key] = block
+        if above is not None:
+            above.children.add(key)
+        start, end = self._naming.chunking.span(block.start)
+        if block.start + self._size == end:
+            chain = self._chunk_blocks(block, start)
+            before = None if chain[0].parent is None else self._blocks[chain[0].parent]
+            root = self._naming.root if before is None else before.digest
+            block.digest = self._naming.link(root, b"".join(part.tokens for part in chain))
+        return block
+
+    def _chunk_blocks(self, last: _Block, start: int) -> list[_Block]:
+        """The blocks of the chunk that `last` ends, in order."""
+        chain = [last]
+        while chain[-1].start > start:
+            parent = chain[-1].parent
+            assert parent is not None, "a block behind a prompt's start has a parent"
+            chain.append(self._blocks[parent])
+        return chain[::-1]
+
+    def _whole(self, end: EngineHash) -> bool:
+        block = self._blocks[end]
+        start, _ = self._naming.chunking.span(block.start)
+        return all(part.held for part in self._chunk_blocks(block, start))
+
+    def _ends_below(self, key: EngineHash) -> Iterator[EngineHash]:
+        """Last blocks of the chunks that this block is in: one, or one a branch."""
+        pending = [key]
+        while pending:
+            key = pending.pop()
+            block = self._blocks[key]
+            if block.digest:
+                yield key
+            else:
+                pending += block.children
+
+    def _parent_name(self, end: _Block) -> int:
+        start, _ = self._naming.chunking.span(end.start)
+        first = self._chunk_blocks(end, start)[0]
+        return ROOT if first.parent is None else name_of(self._blocks[first.parent].digest)
+
+    def _forget(self, key: EngineHash | None) -> None:
+        """Drop a block on which nothing hangs, and those above that were only kept for it."""
+        while key is not None:
+            block = self._blocks[key]
+            if block.held or block.children:
+                return
+            del self._blocks[key]
+            if block.parent is not None:
+                self._blocks[block.parent].children.discard(key)
+            key = block.parent

