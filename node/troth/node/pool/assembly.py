@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from troth.node.configuration import Configuration
+from troth.node.engine.interface import WholeEngine
 from troth.node.models.folder import find_model
 from troth.node.pool.agreement import agreement_of
 from troth.node.pool.hardware import device_kind, weight_bytes
@@ -23,8 +24,12 @@ def resident_of(
     move: Move,
     auto: bool,
 ) -> Resident:
-    """Speaks for the node with this bench; moves only with `auto`. Raises ConfigError where [auto] is not clear."""
+    """Speaks for the node with this bench; moves only with `auto`, and never where the engine holds whole models only.
+
+    Raises ConfigError where [auto] is not clear.
+    """
     limit = configuration.auto.memory_bytes
+    moves = auto and not isinstance(bench.engine, WholeEngine)
     return Resident(
         bench,
         Lent(weight_bytes(configuration.device, configuration.cache_bytes, limit), configuration.cache_bytes),
@@ -32,6 +37,6 @@ def resident_of(
         sizes_of(find_model(configuration.folder, configuration.model).config, bench.engine.dtype),
         state=state,
         sessions=sessions,
-        agreement=agreement_of(configuration, state()) if auto else None,
+        agreement=agreement_of(configuration, state()) if moves else None,
         move=move,
     )

@@ -20,6 +20,9 @@ from troth.protocol.wire_reports import HostingPart, Report
 
 log = logging.getLogger(__name__)
 
+RETRY_SECONDS = 15.0
+"""After a move that did not come about, before the same order is tried again: it is repeated with every report."""
+
 Move = Callable[[Segment, Sequence[Segment]], Awaitable[None]]
 """Load a slice, register it with these segments, serve it; raises a NodeError or ChainError with nothing changed."""
 
@@ -57,6 +60,7 @@ class Resident:
         self._reporting = Reporting(bench.operator, self.draft, state, self.on_order)
         self._number = -1
         self._moved_at = float("-inf")
+        self._not_before = float("-inf")
         self._moving: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -95,6 +99,8 @@ class Resident:
         """Begin a move that the operator has agreed to; say why not, otherwise."""
         if self._agreement is None or scheduler != self._agreement.scheduler or self._moving is not None:
             return
+        if time.monotonic() < self._not_before:
+            return
         place = Place(self._number, time.monotonic() - self._moved_at)
         try:
             hosted, segments = accepted(order, self._agreement, place, self._sizes, self._bench.engine.layers)
@@ -109,6 +115,7 @@ class Resident:
             await self._move(hosted, segments)
         except Exception as error:  # noqa: BLE001 - whatever it was, the node serves on where it is
             log.warning("the move did not come about: %s", error)
+            self._not_before = time.monotonic() + RETRY_SECONDS
         else:
             self._number, self._moved_at = number, time.monotonic()
             log.info("serving layers %s", hosted)
