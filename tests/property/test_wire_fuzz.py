@@ -26,12 +26,22 @@ from troth.protocol.wire import (
     decode_frame,
     encode_frame,
 )
+from troth.protocol.wire_reports import (
+    LINKS_LIMIT,
+    SEGMENTS_HELD_LIMIT,
+    HostingPart,
+    LinkPart,
+    Report,
+    Reported,
+    SpanPart,
+)
 
 words = some.binary(min_size=32, max_size=32)
 signatures = some.binary(min_size=65, max_size=65)
 bytes_ = some.integers(0, 255)
 positions = some.integers(0, 2**32 - 1)
 counts = some.integers(1, 65_536)
+addresses = some.from_regex(r"\A0x[0-9a-fA-F]{40}\Z")
 rows = some.builds(RowSignature, positions, words, words, signatures)
 messages = some.one_of(
     some.builds(
@@ -57,6 +67,21 @@ messages = some.one_of(
     ),
     some.builds(Opened, words, some.booleans(), words, bytes_, bytes_),
     some.builds(Release, words),
+    some.builds(
+        Report, words, some.integers(0, 2**63 - 1), some.sampled_from(["cpu", "cuda", "mps"]),
+        some.integers(0, 2**63 - 1), some.integers(0, 2**63 - 1), bytes_, bytes_, some.integers(0, 10**15),
+        some.integers(0, 10**15),
+        some.integers(0, 2**63 - 1), positions, some.booleans(), some.booleans(), some.integers(0, 600_000_000),
+        some.lists(some.builds(LinkPart, addresses, some.integers(0, 600_000_000)), max_size=LINKS_LIMIT).map(tuple),
+    ),
+    some.builds(
+        Reported,
+        some.none() | some.builds(
+            HostingPart, some.integers(0, 2**63 - 1), bytes_, bytes_,
+            some.lists(some.builds(SpanPart, bytes_, bytes_), min_size=1, max_size=SEGMENTS_HELD_LIMIT).map(tuple),
+        ),
+        some.lists(addresses, max_size=LINKS_LIMIT).map(tuple),
+    ),
     some.builds(Failure, some.from_regex(r"\A[a-z][a-z0-9_]{0,63}\Z"), some.text(max_size=200), some.text(max_size=9)),
 )  # fmt: skip
 values = some.recursive(

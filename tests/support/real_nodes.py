@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,7 @@ async def real_stage(
     nodes: int = 5,
     reviewers: int = 15,
     disputes: DisputePolicy | None = None,
+    hosted: Callable[[int], Segment] = lambda _: Segment(0, LAYERS),
     ends: tuple[int, ...] = ENDS,
     dtype: int = 0,
 ) -> AsyncIterator[Stage]:
@@ -142,5 +143,6 @@ async def real_stage(
             deployed.anvil.fund(Key.from_secret(secret))
             return RealNode(bench, folder, scheduler)
 
-        async with stage(deployed, tmp_path, nodes=nodes, cast=Cast(descriptor, rules, make, ends)) as scene:
+        cast = Cast(descriptor, rules, make, ends)
+        async with stage(deployed, tmp_path, nodes=nodes, cast=cast, hosted=hosted) as scene:
             yield scene

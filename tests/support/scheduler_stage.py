@@ -35,7 +35,16 @@ from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, request_hash
 from troth.protocol.task import pack_ends, unpack_ends
 from troth.protocol.typed_data import sign
-from troth.protocol.types import Address, Consent, ExecutionClass, Hash32, ModelDescriptor, Order, segments_from_ends
+from troth.protocol.types import (
+    Address,
+    Consent,
+    ExecutionClass,
+    Hash32,
+    ModelDescriptor,
+    Order,
+    Segment,
+    segments_from_ends,
+)
 from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
 from troth.scheduler.assembly import Keys
 from troth.scheduler.catalogue import Served, Texts
@@ -224,7 +233,13 @@ def toys(*, exact: bool = False) -> Cast:
 
 @asynccontextmanager
 async def stage(
-    deployed: Any, folder: Path, *, exact: bool = False, nodes: int = 6, cast: Cast | None = None
+    deployed: Any,
+    folder: Path,
+    *,
+    exact: bool = False,
+    nodes: int = 6,
+    cast: Cast | None = None,
+    hosted: Callable[[int], Segment] = lambda _: Segment(0, LAYERS),
 ) -> AsyncIterator[Stage]:
     """Model, class, scheduler, nodes and a client's escrow on a fresh contract."""
     anvil, chain = deployed.anvil, deployed.chain
@@ -241,7 +256,7 @@ async def stage(
             secret = keccak256(b"toy node %d" % number + chain.contract.encode())
             node = playing.make_node(secret, chain, folder / f"node-{number}", scheduler.address)
             await stack.enter_async_context(serving(node.server))
-            await _register_node(chain, owner, node, rules, playing.ends)
+            await _register_node(chain, owner, node, rules, hosted(number), playing.ends)
             made.append(node)
         for node in made:
             node.members = [other.address for other in made]
@@ -269,14 +284,17 @@ async def _register_scheduler(chain: Chain, owner: Key, scheduler: Key, stake: i
     await chain.execute(register_scheduler(registration, consent, stake), owner)
 
 
-async def _register_node(chain: Chain, owner: Key, node: Any, rules: ExecutionClass, ends: tuple[int, ...]) -> None:
+async def _register_node(
+    chain: Chain, owner: Key, node: Any, rules: ExecutionClass, hosted: Segment, ends: tuple[int, ...]
+) -> None:
+    segments = [one for one in segments_from_ends(ends, LAYERS) if hosted.first <= one.first and one.end <= hosted.end]
     registration = NodeRegistration(
         operator=node.address,
         payout=owner.address,
         execution_class=class_id(rules),
-        first=0,
-        end=LAYERS,
-        segments=segments_from_ends(ends, LAYERS),
+        first=hosted.first,
+        end=hosted.end,
+        segments=tuple(segments),
         endpoint=node.endpoint,
         tls_key_hash=Hash32(node.identity.spki_sha256),
     )

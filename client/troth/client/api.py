@@ -12,6 +12,7 @@ import httpx
 
 from troth.client.errors import (
     InsufficientBalance,
+    OutdatedOffer,
     OverlayFailed,
     SchedulerRefused,
     SchedulerUnreachable,
@@ -135,7 +136,8 @@ def _refusal(status: int, body: bytes) -> Exception:
     if code == "insufficient_escrow" and isinstance(shortfall, str) and _WEI.fullmatch(shortfall):
         top_up = f"Top up with `troth client deposit {shortfall}wei --broadcast`."
         return InsufficientBalance(message, f"{shown}, {shortfall} wei short", top_up, int(shortfall))
-    return SchedulerRefused(message, shown, read_text(parts.get("remedy", "")))
+    kind = OutdatedOffer if code == "other_split" else SchedulerRefused
+    return kind(message, shown, read_text(parts.get("remedy", "")))
 
 
 @contextmanager

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
 from troth.client.chosen import Chosen
-from troth.client.errors import ClientError, StreamError
+from troth.client.errors import ClientError, OutdatedOffer, StreamError
 from troth.client.exchange import Assigned, Exchange, Finished, Posted, Text, Update, Verdict
 from troth.client.ordering import SignedOrder
 from troth.client.session import Session
 
-__all__ = ["Assigned", "Chosen", "Finished", "Posted", "Text", "Update", "Verdict", "ask"]
+__all__ = ["Assigned", "Chosen", "Finished", "Posted", "Text", "Update", "Verdict", "ask", "ask_afresh"]
 
+RENEWALS = 3
+"""New offers that are signed for one question: a scheduler that never takes its own is not followed for ever."""
 TOKEN_SILENCE_SECONDS = 180.0
 """How long the stream may be silent before the answer is whole: a slow prefill of a long prompt takes minutes."""
 VERDICT_SILENCE_SECONDS = 1800.0
@@ -45,6 +47,31 @@ async def ask(session: Session, signed: SignedOrder) -> AsyncGenerator[Update, N
     finally:
         # Also when the user interrupts: what has arrived belongs to whoever pays for it.
         session.receipts.answered(signed.task_id, exchange.tokens)
+
+
+async def ask_afresh(
+    session: Session, signed: SignedOrder, prepare: Callable[[Session], Awaitable[SignedOrder]]
+) -> AsyncGenerator[Update | SignedOrder, None]:
+    """As `ask`; where nodes have moved and the offer is outdated, the new one is signed, sent, and yielded first.
+
+    Raises:
+        OutdatedOffer: the new offer costs more, or comes no more often than RENEWALS times; nothing is charged.
+    """
+    limit = signed.fee
+    for left in reversed(range(RENEWALS + 1)):
+        try:
+            async with aclosing(ask(session, signed)) as updates:
+                async for update in updates:
+                    yield update
+            return
+        except OutdatedOffer:
+            if not left:
+                raise
+            session = await session.renewed()
+            if session.offer.fee > limit:
+                raise
+        signed = await prepare(session)
+        yield signed
 
 
 async def _next(lines: AsyncIterator[dict[str, Any]], exchange: Exchange) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
-from troth.client.asking import Assigned, Finished, Posted, Text, Update, Verdict, ask
+from troth.client.asking import Assigned, Finished, Posted, Text, Update, Verdict, ask_afresh
 from troth.client.configuration import Configuration
 from troth.client.errors import AnswerNotAccepted, ClientError
 from troth.client.home import Home
@@ -49,13 +49,18 @@ async def print_json_answer(  # noqa: PLR0917
 ) -> None:
     """Answer one question and print a single JSON object at the end; raises as `converse` does."""
     async with session(home, configuration) as ready:
-        signed = await ready.prepare([*opening(system), _user(question)], choices, key)
+        messages = [*opening(system), _user(question)]
+        signed = await ready.prepare(messages, choices, key)
         pieces: list[str] = []
         result: dict[str, object] = {"task_id": "0x" + signed.task_id.hex(), "fee_wei": str(signed.fee)}
         try:
-            async with aclosing(ask(ready, signed)) as updates:
+            afresh = ask_afresh(ready, signed, lambda session: session.prepare(messages, choices, key))
+            async with aclosing(afresh) as updates:
                 async for update in updates:
-                    _note(update, pieces, result)
+                    if isinstance(update, SignedOrder):
+                        result |= {"task_id": "0x" + update.task_id.hex(), "fee_wei": str(update.fee)}
+                    else:
+                        _note(update, pieces, result)
         finally:
             # Also after an error, which goes to standard error: whoever pays gets what has come, and the task's id.
             print(json.dumps({"answer": "".join(pieces), **result}, ensure_ascii=False))
@@ -125,8 +130,13 @@ async def _turn(ready: Session, key: Key, choices: Choices, history: list[Messag
     pieces: list[str] = []
     outcome = ""
     try:
-        async with aclosing(ask(ready, signed)) as updates:
+        afresh = ask_afresh(ready, signed, lambda session: session.prepare(messages, choices, key))
+        async with aclosing(afresh) as updates:
             async for update in updates:
+                if isinstance(update, SignedOrder):
+                    signed = update
+                    _say("the nodes have moved: ordered anew at the new terms")
+                    continue
                 _show(update, signed, pieces)
                 if isinstance(update, Verdict):
                     outcome = update.outcome

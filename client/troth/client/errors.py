@@ -12,6 +12,7 @@ ClientError
 │   ├── WrongSchedulerKey   somebody else answers there
 │   └── OverlayFailed       a relay, or the way to the scheduler's overlay entry; names the class of the hop
 ├── SchedulerRefused        the scheduler answered with an error
+│   └── OutdatedOffer       it splits the layers otherwise by now: sign its new offer
 ├── StreamError             the scheduler's answer or stream was malformed
 ├── ProofError              what the scheduler sent contradicts the chain or its own proofs
 ├── TransactionRefused      the chain would not, or did not, take a transaction
@@ -90,6 +91,10 @@ class OverlayFailed(SchedulerUnreachable):
 
 class SchedulerRefused(ClientError):
     """The scheduler answered with an error."""
+
+
+class OutdatedOffer(SchedulerRefused):
+    """The scheduler has split the layers anew since it was asked: nothing is charged; sign its new offer."""
 
 
 class StreamError(ClientError):

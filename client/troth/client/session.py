@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
@@ -13,6 +13,7 @@ from troth.client.api import SchedulerApi
 from troth.client.chain_view import view
 from troth.client.configuration import Configuration
 from troth.client.connection import connection
+from troth.client.errors import ModelUnavailable
 from troth.client.home import Home
 from troth.client.language import Language, LanguageCache, check_files
 from troth.client.market import Offer, find_class, find_scheduler, offer_of
@@ -34,6 +35,15 @@ class Session:
     language: Language
     receipts: Receipts
     pool: CircuitPool | None = None
+
+    async def renewed(self) -> Session:
+        """The same session with what the scheduler offers now; raises ModelUnavailable if that is no fair offer."""
+        served = await self.api.classes()
+        state = await self.follower.catch_up()
+        identifier = self.offer.class_id
+        if identifier not in served:
+            raise ModelUnavailable("The scheduler no longer serves the class", "0x" + identifier.hex(), "Use another.")
+        return replace(self, offer=offer_of(state, self.offer.scheduler, identifier, served[identifier]))
 
     async def prepare(self, messages: Sequence[Message], choices: Choices, key: Key) -> SignedOrder:
         """A signed order for a conversation, checked against context, cost and balance; nothing is sent."""

@@ -19,6 +19,12 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-c", "from troth.command.main import main; main()", *(str(part) for part in arguments)]
 
 
+def throttled(slowdown: float, *arguments: object) -> list[str]:
+    """The same on a machine whose engine takes `slowdown` times as long."""
+    code = "from troth.demo.throttled import main; main()"
+    return [sys.executable, "-c", code, str(slowdown), *(str(part) for part in arguments)]
+
+
 def environment(password_file: Path) -> dict[str, str]:
     """Variables for a sub-command: its password file, one thread a process (ten of them share the machine)."""
     return {

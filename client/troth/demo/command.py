@@ -19,8 +19,9 @@ RELAYS = 18
 CHEATED_QUESTION = "What is the capital of Italy? Answer in one sentence."
 
 
-@app.command()
+@app.callback(invoke_without_command=True)
 def demo(
+    context: typer.Context,
     *,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the network running until Ctrl-C.")] = False,
     question: Annotated[str, typer.Option("--question", help="What the client asks first.")] = QUESTION,
@@ -34,11 +35,9 @@ def demo(
     picture: Annotated[Path | None, typer.Option("--picture", help="Also write the run as an SVG picture.")] = None,
 ) -> None:
     """A chain, a scheduler, ten nodes, an overlay, two questions, an audit; exits non-zero if any did not happen."""
-    # SIGINT as well: a shell starts background jobs with it ignored. SIGHUP: the terminal was closed.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _as_interrupt)
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # not under nohup
-        signal.signal(signal.SIGHUP, _as_interrupt)
+    if context.invoked_subcommand is not None:
+        return
+    _end_as_interrupted()
     from rich.console import Console
 
     from troth.demo.display import WIDTH, Display
@@ -54,6 +53,32 @@ def demo(
         play(Path(folder), models.expanduser(), display, questions, plan=Plan(dtype=dtype, relays=RELAYS), keep=keep)
     if picture is not None:
         recorded.save_svg(str(picture), title="make demo")
+
+
+@app.command()
+def pool(
+    *,
+    question: Annotated[str, typer.Option("--question", help="What the client asks.")] = QUESTION,
+    expect: Annotated[str, typer.Option("--expect", help="A word the answer must hold.")] = "Paris",
+    models: Annotated[
+        Path, typer.Option("--models", envvar="TROTH_MODELS", help="Home folder that keeps the converted model.")
+    ] = Path("~/.troth"),
+) -> None:
+    """Six nodes of three kinds in two regions are given their slices; one is killed in the middle of an answer."""
+    _end_as_interrupted()
+    from troth.demo.display import Display
+    from troth.demo.pool_play import play
+
+    with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
+        play(Path(folder), models.expanduser(), Display(), question, expect)
+
+
+def _end_as_interrupted() -> None:
+    # SIGINT as well: a shell starts background jobs with it ignored. SIGHUP: the terminal was closed.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _as_interrupt)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # not under nohup
+        signal.signal(signal.SIGHUP, _as_interrupt)
 
 
 def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from troth.chain import keystore
 from troth.chain.deployment import deploy
@@ -50,6 +50,7 @@ class LocalNetwork:
     execution_class: str = ""
     model_id: str = ""
     overlay: LocalOverlay | None = None
+    ready_seconds: float = READY_SECONDS
     nodes: dict[str, Party] = field(default_factory=dict)
     scheduler: Party = field(init=False)
     processes: ProcessGroup = field(init=False)
@@ -60,7 +61,7 @@ class LocalNetwork:
         self.scheduler = Party("scheduler", self.home / "scheduler")
         self.nodes = {name: Party(name, self.home / f"node-{name}") for name in self.plan.node_names}
 
-    def __enter__(self) -> LocalNetwork:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -212,7 +213,7 @@ class LocalNetwork:
         made = self._troth(
             *("scheduler", "init", "--home", self.scheduler.home, "--rpc", self.rpc, "--contract", self.contract),
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
-            *("--ends", ",".join(str(end) for _, end in self.plan.slices), "--port", free_port()),
+            *("--ends", self._ends(), "--port", free_port()),
             *("--operator-keystore", operator, "--vrf-keystore", self.vrf_keystore),
             *(("--committee", self.overlay.committee, "--overlay-port", free_port()) if self.overlay else ()),
         )
@@ -221,6 +222,9 @@ class LocalNetwork:
         # Twice the minimum: below it, after one slash, a scheduler can open nothing.
         stake = ("--stake", 2 * ETHER)
         self._troth("scheduler", "register", "--home", self.scheduler.home, *self._owner(), *stake, "--broadcast")
+
+    def _ends(self) -> str:
+        return ",".join(str(end) for _, end in self.plan.slices)
 
     def _launch_scheduler(self) -> None:
         self.start_scheduler(wait=False)
@@ -246,7 +250,7 @@ class LocalNetwork:
     def _wait_ready(self, party: Party) -> None:
         if party.child is None:
             raise DemoError("This party was not started", party.name, "Call start_parties first.")
-        wait_until(lambda: is_ready(party.endpoint), f"{party.name} becoming ready", READY_SECONDS, [party.child])
+        wait_until(lambda: is_ready(party.endpoint), f"{party.name} becoming ready", self.ready_seconds, [party.child])
 
 
 @cache

@@ -127,12 +127,27 @@ def start(
             help="Serve the folder unchecked. If it is not the registered model, your stake is slashed.",
         ),
     ] = False,
+    auto: Annotated[
+        bool,
+        typer.Option(
+            "--auto", envvar="TROTH_AUTO", help="Host what the scheduler named in node.toml's [auto] would have hosted."
+        ),
+    ] = False,
+    owner_keystore: OwnerKeystore = None,
+    owner_password_file: OwnerPassword = None,
+    stake: Annotated[
+        int, typer.Option("--stake", envvar="TROTH_STAKE", help="With --auto: wei, 0 means ten times the minimum.")
+    ] = 0,
+    broadcast: Broadcast = False,
     log_level: Annotated[
         str, typer.Option("--log-level", envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")
     ] = "INFO",
     home: Home = DEFAULT_HOME,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Ready when /readyz on the endpoint answers 200."""
+    """Serve until SIGTERM or SIGINT. Ready when /readyz on the endpoint answers 200.
+
+    With --auto a node that is not registered yet asks its scheduler for a slice, and registers with --broadcast.
+    """
     import asyncio
     import gc
 
@@ -151,8 +166,21 @@ def start(
     password = read_password(password_file, purpose="the operator's keystore")
     key = load_account(configuration.operator_keystore, password)
 
+    if auto:
+        from troth.node.pool.joining import placed
+        from troth.node.transactions import open_keystore
+
+        owner = None
+        if owner_keystore is not None:
+            owner = open_keystore(owner_keystore, owner_password_file or password_file, "the owner", "--owner-keystore")
+        found = asyncio.run(placed(configuration, key, owner, stake, broadcast=broadcast))
+        if isinstance(found, dict):
+            show(found, as_json=False)
+            return
+        configuration = found
+
     async def serve() -> None:
-        await RunningNode(configuration, key, verify_weights=not no_verify_weights).run()
+        await RunningNode(configuration, key, verify_weights=not no_verify_weights, auto=auto).run()
 
     asyncio.run(serve())
 

@@ -8,6 +8,7 @@ version = 1
 [engine]  optional name = "torch" or "vllm", device, threads, cache_megabytes
 [limits]  optional sessions, positions, trace_gigabytes
 [disputes] optional automatic, outvoted
+[auto]    optional scheduler = "0x…", memory_gigabytes, pause_minutes: what `troth node start --auto` may do
 """
 
 from __future__ import annotations
@@ -80,6 +81,12 @@ class _Disputes(_Section, frozen=True, forbid_unknown_fields=True):
     outvoted: bool = True
 
 
+class _Auto(_Section, frozen=True, forbid_unknown_fields=True):
+    scheduler: str = ""
+    memory_gigabytes: Annotated[float, msgspec.Meta(gt=0, le=65_536)] | None = None
+    pause_minutes: Annotated[float, msgspec.Meta(ge=0, le=525_600)] = 10.0
+
+
 class _File(_Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: _Chain
@@ -89,6 +96,16 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
     engine: _Engine = _Engine()
     limits: _Limits = _Limits()
     disputes: _Disputes = _Disputes()
+    auto: _Auto = _Auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """Limits of `start --auto`: whose orders, memory for weights (None: a share of what there is), how often."""
+
+    scheduler: Address | None = None
+    memory_bytes: int | None = None
+    pause_seconds: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +134,7 @@ class Configuration:
     positions: int
     trace_bytes: int
     disputes: DisputePolicy
+    auto: Auto = Auto()
 
     @property
     def tls_folder(self) -> Path:
@@ -176,7 +194,17 @@ def _checked(folder: Path, file: _File) -> Configuration:
         positions=file.limits.positions,
         trace_bytes=int(file.limits.trace_gigabytes * (1 << 30)),
         disputes=DisputePolicy(file.disputes.automatic, file.disputes.outvoted),
+        auto=_auto(file.auto),
     )
+
+
+def _auto(section: _Auto) -> Auto:
+    memory = None if section.memory_gigabytes is None else int(section.memory_gigabytes * (1 << 30))
+    try:
+        scheduler = to_address(section.scheduler) if section.scheduler else None
+    except ProtocolError as error:
+        raise ConfigError("auto.scheduler is no address", section.scheduler, error.remedy) from error
+    return Auto(scheduler, memory, section.pause_minutes * 60)
 
 
 def with_engine(configuration: Configuration, name: str) -> Configuration:

@@ -10,6 +10,7 @@ NodeError
  │   ├─ BadInput        tensors, tokens or signatures that cannot be right
  │   ├─ OutOfOrder      a message that does not follow from the ones before
  │   └─ AlreadySigned   signing would contradict an earlier signature
+ ├─ OrderRefused    a scheduler would have this node host what its operator has not agreed to
  └─ StorageError    a record could not be written or read back
 
 Every error says what happened, with which value, and what to do about it.
@@ -35,6 +36,10 @@ class ModelError(NodeError):
 
 class ConfigError(NodeError):
     """The configuration cannot be used as it is."""
+
+
+class OrderRefused(NodeError):
+    """A scheduler's order to host other layers goes beyond what the operator has agreed to."""
 
 
 class EngineError(NodeError):

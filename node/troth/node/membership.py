@@ -54,7 +54,7 @@ def register(
     async def send() -> dict[str, Any]:
         async with await Chain.connect(configuration.rpc, configuration.contract) as chain:
             minimum = await chain.read(views.minimum_stake_of(configuration.execution_class))
-            call = _registration(joining, chain, minimum)
+            call = registration_of(joining, chain, minimum)
             told = await carry_out(chain, call, owner, broadcast=broadcast)
             return {**told, "operator": operator.address, "stake": str(call.value), "minimum_stake": str(minimum)}
 
@@ -62,7 +62,8 @@ def register(
     return result
 
 
-def _registration(joining: Joining, chain: Chain, minimum: int) -> Call:
+def registration_of(joining: Joining, chain: Chain, minimum: int) -> Call:
+    """The call that registers a node, with its operator's consent; raises ConfigError if the stake is too low."""
     configuration, stake = joining.configuration, joining.stake or STAKES * minimum
     if not minimum:
         shown = "0x" + configuration.execution_class.hex()

@@ -16,7 +16,7 @@ from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
 from troth.chain.keystore import Key
 from troth.node.configuration import Configuration
-from troth.node.engine.interface import Engine, SessionKey, WholeEngine
+from troth.node.engine.interface import SessionKey, WholeEngine
 from troth.node.engine.probe import require_class
 from troth.node.errors import Busy, ModelError
 from troth.node.followed_view import FollowedView
@@ -24,6 +24,8 @@ from troth.node.margin_pool import MarginPool
 from troth.node.metrics import Metrics
 from troth.node.moving import Moving
 from troth.node.parts import Parts
+from troth.node.pool.assembly import resident_of
+from troth.node.pool.resident import Resident
 from troth.node.service.bench import Bench, Limits
 from troth.node.service.node_service import Answer, NodeService
 from troth.node.signing_record import SigningRecord
@@ -41,6 +43,7 @@ from troth.protocol.wire import NodeRequest
 log = logging.getLogger(__name__)
 
 WARM_UP = SessionKey(bytes(32), 0, 0)
+WARM_UP_POSITIONS = 4
 
 
 def _raise_failure(working: asyncio.Task[None]) -> None:
@@ -55,8 +58,15 @@ class RunningNode:
     """One node of one configuration. `run` returns when it was told to stop."""
 
     def __init__(
-        self, configuration: Configuration, key: Key, *, verify_weights: bool, parts: Parts | None = None
+        self,
+        configuration: Configuration,
+        key: Key,
+        *,
+        verify_weights: bool,
+        parts: Parts | None = None,
+        auto: bool = False,
     ) -> None:
+        """`auto`: carry out what the scheduler of the configuration's [auto] would have this node host."""
         self._parts = parts or Parts()
         self._configuration = configuration
         self._key = key
@@ -64,6 +74,8 @@ class RunningNode:
         self._metrics = Metrics()
         self._service: NodeService | None = None
         self._bench: Bench | None = None
+        self._resident: Resident | None = None
+        self._auto = auto
         self._moving: Moving | None = None
         self._stop = asyncio.Event()
 
@@ -108,7 +120,15 @@ class RunningNode:
         channel.mount(app)
         app.include_router(health_routes(lambda: self._reasons(follower, view), self._metrics.registry))
         identity = load_identity(self._configuration.tls_folder)
-        return TlsServer(app, identity, self._configuration.host, self._configuration.port, drain=channel.drain)
+        return TlsServer(
+            app, identity, self._configuration.host, self._configuration.port, drain=lambda: self._drain(channel)
+        )
+
+    async def _drain(self, channel: ChannelServer) -> None:
+        """Take no new work, and see what is under way through: another node would have to repeat it."""
+        if self._service is not None:
+            await self._service.leave()
+        await channel.drain()
 
     async def _handle(self, sender: Address, header: NodeRequest, payload: memoryview) -> Answer:
         if self._service is None:
@@ -147,13 +167,15 @@ class RunningNode:
             for task in (working, stopping):
                 task.cancel()
             await asyncio.gather(working, stopping, return_exceptions=True)
+            if self._resident is not None:
+                await self._resident.leave()
 
     async def _work(self, chain: Chain, follower: EventFollower, view: FollowedView) -> None:
         await follower.catch_up()
         self._bench = bench = await self._load(chain, view)
-        await _warm_up(bench.engine)
+        await _warm_up(bench)
         await require_class(bench.engine, _class_of(view, self._configuration))
-        self._service = self._parts.service(bench, self._metrics)
+        self._service = service = self._parts.service(bench, self._metrics)
         self._moving = Moving(bench, self._service, chain, self._key)
         self._metrics.follow_slice(lambda: bench.engine.slice)
         gc.enable()
@@ -161,8 +183,17 @@ class RunningNode:
         log.info("ready: layers %s", bench.engine.slice)
         for reason in self._reasons(follower, view):
             log.warning("no work will come: %s", reason)
+        self._resident = resident_of(
+            self._configuration,
+            bench,
+            state=lambda: follower.state,
+            sessions=lambda: service.sessions,
+            move=self._moving.move,
+            auto=self._auto,
+        )
         async with asyncio.TaskGroup() as jobs:
             jobs.create_task(self._moving.run())
+            jobs.create_task(self._resident.run())
             jobs.create_task(self._parts.watchdog(bench, chain, self._key, self._metrics).run())
 
     def _registered(self, view: FollowedView) -> Configuration:
@@ -208,11 +239,16 @@ def _class_of(view: FollowedView, configuration: Configuration) -> ExecutionClas
     return execution_class
 
 
-async def _warm_up(engine: Engine) -> None:
-    """One position through every layer: the first call of a process is many times slower than the next."""
+async def _warm_up(bench: Bench) -> None:
+    """A few positions through every layer: the first call of a process is many times slower than the next ones, which
+    are the first that is known of this machine's speed."""
+    engine = bench.engine
     tokens, dtype = np.zeros(1, np.int64), np.dtype(Dtype(engine.dtype).storage)
     inputs = tokens if engine.slice.first == 0 else np.zeros((1, engine.hidden_size), dtype)
     rows = (await engine.forward(WARM_UP, engine.slice, 0, inputs)).rows
+    for position in range(1, WARM_UP_POSITIONS):
+        computed = await engine.forward(WARM_UP, engine.slice, position, inputs)
+        bench.meter.note(engine.slice.end - engine.slice.first, 1, computed.seconds)
     if engine.slice.end == engine.layers:
         await engine.logits(rows)
     await engine.forget(WARM_UP)

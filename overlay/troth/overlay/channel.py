@@ -30,7 +30,7 @@ from troth.overlay.operator import Operator
 from troth.overlay.replay import NonceSequence
 from troth.overlay.tls import as_wrong_tls_key, pinned_context
 from troth.protocol.types import Address
-from troth.protocol.wire import Failure, Frame, NodeRequest, decode_frame, encode_frame
+from troth.protocol.wire import Failure, Frame, Request, decode_frame, encode_frame
 
 log = logging.getLogger(__name__)
 
@@ -128,9 +128,7 @@ class Channel:
             self._reader = asyncio.create_task(self._read(socket))
             return socket
 
-    async def request(
-        self, header: NodeRequest, payload: bytes | memoryview = b"", timeout: float | None = None
-    ) -> Frame:
+    async def request(self, header: Request, payload: bytes | memoryview = b"", timeout: float | None = None) -> Frame:
         """The peer's answer.
 
         Raises RemoteFailure (the peer's own words), ChannelTimeout, ChannelUnavailable, FrameTooLarge, WireError.
@@ -158,6 +156,17 @@ class Channel:
             raise ChannelUnavailable(f"The connection to {self.endpoint} broke", error) from error
         finally:
             self._pending.pop(nonce, None)
+
+    async def round_trip(self, timeout: float) -> float:
+        """Seconds there and back, without any work; raises ChannelTimeout or ChannelUnavailable."""
+        socket = self._socket or await self.open()
+        try:
+            async with asyncio.timeout(timeout):
+                return await (await socket.ping())
+        except TimeoutError as error:
+            raise ChannelTimeout(f"{self.endpoint} did not answer within {timeout:g} s") from error
+        except ConnectionClosed as error:
+            raise ChannelUnavailable(f"The connection to {self.endpoint} broke", error) from error
 
     async def close(self) -> None:
         """Close for good; requests in flight fail with ChannelUnavailable."""

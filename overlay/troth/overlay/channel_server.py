@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import FastAPI, WebSocket
 from starlette.responses import Response
@@ -28,25 +29,13 @@ from troth.overlay.failures import INTERNAL, encode_failure, failure_of
 from troth.overlay.operator import Operator
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, to_address
-from troth.protocol.wire import (
-    Commit,
-    Compare,
-    Decode,
-    Forward,
-    NodeReply,
-    NodeRequest,
-    Open,
-    Release,
-    decode_frame,
-    encode_frame,
-)
+from troth.protocol.wire import NODE_REQUESTS, Reply, decode_frame, encode_frame
 
 log = logging.getLogger(__name__)
 
 PATH = "/v1/channel"
 HELLO_HEADER = "troth-hello"
-Handler = Callable[[Address, NodeRequest, memoryview], Awaitable[tuple[NodeReply, bytes]]]
-_REQUESTS = (Forward, Decode, Commit, Compare, Open, Release)
+Handler = Callable[[Address, Any, memoryview], Awaitable[tuple[Reply, bytes]]]
 Authorise = Callable[[Address], bool]
 
 
@@ -80,6 +69,8 @@ class ChannelServer:
         handler: may raise; an error with `what` and `remedy` reaches the sender as a Failure, others as "internal".
             The payload is a view that lives as long as somebody holds it.
         authorise: says whether a sender, whose signature was already checked, may connect.
+        requests: the kinds of messages that are answered; `handler` gets no other.
+        who: may call, in words, for those who are turned away.
     """
 
     def __init__(
@@ -90,7 +81,11 @@ class ChannelServer:
         *,
         limits: Limits | None = None,
         clock: Clock | None = None,
+        requests: tuple[type, ...] = NODE_REQUESTS,
+        who: str = "bonded schedulers",
     ) -> None:
+        self._requests = requests
+        self._who = who
         self._operator = operator
         self._handler = handler
         self._authorise = authorise
@@ -138,7 +133,7 @@ class ChannelServer:
         # Before the greeting is noted: strangers could fill the replay window, which turns newcomers away when full.
         if not self._authorise(sender):
             raise NotAuthorised(
-                f"{sender} is not allowed here", remedy="Only bonded schedulers may call; check the registration."
+                f"{sender} is not allowed here", remedy=f"Only {self._who} may call; check the registration."
             )
         if self._receiver.open(frame, sender).kind is not Kind.HELLO:
             raise MalformedEnvelope("The greeting is another kind of message")
@@ -155,7 +150,7 @@ class ChannelServer:
         self.in_flight_bytes += len(sealed.content)
         try:
             frame = decode_frame(sealed.content)
-            if not isinstance(frame.header, _REQUESTS):
+            if not isinstance(frame.header, self._requests):
                 raise MalformedEnvelope("A peer sends requests only", type(frame.header).__name__)
             content = encode_frame(*await self._handler(sender, frame.header, frame.payload))
             if len(content) > self.limits.frame:

@@ -15,39 +15,29 @@ from typing import Annotated, Literal
 import msgspec
 
 from troth.protocol.errors import WireError
-from troth.protocol.logprobs import ALTERNATIVES_LIMIT, PACKED_LIMIT
 from troth.protocol.types import SEGMENTS_LIMIT
-
-HEADER_LIMIT = 65_536
-"""Bytes of a header; an announcement of the most segments takes 8 KiB, and nothing larger is parsed."""
-PAYLOAD_LIMIT = 64 * 1024 * 1024
-"""Bytes of a payload unless the caller sets less; larger traces travel in several messages."""
-ROWS_LIMIT = 65_536
-"""Rows or tokens in one message."""
-DECODE_LIMIT = 64
-"""Positions in one answer to Decode: their log probabilities fit a header."""
-
-Uint8 = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
-Uint32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
-Uint64 = Annotated[int, msgspec.Meta(ge=0, le=0x7FFF_FFFF_FFFF_FFFF)]
-Count = Annotated[int, msgspec.Meta(ge=1, le=ROWS_LIMIT)]
-DecodeCount = Annotated[int, msgspec.Meta(ge=1, le=DECODE_LIMIT)]
-Wei = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,28})$")]
-Bytes32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
-SignatureBytes = Annotated[bytes, msgspec.Meta(min_length=65, max_length=65)]
-ProofBytes = Annotated[bytes, msgspec.Meta(min_length=81, max_length=81)]
-AddressText = Annotated[str, msgspec.Meta(pattern=r"^0x[0-9a-fA-F]{40}$")]
-Text = Annotated[str, msgspec.Meta(max_length=2_000)]
-Alternatives = Annotated[int, msgspec.Meta(ge=0, le=ALTERNATIVES_LIMIT)]
-PackedLogprobs = Annotated[bytes, msgspec.Meta(max_length=PACKED_LIMIT)]
-
-
-class _Message(msgspec.Struct, frozen=True, tag_field="type", tag=True, forbid_unknown_fields=True):
-    """A header: the class name is its ``type``; an unknown field is refused."""
-
-
-class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A piece of a header."""
+from troth.protocol.wire_fields import (
+    DECODE_LIMIT,
+    HEADER_LIMIT,
+    PAYLOAD_LIMIT,
+    ROWS_LIMIT,
+    AddressText,
+    Alternatives,
+    Bytes32,
+    Count,
+    DecodeCount,
+    PackedLogprobs,
+    ProofBytes,
+    SignatureBytes,
+    Text,
+    Uint8,
+    Uint32,
+    Uint64,
+    Wei,
+)
+from troth.protocol.wire_fields import Message as _Message
+from troth.protocol.wire_fields import Part as _Part
+from troth.protocol.wire_reports import Report, Reported
 
 
 class RowSignature(_Part, frozen=True):
@@ -278,7 +268,13 @@ class Failure(_Message, frozen=True):
 
 NodeRequest = Forward | Decode | Commit | Compare | Open | Release
 NodeReply = Rows | Decoded | Committed | TraceCommitted | Received | Compared | Opened | Released | Failure
-Message = NodeRequest | NodeReply
+Request = NodeRequest | Report
+Reply = NodeReply | Reported
+Message = Request | Reply
+NODE_REQUESTS = (Forward, Decode, Commit, Compare, Open, Release)
+"""What a node answers."""
+SCHEDULER_REQUESTS = (Report,)
+"""What a scheduler answers to a node."""
 
 _LENGTH = struct.Struct(">I")
 _ENCODER = msgspec.json.Encoder()

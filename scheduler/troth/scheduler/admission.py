@@ -30,6 +30,7 @@ from troth.scheduler.errors import (
     FeeTooLow,
     GroupTooSmall,
     InsufficientEscrow,
+    OtherSplit,
     PromptTooLong,
     TokenOutOfVocabulary,
     WrongReferenceBlock,
@@ -142,9 +143,8 @@ class Admission:
             )
 
     def _check_split(self, order: Order, terms: Terms) -> None:
-        ends = terms.served.ends
-        if order.ends != pack_ends(ends):
-            raise BadRequest("The order is for another split of the layers", order.ends.hex(), f"Sign ends {ends}.")
+        if order.ends != pack_ends(terms.ends):
+            raise OtherSplit(terms.ends, order.ends.hex())
 
     def _client(self, submitted: SubmittedOrder) -> Address:
         if submitted.order.scheduler != self._scheduler:

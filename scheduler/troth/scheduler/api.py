@@ -15,7 +15,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from troth.overlay.health import health_routes
 from troth.protocol.types import Hash32
-from troth.scheduler.errors import BadRequest, Busy, InsufficientEscrow, OrderRefused, UnknownTask
+from troth.scheduler.errors import BadRequest, Busy, InsufficientEscrow, OrderRefused, OtherSplit, UnknownTask
+from troth.scheduler.pool.routes import placement_routes
 from troth.scheduler.receipts import receipt
 from troth.scheduler.service import Scheduler
 from troth.scheduler.stream import ClientStream
@@ -31,6 +32,8 @@ def scheduler_app(scheduler: Scheduler) -> FastAPI:
     """The application; it holds no state of its own."""
     app = FastAPI(title="Troth scheduler", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(health_routes(scheduler.reasons, scheduler.metrics.registry))
+    app.include_router(placement_routes(scheduler.pools))
+    scheduler.pools.server(scheduler.desk.scheduler).mount(app)
 
     @app.exception_handler(OrderRefused)
     async def refused(_request: Request, error: OrderRefused) -> Response:
@@ -92,9 +95,11 @@ async def _lines(scheduler: Scheduler, task_id: Hash32, stream: ClientStream) ->
 
 
 def _refusal(error: OrderRefused) -> Response:
-    fields = {"code": error.code, "message": str(error), "remedy": error.remedy}
+    fields: dict[str, object] = {"code": error.code, "message": str(error), "remedy": error.remedy}
     if isinstance(error, InsufficientEscrow):
         fields["shortfall"] = str(error.shortfall)
+    if isinstance(error, OtherSplit):
+        fields["ends"] = list(error.ends)
     headers = {"retry-after": str(error.retry_after)} if isinstance(error, Busy) else None
     return JSONResponse({"error": fields}, status_code=error.status, headers=headers)
 
@@ -109,7 +114,8 @@ def _info(scheduler: Scheduler) -> dict[str, object]:
                 "id": "0x" + class_id.hex(),
                 "model": "0x" + terms.execution_class.model.hex(),
                 "name": terms.execution_class.name,
-                "ends": list(terms.served.ends),
+                "ends": list(terms.ends),
+                "placement": "auto" if terms.served.placing else "fixed",
                 "fee": str(terms.fee),
                 "context": terms.served.context,
             }

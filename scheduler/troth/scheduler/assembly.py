@@ -23,6 +23,9 @@ from troth.scheduler.journal import Journal
 from troth.scheduler.ledger import Ledger
 from troth.scheduler.metrics import Metrics
 from troth.scheduler.peers import Contact, Peers
+from troth.scheduler.pool.coordinator import Coordinator
+from troth.scheduler.pool.gauges import Gauges
+from troth.scheduler.pool.pace import Pace
 from troth.scheduler.service import Scheduler
 from troth.scheduler.trace_store import TraceStore
 
@@ -40,9 +43,12 @@ class Keys:
 
 @asynccontextmanager
 async def assembled(
-    configuration: Configuration, keys: Keys, open_journal: Callable[[Path], Journal] = Journal
+    configuration: Configuration,
+    keys: Keys,
+    open_journal: Callable[[Path], Journal] = Journal,
+    pace: Callable[[], Pace] = Pace,
 ) -> AsyncIterator[Scheduler]:
-    """A scheduler that follows the chain and has taken up its unfinished tasks."""
+    """A scheduler that follows the chain and has taken up its unfinished tasks; `pace` says when nodes are moved."""
     async with AsyncExitStack() as stack:
         chain = await stack.enter_async_context(
             await Chain.connect(configuration.rpc, configuration.contract, chain_id=configuration.chain_id)
@@ -61,6 +67,10 @@ async def assembled(
         journal = open_journal(configuration.folder / "journal.sqlite")
         stack.callback(journal.close)
         parameters = await chain.read(parameters_of())
+        metrics = Metrics()
+        coordinator = Coordinator(
+            configuration.served, lambda: (follower.state, follower.block), peers, Gauges(metrics.registry), pace
+        )
         desk = Desk(
             scheduler=operator,
             vrf_secret=keys.vrf_secret,
@@ -72,16 +82,19 @@ async def assembled(
             peers=peers,
             ledger=Ledger(chain, follower, keys.operator, minimum_stake=parameters.minimum_scheduler_stake),
             waits=configuration.waits,
+            chains=coordinator,
         )
-        catalogue = Catalogue(configuration.served)
+        catalogue = Catalogue(configuration.served, coordinator.ends)
         admission = Admission(catalogue, operator.address, keys.vrf_secret, chain.domain)
-        scheduler = Scheduler(desk, admission, catalogue, Metrics(), concurrent=configuration.concurrent)
+        scheduler = Scheduler(desk, admission, catalogue, metrics, coordinator, concurrent=configuration.concurrent)
         stack.push_async_callback(scheduler.abandon)
         await scheduler.resume()
         pruning = asyncio.create_task(_prune(scheduler, configuration.keep_rows_seconds))
         stack.callback(pruning.cancel)
         watching = asyncio.create_task(scheduler.watch_endings())
         stack.callback(watching.cancel)
+        for job in (coordinator.watch(), coordinator.measure_ways()):
+            stack.callback(asyncio.create_task(job).cancel)
         reviewing = asyncio.create_task(scheduler.reviews.watch())
         stack.push_async_callback(scheduler.reviews.abandon)
         stack.callback(reviewing.cancel)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from troth.protocol.identifiers import fee
 from troth.protocol.state import State
 from troth.protocol.types import ExecutionClass, Hash32, ModelDescriptor, Segment, segments_from_ends
 from troth.scheduler.errors import ConfigurationInvalid, UnknownClass
+from troth.scheduler.placement.hardware import ModelShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +53,33 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One class: the ends of its segments, its texts, and the longest sequence that is taken."""
+    """One class: the ends of its segments, its texts, and the longest sequence that is taken.
+
+    `placing`: the ends follow the placement, and those here are offered until there is one. `shape` is for models whose
+    sizes their configuration does not name.
+    """
 
     class_id: Hash32
     ends: tuple[int, ...]
     texts: Texts
     context: int
+    placing: bool = False
+    shape: ModelShape | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A served class with what the chain knows of it."""
+    """A served class with what the chain knows of it, and how its layers are split now."""
 
     served: Served
     execution_class: ExecutionClass
     model: ModelDescriptor
     segments: tuple[Segment, ...]
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Where the segments end."""
+        return tuple(segment.end for segment in self.segments)
 
     @property
     def fee(self) -> int:
@@ -76,9 +88,10 @@ class Terms:
 
 
 class Catalogue:
-    """The served classes by id."""
+    """The served classes by id. `ends_of` says into which segments a class is split now."""
 
-    def __init__(self, served: Iterable[Served]) -> None:
+    def __init__(self, served: Iterable[Served], ends_of: Callable[[Served], tuple[int, ...]] | None = None) -> None:
+        self._ends_of = ends_of or (lambda entry: entry.ends)
         self._served = {entry.class_id: entry for entry in served}
 
     def ids(self) -> list[Hash32]:
@@ -107,7 +120,7 @@ class Catalogue:
                 "0x" + class_id.hex(),
                 "Register model and class first.",
             )
-        return Terms(served, execution_class, model, segments_from_ends(served.ends, model.layers))
+        return Terms(served, execution_class, model, segments_from_ends(self._ends_of(served), model.layers))
 
     def problems(self, state: State) -> list[str]:
         """Why a served class cannot be served now; empty if all is well."""

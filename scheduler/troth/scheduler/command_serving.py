@@ -27,7 +27,9 @@ def init(
     model: Annotated[
         Path, typer.Option(envvar="TROTH_MODEL", help="Folder with config.json, tokenizer.json, chat_template.jinja.")
     ],
-    ends: Annotated[str, typer.Option(envvar="TROTH_ENDS", help="Ends of the segments, for example 15,30.")],
+    ends: Annotated[
+        str, typer.Option(envvar="TROTH_ENDS", help="Ends of the segments, for example 15,30; auto: by placement.")
+    ],
     home: HomeOption = DEFAULT_HOME,
     host: Annotated[str, typer.Option(envvar="TROTH_HOST", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(envvar="TROTH_PORT", help="Port to listen on.")] = 8443,

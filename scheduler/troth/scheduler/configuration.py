@@ -4,7 +4,7 @@ version = 1
 [chain]    rpc, contract; optional chain_id, start_block, poll_seconds
 [keys]     operator, vrf (keystore files; default keys/operator.json and keys/vrf.json in the folder)
 [listen]   host, port; endpoint = "https://name:port" as registered; optional metrics_port
-[[serve]]  class = "0x…", ends = [15, 30], model = "folder"; optional context
+[[serve]]  class = "0x…", model = "folder"; ends = [15, 30], or placement = "auto"; optional context
 [limits]   optional concurrent, keep_rows_hours
 [waits]    optional token, prefill, locking, verification, opening (seconds)
 [overlay]  optional: address = "name:port" as proxies reach it, committee = "0x…"; host, port, publish_seconds
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -59,8 +59,9 @@ class _Listen(_Section, frozen=True, forbid_unknown_fields=True):
 
 class _Serve(_Section, frozen=True, forbid_unknown_fields=True):
     class_: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")] = msgspec.field(name="class")
-    ends: Annotated[tuple[int, ...], msgspec.Meta(min_length=1, max_length=32)]
     model: str
+    ends: Annotated[tuple[int, ...], msgspec.Meta(max_length=32)] = ()
+    placement: Literal["fixed", "auto"] = "fixed"
     context: _Count | None = None
 
 
@@ -192,7 +193,9 @@ def _overlay(section: _Overlay) -> OverlayEntry:
 def _served(folder: Path, entry: _Serve) -> Served:
     texts = Texts.load(folder / Path(entry.model).expanduser())
     layers = msgspec.json.decode(texts.config).get("num_hidden_layers")
-    if isinstance(layers, int):
+    if not entry.ends and entry.placement == "fixed":
+        raise ConfigurationInvalid('A class has neither ends nor placement = "auto"', entry.class_, "Set one of them.")
+    if isinstance(layers, int) and entry.ends:
         try:
             segments_from_ends(entry.ends, layers)
         except ProtocolError as error:
@@ -200,7 +203,13 @@ def _served(folder: Path, entry: _Serve) -> Served:
             raise ConfigurationInvalid(
                 f"The ends do not cut a model of {layers} layers", list(entry.ends), remedy
             ) from error
-    return Served(Hash32(bytes.fromhex(entry.class_[2:])), entry.ends, texts, entry.context or texts.context)
+    return Served(
+        Hash32(bytes.fromhex(entry.class_[2:])),
+        entry.ends,
+        texts,
+        entry.context or texts.context,
+        placing=entry.placement == "auto",
+    )
 
 
 def template(values: dict[str, Any]) -> str:
@@ -212,8 +221,9 @@ def template(values: dict[str, Any]) -> str:
         f"[listen]\nhost = {_quoted(values['host'])}\nport = {values['port']}\n"
         f"endpoint = {_quoted(values['endpoint'])}\n"
         + "".join(
-            f"\n[[serve]]\nclass = {_quoted(entry['class'])}\nends = {list(entry['ends'])}\n"
-            f"model = {_quoted(entry['model'])}\n"
+            f"\n[[serve]]\nclass = {_quoted(entry['class'])}\n"
+            + (f"ends = {list(entry['ends'])}\n" if entry["ends"] else 'placement = "auto"\n')
+            + f"model = {_quoted(entry['model'])}\n"
             for entry in values["serve"]
         )
         + (_overlay_template(values) if values.get("committee") else "")

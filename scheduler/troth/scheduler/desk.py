@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from troth.overlay.operator import Operator
+from troth.scheduler.chains.choosing import Chains
 from troth.scheduler.journal import Journal
 from troth.scheduler.ledger import Ledger
 from troth.scheduler.peers import Peers
@@ -31,7 +32,10 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """The scheduler's keys, stores and connections. Both windows are in blocks and come from the contract."""
+    """The scheduler's keys, stores and connections. Both windows are in blocks and come from the contract.
+
+    Without `chains`, candidates are chosen by what their channels have shown.
+    """
 
     scheduler: Operator
     vrf_secret: bytes
@@ -43,3 +47,4 @@ class Desk:
     peers: Peers
     ledger: Ledger
     waits: Waits
+    chains: Chains | None = None

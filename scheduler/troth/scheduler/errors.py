@@ -4,7 +4,7 @@ SchedulerError
  ├─ OrderRefused            a client's order is not taken; nothing was charged
  │   ├─ BadRequest, UnknownClass, BadSignature, Expired, WrongReferenceBlock, FeeTooLow,
  │   ├─ InsufficientEscrow, AlreadyOrdered, PromptTooLong, TokenOutOfVocabulary, EmptyPrompt,
- │   └─ GroupTooSmall, Busy, ChainAway, UnknownTask
+ │   └─ GroupTooSmall, Busy, ChainAway, OtherSplit, UnknownTask
  ├─ TaskFailed              a task that was taken came to nothing
  │   ├─ HopFailed           one inferencer failed; another candidate may take over
  │   ├─ NoCandidateLeft
@@ -49,6 +49,17 @@ class UnknownClass(OrderRefused):
 
     code = "unknown_class"
     status = 404
+
+
+class OtherSplit(OrderRefused):
+    """The order is for another split of the layers than the present one, `ends`: nodes have moved, or it is wrong."""
+
+    code = "other_split"
+    status = 409
+
+    def __init__(self, ends: tuple[int, ...], ordered: str) -> None:
+        super().__init__("The order is for another split of the layers", ordered, f"Sign ends {ends}.")
+        self.ends = ends
 
 
 class BadSignature(OrderRefused):

@@ -11,6 +11,7 @@ from troth.overlay.operator import Operator
 from troth.protocol.logprobs import Logprobs
 from troth.protocol.types import Address
 from troth.scheduler.admitted import AdmittedTask
+from troth.scheduler.chains.choosing import Chains
 from troth.scheduler.errors import HopFailed, NoCandidateLeft
 from troth.scheduler.hop import Hop
 from troth.scheduler.peers import Peers
@@ -39,7 +40,9 @@ class Generation:
         scheduler: Operator,
         spent: Breakdown,
         patience: Patience,
+        chains: Chains | None = None,
     ) -> None:
+        self._chains = chains
         self._task = task
         self._traces = traces
         self._peers = peers
@@ -93,6 +96,7 @@ class Generation:
 
     def _note(self, attempt: int, failure: HopFailed) -> int:
         """Remember who failed; the number of the next attempt."""
+        self._remember_speed()
         log.warning("attempt %d ended after %d tokens: %s", attempt, len(self._tokens), failure)
         self._failed.add((failure.segment, Address(failure.operator)))
         self._peers.note_failure(Address(failure.operator))
@@ -102,9 +106,17 @@ class Generation:
         """How long each inferencer took for the last token: the next choice among candidates goes by it."""
         for hop in self._hops:
             self._peers.note_latency(hop.operator, hop.latency)
+            if self._chains is not None and hop.decoding is not None:
+                segment = self._task.assignment.segments[hop.segment]
+                self._chains.note_answer(self._task, hop.operator, segment.end - segment.first, hop.decoding)
 
     def _choose_all(self) -> tuple[int, ...]:
-        return tuple(self._choose(segment) for segment in range(self._task.segment_count))
+        """A candidate per segment: the fastest chain by measured times; else each by what its channel has shown."""
+        left = [self._left(segment) for segment in range(self._task.segment_count)]
+        chain = self._chains.choose(self._task, [self._sound(nodes) for nodes in left]) if self._chains else None
+        if chain is None:
+            chain = tuple(min(nodes, key=self._peers.preference) for nodes in left)
+        return tuple(self._task.assignment.candidates(segment).index(node) for segment, node in enumerate(chain))
 
     def _pipeline(self, attempt: int, chosen: tuple[int, ...], on_token: OnToken) -> Pipeline:
         self._hops = [self._hop(segment, attempt, candidate) for segment, candidate in enumerate(chosen)]
@@ -126,12 +138,16 @@ class Generation:
             raise HopFailed(segment, node, error) from error
         return Hop(self._task, segment, attempt, operator=node, channel=channel, scheduler=self._scheduler)
 
-    def _choose(self, segment: int) -> int:
+    def _left(self, segment: int) -> list[Address]:
         candidates = self._task.assignment.candidates(segment)
-        left = [index for index, node in enumerate(candidates) if (segment, node) not in self._failed]
+        left = [node for node in candidates if (segment, node) not in self._failed]
         if not left:
             raise NoCandidateLeft(f"Every candidate of segment {segment} has failed", ", ".join(candidates))
-        return min(left, key=lambda index: self._peers.preference(candidates[index]))
+        return left
+
+    def _sound(self, nodes: list[Address]) -> list[Address]:
+        """Those that did not fail lately in any task; all if there is none: its last report may be a dead node's."""
+        return [node for node in nodes if not self._peers.failed_lately(node)] or nodes
 
     def _all_candidates(self) -> set[Address]:
         return {

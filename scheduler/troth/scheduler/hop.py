@@ -21,7 +21,8 @@ from troth.protocol.logprobs import NO_LOGPROBS, Logprobs, logprobs_from_bytes
 from troth.protocol.rows import RowChain, verify_rows
 from troth.protocol.tensors import TOKEN_BYTES, rows_from_bytes, tokens_from_bytes
 from troth.protocol.types import Address, Hash32, Row
-from troth.protocol.wire import DECODE_LIMIT, Decode, Decoded, Forward, Frame, Rows, RowSignature
+from troth.protocol.wire import Decode, Decoded, Forward, Frame, Rows, RowSignature
+from troth.protocol.wire_fields import DECODE_LIMIT
 from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.errors import HopFailed
 from troth.scheduler.timing import Breakdown
@@ -53,6 +54,10 @@ class Hop:
         self._introduced = False
         self._doubted = False
         self.latency = 0.0
+        self.decoding: float | None = None
+        """Mean seconds of the answers to one position alone, the way included; None as long as there was none."""
+        self._decoded = 0
+        self._alone_since: float | None = None
 
     async def forward(
         self, start: int, count: int, payload: bytes | memoryview, upstream: Link | None, *, emit: bool, timeout: float
@@ -61,6 +66,7 @@ class Hop:
         request = self._request(start, count, upstream, emit=emit)
         header, prefix = request
         frame = await self._ask(header, prefix + bytes(payload) if prefix else payload, timeout)
+        self._note_decoding(count)
         rows = frame.header
         if not isinstance(rows, Rows) or rows.start != start or rows.count != count or (emit and rows.token is None):
             raise HopFailed(self.segment, self.operator, f"an answer to another question: {type(rows).__name__}")
@@ -70,9 +76,23 @@ class Hop:
         self._introduced = True
         return rows, frame
 
+    def _note_decoding(self, count: int) -> None:
+        """The first message does not count: the node checks the announcement, too."""
+        if count == 1 and self._introduced:
+            self._decoded += 1
+            mean = self.decoding or 0.0
+            self.decoding = mean + (self.latency - mean) / self._decoded
+
+    def _note_positions(self, count: int, asked_at: float) -> None:
+        """What it computed alone, by the time since it was first asked: answers may hold what was ready before."""
+        self._alone_since = self._alone_since or asked_at
+        self._decoded += count
+        self.decoding = (time.perf_counter() - self._alone_since) / self._decoded
+
     async def decode(self, start: int, timeout: float) -> tuple[Decoded, Frame]:
         """Ask the only segment for what it computed alone from `start` on; raises HopFailed, whatever the reason."""
         asked = msgspec.UNSET if self._task.logprobs == NO_LOGPROBS else self._task.logprobs
+        before = time.perf_counter()
         header = Decode(self._task.task_id, self.segment, self._attempt, start, DECODE_LIMIT, asked)
         frame = await self._ask(header, b"", timeout)
         decoded = frame.header
@@ -82,6 +102,7 @@ class Hop:
             raise HopFailed(self.segment, self.operator, f"a row signed for position {decoded.row.position}")
         if len(frame.payload) != decoded.count * (TOKEN_BYTES + self._task.row_bytes):
             raise HopFailed(self.segment, self.operator, f"{len(frame.payload)} bytes for {decoded.count} positions")
+        self._note_positions(decoded.count, before)
         return decoded, frame
 
     def chosen(self, decoded: Decoded, frame: Frame) -> tuple[int, ...]:

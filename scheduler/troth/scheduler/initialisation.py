@@ -82,9 +82,10 @@ def _vrf(folder: Path, wishes: Wishes, password: str) -> tuple[int, int]:
 
 def _text(wishes: Wishes) -> str:
     try:
-        ends = tuple(int(end) for end in wishes.ends.split(","))
+        ends = () if wishes.ends == "auto" else tuple(int(end) for end in wishes.ends.split(","))
     except ValueError as error:
-        raise ConfigurationInvalid("--ends is a list of layers", wishes.ends, "Write for example 15,30.") from error
+        remedy = "Write for example 15,30, or auto to have nodes placed."
+        raise ConfigurationInvalid("--ends is a list of layers", wishes.ends, remedy) from error
     text = template(
         {
             "rpc": wishes.rpc,

@@ -62,6 +62,7 @@ class Lifecycle:
             scheduler=desk.scheduler,
             spent=self.spent,
             patience=desk.waits.generation,
+            chains=desk.chains,
         )
 
     async def run(self) -> None:
@@ -267,6 +268,8 @@ class Lifecycle:
         self.stream.send("settled", tx=_hex(meta.transaction), gas=0, outcome=outcome.name.lower())
 
     def _put_away(self) -> None:
+        if self._desk.chains is not None:
+            self._desk.chains.release(self.task)
         self._traces.close()
         self._desk.journal.keep_timings(self.task.task_id, self.spent.as_numbers())
         self.stream.end()

@@ -99,13 +99,17 @@ class Peers:
         if known is not None:
             known.failed_at = self._monotonic()
 
+    def failed_lately(self, node: Address) -> bool:
+        """Whether a node failed within the last `REMEMBERED_FAILURE` seconds."""
+        known = self._known.get(node)
+        return known is not None and self._monotonic() - known.failed_at < REMEMBERED_FAILURE
+
     def preference(self, node: Address) -> tuple[bool, bool, float]:
         """Sort key: who did not fail lately, then who is connected, then who was fast; the untried count as fast."""
         known = self._known.get(node)
         if known is None:
             return (False, True, 0.0)
-        failed = self._monotonic() - known.failed_at < REMEMBERED_FAILURE
-        return (failed, not known.channel.connected, known.latency or 0.0)
+        return (self.failed_lately(node), not known.channel.connected, known.latency or 0.0)
 
     async def close(self) -> None:
         """Close every channel."""

@@ -18,6 +18,7 @@ from troth.scheduler.endings import REMEMBERED_SECONDS, Endings
 from troth.scheduler.errors import Busy, ChainAway, OrderRefused
 from troth.scheduler.lifecycle import Lifecycle
 from troth.scheduler.metrics import Metrics
+from troth.scheduler.pool.coordinator import Coordinator
 from troth.scheduler.records import Failed, Reopened
 from troth.scheduler.release import release
 from troth.scheduler.reviews import Reviews
@@ -34,8 +35,16 @@ class Scheduler:
     """All tasks of one scheduler; at most `concurrent` at once, more are refused with Busy."""
 
     def __init__(
-        self, desk: Desk, admission: Admission, catalogue: Catalogue, metrics: Metrics, *, concurrent: int
+        self,
+        desk: Desk,
+        admission: Admission,
+        catalogue: Catalogue,
+        metrics: Metrics,
+        pools: Coordinator,
+        *,
+        concurrent: int,
     ) -> None:
+        self.pools = pools
         self.desk = desk
         self.catalogue = catalogue
         self.metrics = metrics

@@ -14,6 +14,7 @@ from troth.scheduler.api import scheduler_app
 from troth.scheduler.assembly import Keys, assembled
 from troth.scheduler.configuration import Configuration, load
 from troth.scheduler.overlay_entry import overlay_entry
+from troth.scheduler.pool.coordinator import REPORT_LIMITS
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ async def serve(folder: Path, password_file: Path | None) -> None:
             configuration.port,
             drain=scheduler.drain,
             drain_seconds=DRAIN_SECONDS,
+            limits=REPORT_LIMITS,
         )
         async with overlay_entry(configuration, keys.operator.secret, identity, app, scheduler.metrics.registry):
             await run_until_stopped(

@@ -13,6 +13,7 @@ from troth.protocol.types import Address
 from troth.scheduler.configuration import Configuration, load
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.journal import Journal
+from troth.scheduler.pool.asking import placement_of
 
 GAS_RESERVE = 10**16
 """Wei below which a warning is due: some tens of tasks at ordinary fees."""
@@ -44,6 +45,7 @@ async def status_of(folder: Path) -> dict[str, Any]:
     if balance < GAS_RESERVE:
         problems.append(f"{balance} wei for gas: send ETH to {operator}")
     return {
+        "placement": await placement_of(configuration),
         "operator": operator,
         "block": block,
         "role": account.role.name.lower(),

@@ -37,7 +37,7 @@ from troth.client.standing import standing_of
 from troth.overlay.errors import ChannelTimeout, CircuitFailed, CircuitSilent
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_OVERLOADED = {"busy", "group_too_small", "chain_unavailable"}
+_OVERLOADED = {"busy", "group_too_small", "chain_unavailable", "other_split"}
 _HOPS = {
     "node_failed": "inferencer",
     "no_candidate_left": "inferencer",

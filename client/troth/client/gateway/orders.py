@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 from troth.chain.errors import ChainError
 from troth.client.asking import Finished, Update, Verdict, ask
-from troth.client.errors import ClientError, ProofError, SchedulerUnreachable, StreamError
+from troth.client.errors import ClientError, OutdatedOffer, ProofError, SchedulerUnreachable, StreamError
 from troth.client.gateway.connection import Connection, Held
 from troth.client.gateway.errors import GatewayRefusal, NotReady, TooMany, Unsupported
 from troth.client.gateway.failures import failure_of
@@ -29,7 +29,7 @@ Told = Update | GatewayRefusal
 Listener = Callable[[Told], None]
 _log = logging.getLogger(__name__)
 _FAILURES = (ClientError, ChainError, OverlayError)
-_MENDABLE = (SchedulerUnreachable, StreamError, ProofError, OverlayError)
+_MENDABLE = (SchedulerUnreachable, StreamError, ProofError, OverlayError, OutdatedOffer)
 
 
 class Orders:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from troth.node.dispute_policy import DisputePolicy
 from troth.node.engine.interface import Engine
 from troth.node.margin_pool import MarginPool
+from troth.node.pool.meter import Meter
 from troth.node.service.seat import Post
 from troth.node.signing_record import SigningRecord, Subject
 from troth.node.traces import TraceStore
@@ -51,6 +52,7 @@ class Bench:
     margins: MarginPool
     limits: Limits = field(default_factory=Limits)
     disputes: DisputePolicy = field(default_factory=DisputePolicy)
+    meter: Meter = field(default_factory=Meter)
     clock: Callable[[], float] = time.time
     scribe: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="records"))
 

@@ -103,7 +103,9 @@ async def _compute_beside_check(
             upstream = work.check_upstream(*received, header.upstream, bench.operator.domain)
             assert header.upstream is not None
             work.check_countersignature(header.upstream, header.countersignature, bench.operator.domain)
-        return upstream, await computing
+        computed = await computing
+        bench.meter.note(work.seat.layers.end - work.seat.layers.first, header.count, computed.seconds)
+        return upstream, computed
     finally:
         # After a failed check the job ends by itself; the next message starts at the old position and overwrites it.
         computing.cancel()

@@ -23,6 +23,11 @@ from troth.protocol.announcement import announcement_from_wire
 from troth.protocol.types import Address, Hash32, Segment
 from troth.protocol.wire import Commit, Compare, Decode, Forward, NodeReply, NodeRequest, Open, Release, Released
 
+QUIET_SECONDS = 5.0
+"""A session that is asked nothing for so long no longer keeps a node from being stopped: between two steps of a task
+lie a block or two, and what is missed then can be posted after a restart."""
+LOOK_SECONDS = 0.1
+
 Name = tuple[bytes, int, int]
 Answer = tuple[NodeReply, bytes]
 
@@ -36,11 +41,21 @@ class NodeService:
         self._works: dict[Name, Work] = {}
         self._credit = Credit(bench.view)
         self._beginning: dict[Name, asyncio.Lock] = {}
+        self._leaving = False
 
     @property
     def sessions(self) -> int:
         """Sessions held now."""
         return len(self._works)
+
+    async def leave(self) -> None:
+        """Begin no session any more, and wait until those that are there have ended or are asked nothing any more."""
+        self._leaving = True
+        while True:
+            now = self._bench.clock()
+            if all(now - work.touched >= QUIET_SECONDS for work in self._works.values()):
+                return
+            await asyncio.sleep(LOOK_SECONDS)
 
     @property
     def segments(self) -> frozenset[Segment]:
@@ -108,6 +123,8 @@ class NodeService:
 
     async def _begin(self, sender: Address, header: Forward, request: memoryview) -> Work:
         assert header.announcement is not None
+        if self._leaving:
+            raise Busy("this node is being stopped", None, "Choose another node.")
         await self._make_room()
         announcement = announcement_from_wire(header.announcement, request)
         bench, now = self._bench, self._bench.clock()

@@ -36,8 +36,15 @@ class LiveMap:
     nothing and returns False.
     """
 
-    def __init__(self, expiry_seconds: float = EXPIRY_SECONDS, most_nodes: int = MOST_NODES) -> None:
+    def __init__(
+        self,
+        expiry_seconds: float = EXPIRY_SECONDS,
+        most_nodes: int = MOST_NODES,
+        link_expiry_seconds: float | None = None,
+    ) -> None:
+        """Links expire with the reports, or later: distances change less often than loads."""
         self._expiry = expiry_seconds
+        self._link_expiry = expiry_seconds if link_expiry_seconds is None else link_expiry_seconds
         self._most = most_nodes
         self._rows: dict[str, int] = {}
         self._reports: dict[str, tuple[float, Report]] = {}
@@ -88,8 +95,22 @@ class LiveMap:
         if through_scheduler:
             return Graph(hosts, relayed(hosts), layers)
         rows = np.array([self._rows[host.name] for host in hosts], dtype=np.intp)
-        fresh = now - self._stamps[np.ix_(rows, rows)] <= self._expiry
+        fresh = now - self._stamps[np.ix_(rows, rows)] <= self._link_expiry
         return Graph(hosts, _slower(np.where(fresh, self._seconds[np.ix_(rows, rows)], math.nan)), layers)
+
+    def hosts(self, now: float) -> dict[str, Host]:
+        """The machines whose reports have not expired, by name."""
+        return {name: report.host for name, (at, report) in self._reports.items() if now - at <= self._expiry}
+
+    def links(self, now: float) -> dict[tuple[str, str], float]:
+        """Every link time that has not expired."""
+        names = {row: name for name, row in self._rows.items()}
+        fresh = np.argwhere(now - self._stamps <= self._link_expiry)
+        return {
+            (names[one], names[other]): float(self._seconds[one, other])
+            for one, other in fresh.tolist()
+            if one in names and other in names
+        }
 
     def _remember(self, name: str, sequence: int) -> None:
         """Sequences outlive their machine, so that it cannot be brought back by an old report; the oldest go first."""

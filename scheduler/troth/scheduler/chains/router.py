@@ -92,6 +92,10 @@ class Router:
         self._take(held.names, -held.tokens, -1)
         return True
 
+    def running_on(self, name: str) -> int:
+        """Requests of this scheduler that hold something at a machine, by its own count."""
+        return sum(name in held.names for held in self._running.values())
+
     def layer_seconds(self) -> Floats:
         """Seconds of one layer at each host, under what runs now."""
         return self._idle_seconds * (1 + self._slope * self._load)

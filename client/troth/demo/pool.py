@@ -1,0 +1,126 @@
+"""A network whose nodes are placed: each starts with --auto, knowing its memory and its scheduler and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from troth.chain import keystore
+from troth.demo import cli
+from troth.demo.anvil import fund
+from troth.demo.network import PARALLEL_COMMANDS, PASSWORD, LocalNetwork
+from troth.demo.party import Party
+from troth.demo.plan import ETHER
+from troth.demo.ports import free_port
+from troth.demo.processes import wait_until
+from troth.overlay.https import pinned_sync_client
+from troth.overlay.identity import load_identity
+
+PLACED_SECONDS = 600.0
+"""For loading, checking and moving on a machine that all nodes share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """A kind of machine: room for weights in bytes, how many times slower than this one, how far away in seconds."""
+
+    name: str
+    weight_bytes: int
+    slowdown: float = 1.0
+    way_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class PoolNetwork(LocalNetwork):
+    """As LocalNetwork, with a scheduler that places, and nodes that are told what to host. `hardware` is by name."""
+
+    hardware: Mapping[str, Hardware] = field(default_factory=dict)
+    ready_seconds: float = PLACED_SECONDS
+    _ways: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def set_up_parties(self) -> None:
+        """The scheduler first: newcomers ask it for a slice."""
+        self.report(f"registering a scheduler that places, and starting {len(self.nodes)} nodes with --auto")
+        self._set_up_scheduler()
+        self.start_scheduler()
+        with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
+            list(pool.map(self._set_up_node, self.nodes.values()))
+        for name, way in self._ways.items():
+            self.processes.start(f"way-to-{name}", [sys.executable, *way])
+        for node in self.nodes.values():
+            self.start_node(node.name, wait=False)
+
+    def start_node(self, name: str, *, model: Path | None = None, wait: bool = True) -> None:
+        """Start one node with --auto."""
+        node = self.nodes[name]
+        owner = ("--owner-keystore", self._own_owner(node), "--broadcast")
+        node.child = self.processes.start(
+            name, self._command(name, "node", "start", "--home", node.home, "--auto", *owner),
+            cli.environment(self.password_file),
+        )  # fmt: skip
+        if wait:
+            self._wait_ready(node)
+
+    def placement(self) -> dict[str, Any]:
+        """The scheduler's live map of the one class that it serves."""
+        identity = load_identity(self.scheduler.home / "tls")
+        with pinned_sync_client(self.scheduler.endpoint, identity.spki_sha256) as client:
+            found: dict[str, Any] = client.get("/v1/placement").json()[self.execution_class]
+            return found
+
+    def wait_placed(self, seconds: float = PLACED_SECONDS) -> dict[str, Any]:
+        """Wait until every node hosts and serves what is planned, and every layer has its parties."""
+        wait_until(lambda: _settled(self.placement(), len(self.nodes)), "every node hosting its slice", seconds)
+        return self.placement()
+
+    def _command(self, name: str, *arguments: object) -> list[str]:
+        kind = self.hardware[name]
+        if kind.slowdown == 1.0:
+            return cli.command(*arguments)
+        return cli.throttled(kind.slowdown, *arguments)
+
+    def _own_owner(self, node: Party) -> Path:
+        """An owner of its own: nodes register at the same time, and one account sends one transaction at a time."""
+        path = self.home / "keys" / f"{node.home.name}-owner.json"
+        if not path.exists():
+            key = keystore.create_account(path, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
+            fund(self.rpc, key.address, 100 * ETHER)
+        return path
+
+    def _endpoint(self, name: str, port: int) -> str:
+        """Where the node is reached: at the far end of its way, if it has one."""
+        seconds = self.hardware[name].way_seconds
+        if seconds:
+            way = free_port()
+            self._ways[name] = ("-m", "troth.demo.distance", str(way), str(port), str(seconds))
+            port = way
+        return f"https://127.0.0.1:{port}"
+
+    def _set_up_node(self, node: Party) -> None:
+        port = free_port()
+        made = self._troth(
+            *("node", "init", "--home", node.home, "--rpc", self.rpc, "--contract", self.contract),
+            *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
+            *("--slice", "0:1", "--port", port, "--endpoint", self._endpoint(node.name, port), "--threads", 1),
+            *("--import-key", self._operator_key(node.home)),
+        )
+        node.operator, node.endpoint = made["operator"], made["endpoint"]
+        fund(self.rpc, node.operator, ETHER)
+        limit = self.hardware[node.name].weight_bytes / (1 << 30)
+        with (node.home / "node.toml").open("a") as file:
+            file.write(f"\n[auto]\nscheduler = {json.dumps(self.scheduler.operator)}\n")
+            file.write(f"memory_gigabytes = {limit}\npause_minutes = 0\n")
+
+    def _ends(self) -> str:
+        return "auto"
+
+
+def _settled(shown: Mapping[str, Any], nodes: int) -> bool:
+    lanes = shown["nodes"]
+    placed = all(lane["slice"] == lane["planned"] == lane["serving"] for lane in lanes)
+    return len(lanes) == nodes and placed and bool(shown["ends"]) and shown["ends"] == shown["planned_ends"]

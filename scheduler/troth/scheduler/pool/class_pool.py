@@ -1,0 +1,242 @@
+"""One class: its live map, its router, and the standing decision about who hosts what."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from troth.protocol.types import Address, Segment
+from troth.protocol.wire_reports import LINKS_LIMIT, Report
+from troth.scheduler.chains.chain import Chain
+from troth.scheduler.chains.drawn import Draw
+from troth.scheduler.chains.graph import Host
+from troth.scheduler.chains.live_map import EXPIRY_SECONDS, LiveMap
+from troth.scheduler.chains.live_map import Report as LiveReport
+from troth.scheduler.chains.router import Router
+from troth.scheduler.placement.capacity import capacity_of
+from troth.scheduler.placement.hardware import ModelShape, Terms
+from troth.scheduler.placement.plan import Slice
+from troth.scheduler.placement.regions import regions_of
+from troth.scheduler.placement.replicas import hosts, weakest_window
+from troth.scheduler.pool.chain_side import ChainSide
+from troth.scheduler.pool.deciding import Decision, decide
+from troth.scheduler.pool.errors import ReportRefused
+from troth.scheduler.pool.measurements import Measurements
+from troth.scheduler.pool.member import Member
+from troth.scheduler.pool.offering import Ends, joined_segments, offered_ends, planned_ends, segments_of
+from troth.scheduler.pool.orders import Hosting, may_move, wanted_hosting
+from troth.scheduler.pool.pace import Pace
+
+log = logging.getLogger(__name__)
+
+LINK_EXPIRY_SECONDS = 300.0
+PROBES = 4
+"""Ways that one report's answer asks to be measured: with 64 nodes all are known within half a minute."""
+ORDER_SECONDS = 120.0
+"""How long a node may take to load and to register its slice before its place is thought about again."""
+CLOSEST_REPORTS = 0.2
+"""Seconds between two reports of one node; who reports faster is refused."""
+
+
+class ClassPool:
+    """Holds what is known of one class's nodes. Pure but for its clock: callers bring reports and the chain's side."""
+
+    def __init__(
+        self,
+        shape: ModelShape,
+        cached_tokens: int,
+        *,
+        placing: bool,
+        pace: Pace | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`placing`: whether nodes are told what to host; else only chains are chosen here."""
+        self._shape = shape
+        self._cached_tokens = cached_tokens
+        self._placing = placing
+        self._clock = clock
+        self.live = LiveMap(EXPIRY_SECONDS, link_expiry_seconds=LINK_EXPIRY_SECONDS)
+        self.measurements = Measurements()
+        self.router = Router(self.live.graph(shape.layers, 0.0, through_scheduler=True))
+        self.decision = Decision((), "")
+        self.offered: Ends = ()
+        self.target: Ends = ()
+        self.moves = 0
+        self._reports: dict[str, tuple[float, Report]] = {}
+        self._moving: dict[str, float] = {}
+        self._pace = pace or Pace()
+        self._number = time.time_ns() // 1_000_000
+
+    def take(self, sender: Address, report: Report) -> None:
+        """Note a report; raises ReportRefused for a replayed, overtaken or too frequent one."""
+        now = self._clock()
+        before = self._reports.get(sender)
+        if before is not None and not report.leaving and now - before[0] < CLOSEST_REPORTS:
+            raise ReportRefused("Reports come too fast", sender, f"Send one in {CLOSEST_REPORTS:g} s at most.")
+        way = self.measurements.round_trip(sender, now) / 2
+        host = Host(
+            name=sender,
+            first=report.first,
+            end=report.end,
+            layer_seconds=self.measurements.believed(sender, report.decode_nanoseconds / 1e9, now),
+            cache_tokens=report.cache_tokens,
+            # Its own count would be a lever: a node that says it is crowded would seem fast for its load.
+            running=self.router.running_on(sender),
+            entry_seconds=way,
+            exit_seconds=way,
+        )
+        if not self.live.report(LiveReport(report.sequence, host), now):
+            raise ReportRefused(
+                "The report is older than one that came before, or the table is full",
+                report.sequence,
+                "Send a new one.",
+            )
+        self._reports[sender] = (now, report)
+        for link in report.links:
+            if link.node in self._reports:
+                self.live.link(sender, link.node, link.microseconds / 1e6, now)
+        if report.leaving:
+            self.forget(sender)
+
+    def forget(self, name: str) -> None:
+        """A node left: its layers are free, and it is chosen no more."""
+        self.live.forget(name)
+        self._reports.pop(name, None)
+        self._moving.pop(name, None)
+
+    def members(self, chain: ChainSide) -> list[Member]:
+        """The nodes that report and are registered, with what is believed of them."""
+        now = self._clock()
+        hosts_now = self.live.hosts(now)
+        for name in [name for name in self._reports if name not in hosts_now]:
+            self.forget(name)
+        return [
+            Member(
+                name=name,
+                memory_bytes=self._usable_bytes(report),
+                layer_seconds=self.measurements.believed(name, report.decode_nanoseconds / 1e9, now),
+                first=chain.slices[Address(name)].first,
+                end=chain.slices[Address(name)].end,
+                movable=self._placing and report.movable and Address(name) not in chain.kept,
+            )
+            for name, (_, report) in self._reports.items()
+            if Address(name) in chain.slices
+        ]
+
+    def consider(self, chain: ChainSide) -> None:
+        """Look at the members again, decide, and see which ends can be offered."""
+        now, members = self._clock(), self.members(chain)
+        self._moving = {
+            name: until for name, until in self._moving.items() if until > now and not self._arrived(name, chain)
+        }
+        may, calm = self._pace.may_decide(frozenset(member.name for member in members), now, busy=bool(self._moving))
+        if may:
+            self._decide(members, chain, now, calm=calm)
+        self.offered = self._offered(chain, {member.name for member in members})
+
+    def _decide(self, members: Sequence[Member], chain: ChainSide, now: float, *, calm: bool) -> None:
+        terms = Terms(verifiers=chain.parties - 1)
+        names = [member.name for member in members]
+        decision = decide(members, self._shape, terms, regions_of(names, self.live.links(now)), calm=calm)
+        if decision.reason:
+            log.info("placing anew: %s", decision.reason)
+            self._pace.note_move(now)
+            self._number = max(self._number + 1, time.time_ns() // 1_000_000)
+        self.decision = decision
+        ends = planned_ends(decision.slices, self._shape.layers, chain.parties) or ()
+        # Other groups cost every node a transaction: not without need.
+        works = bool(self.offered) and self._full(chain, set(names)).issuperset(segments_of(self.offered))
+        keeps = works and not decision.reason and len(ends) >= len(self.offered)
+        self.target = self.offered if keeps else ends
+
+    def order_for(self, sender: Address, chain: ChainSide) -> tuple[int, Hosting] | None:
+        """What a movable node should host instead of what it has, with the order's number; None to stay."""
+        held = self._reports.get(sender)
+        planned = self.decision.slice_of(sender)
+        if held is None or not held[1].movable or not self._placing or planned is None or sender in chain.kept:
+            return None
+        hosting = wanted_hosting(sender, planned, chain, self.target, self.offered)
+        if hosting is None:
+            return None
+        if sender not in self._moving:
+            if not may_move(
+                sender, hosting, chain, self.offered, live=self._reports.keys(), moving=self._moving.keys()
+            ):
+                return None
+            self._moving[sender] = self._clock() + ORDER_SECONDS
+            self.moves += 1
+        return self._number, hosting
+
+    def window_for(self, memory_bytes: int, chain: ChainSide) -> Hosting | None:
+        """Where a newcomer with so much memory would be most useful: by the weakest layer; None if it can hold none."""
+        held = [Slice(name, slice_.first, slice_.end) for name, slice_ in chain.slices.items() if name in self._reports]
+        capacity = capacity_of(memory_bytes, self._shape, 0)
+        window = weakest_window(hosts(held, self._shape.layers), capacity)
+        return None if window is None else Hosting(*window, joined_segments(*window, (self.target, self.offered)))
+
+    def probes_for(self, sender: Address) -> tuple[str, ...]:
+        """Other nodes to which this one has not measured the way lately, the first by name after its own."""
+        known = self.live.links(self._clock())
+        missing = sorted(name for name in self._reports if name != sender and (sender, name) not in known)
+        turn = sum(name < sender for name in missing)
+        return tuple((missing[turn:] + missing[:turn])[: min(PROBES, LINKS_LIMIT)])
+
+    def choose(self, request: str, tokens: int, draws: Sequence[Draw]) -> Chain:
+        """The fastest chain with room among the candidates drawn; it holds its room until `router.release`."""
+        self.router.refresh(self.live.graph(self._shape.layers, self._clock(), through_scheduler=True))
+        return self.router.choose(request, tokens, draws)
+
+    def note_answer(self, name: str, layers: int, seconds: float) -> None:
+        """What one position through `layers` layers took, the way included."""
+        self.measurements.note_answer(name, layers, seconds, self._clock())
+
+    def note_round_trip(self, name: str, seconds: float) -> None:
+        """The way there and back."""
+        self.measurements.note_round_trip(name, seconds, self._clock())
+
+    def report_of(self, name: str) -> Report | None:
+        """The last report of a node that is here."""
+        held = self._reports.get(name)
+        return None if held is None else held[1]
+
+    def reporting(self) -> tuple[str, ...]:
+        """Who reports."""
+        return tuple(self.live.hosts(self._clock()))
+
+    def _usable_bytes(self, report: Report) -> int:
+        """Memory for weights of as many layers as also have room for one longest sequence in the cache."""
+        sequence = self._cached_tokens * self._shape.key_value_bytes
+        layers = report.cache_bytes // sequence if sequence else self._shape.layers
+        ends = self._shape.embedding_bytes + self._shape.head_bytes
+        return min(report.memory_bytes, layers * self._shape.layer_bytes + ends) if layers else 0
+
+    def _arrived(self, name: str, chain: ChainSide) -> bool:
+        planned = self.decision.slice_of(name)
+        return planned is None or wanted_hosting(Address(name), planned, chain, self.target, self.offered) is None
+
+    def _full(self, chain: ChainSide, live: set[str]) -> set[Segment]:
+        return {segment for segment, ready in self._ready(chain, live).items() if ready >= chain.parties}
+
+    @staticmethod
+    def _ready(chain: ChainSide, live: set[str]) -> dict[Segment, int]:
+        """Members of each group that are alive; all of them as long as nobody reports, as after a restart."""
+        counted = {
+            segment: sum(member in live or not live for member in members) for segment, members in chain.groups.items()
+        }
+        # A client believes no group that most hosts of its layers have not joined.
+        covering = {
+            segment: sum(held.first <= segment.first and segment.end <= held.end for held in chain.slices.values())
+            for segment in counted
+        }
+        return {
+            segment: ready for segment, ready in counted.items() if 2 * len(chain.groups[segment]) >= covering[segment]
+        }
+
+    def _offered(self, chain: ChainSide, live: set[str]) -> Ends:
+        preferred = [ends for ends in (self.target, self.offered) if ends]
+        found = offered_ends(self._ready(chain, live), self._shape.layers, chain.parties, preferred)
+        if found is None:
+            # A full group with dead members in it still serves if the draw is lucky: better than nothing.
+            found = offered_ends(self._ready(chain, set()), self._shape.layers, chain.parties, preferred)
+        return found or self.offered or self.target

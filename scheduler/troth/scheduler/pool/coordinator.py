@@ -1,0 +1,207 @@
+"""The pools of all classes in the running scheduler: reports come in, orders and ends go out, ways are measured."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from troth.overlay.channel_server import ChannelServer, Limits
+from troth.overlay.errors import OverlayError
+from troth.protocol.contract_types import Role
+from troth.protocol.state import State
+from troth.protocol.types import Address, Hash32
+from troth.protocol.wire import SCHEDULER_REQUESTS
+from troth.protocol.wire_reports import HostingPart, Report, Reported, SpanPart
+from troth.scheduler.admitted import AdmittedTask
+from troth.scheduler.catalogue import Served
+from troth.scheduler.chains.drawn import Draw
+from troth.scheduler.peers import Peers
+from troth.scheduler.pool.chain_side import ChainSide, chain_side
+from troth.scheduler.pool.class_pool import ClassPool
+from troth.scheduler.pool.errors import ClassNotServed, ReportRefused
+from troth.scheduler.pool.gauges import Gauges
+from troth.scheduler.pool.offering import Ends
+from troth.scheduler.pool.orders import Hosting
+from troth.scheduler.pool.pace import Pace
+from troth.scheduler.pool.shape import shape_of
+
+log = logging.getLogger(__name__)
+
+CONSIDER_SECONDS = 1.0
+WAYS_SECONDS = 5.0
+"""Between two measurements of the way to every node that reports."""
+WAY_TIMEOUT = 2.0
+REPORT_LIMITS = Limits(
+    frame=64 * 1024,
+    in_flight=256,
+    in_flight_per_connection=2,
+    in_flight_bytes=8 * 2**20,
+    connections=4096,
+    connections_per_sender=2,
+    in_flight_per_sender=2,
+)
+"""A report has a few kilobytes, and a node needs one connection."""
+
+
+class Coordinator:
+    """Owns one ClassPool for each served class that the chain knows.
+
+    Args:
+        chain: state and block, as they are now.
+    """
+
+    def __init__(
+        self,
+        served: Sequence[Served],
+        chain: Callable[[], tuple[State, int]],
+        peers: Peers,
+        gauges: Gauges,
+        pace: Callable[[], Pace] = Pace,
+    ) -> None:
+        self._served = {entry.class_id: entry for entry in served}
+        self._chain = chain
+        self._peers = peers
+        self._gauges = gauges
+        self._pace = pace
+        self._pools: dict[Hash32, ClassPool] = {}
+        self._sides: dict[Hash32, ChainSide] = {}
+
+    def server(self, operator: Any) -> ChannelServer:
+        """Where registered nodes report; mount it on the scheduler's application."""
+        return ChannelServer(
+            operator,
+            self.handle,
+            self._is_node,
+            limits=REPORT_LIMITS,
+            requests=SCHEDULER_REQUESTS,
+            who="registered nodes",
+        )
+
+    async def handle(self, sender: Address, report: Report, payload: memoryview) -> tuple[Reported, bytes]:
+        """Take a report; raises ReportRefused."""
+        if len(payload):
+            raise ReportRefused("A report has no payload", len(payload), "Send the header alone.")
+        pool, side = self.pool(Hash32(report.execution_class)), self._side(Hash32(report.execution_class))
+        if pool is None or side is None:
+            shown = "0x" + report.execution_class.hex()
+            raise ClassNotServed("This scheduler does not serve the class", shown, "GET /v1/info lists what it serves.")
+        if sender not in side.slices:
+            raise ReportRefused("You are not registered for this class", sender, "Register, or correct the class.")
+        pool.take(sender, report)
+        order = pool.order_for(sender, side)
+        return Reported(None if order is None else _hosting(*order), pool.probes_for(sender)), b""
+
+    def pool(self, class_id: Hash32) -> ClassPool | None:
+        """The pool of a class; None if it is not served, or not registered on chain."""
+        pool = self._pools.get(class_id)
+        if pool is None:
+            entry, side = self._served.get(class_id), self._side(class_id)
+            if entry is None or side is None:
+                return None
+            shape = entry.shape or shape_of(entry.texts.config, side.layers, side.dtype)
+            pool = ClassPool(shape, entry.context, placing=entry.placing, pace=self._pace())
+            pool.target = () if entry.placing else entry.ends
+            self._pools[class_id] = pool
+        return pool
+
+    def ends(self, entry: Served) -> Ends:
+        """Into which segments a class is split now: fixed by the scheduler's operator, or as the nodes are placed."""
+        if not entry.placing:
+            return entry.ends
+        pool, side = self.pool(entry.class_id), self._side(entry.class_id)
+        if pool is None or side is None:
+            return entry.ends
+        if not pool.offered:
+            pool.consider(side)
+        return pool.offered or entry.ends or (side.layers,)
+
+    def window_for(self, class_id: Hash32, memory_bytes: int) -> Hosting | None:
+        """Where a newcomer would be of most use; nothing of it is kept. None if nowhere, or the class is not placed."""
+        pool, side = self.pool(class_id), self._side(class_id)
+        entry = self._served.get(class_id)
+        if pool is None or side is None or entry is None or not entry.placing:
+            return None
+        return pool.window_for(memory_bytes, side)
+
+    def choose(self, task: AdmittedTask, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...] | None:
+        """The fastest chain among `allowed` candidates of each segment, with room for the task; see `Chains`."""
+        pool = self.pool(task.order.execution_class)
+        if pool is None:
+            return None
+        self.release(task)
+        draws = [
+            Draw(segment.first, segment.end, tuple(nodes))
+            for segment, nodes in zip(task.assignment.segments, allowed, strict=True)
+        ]
+        tokens = len(task.request.prompt_tokens) + task.request.max_tokens
+        chain = pool.choose(task.task_id.hex(), tokens, draws)
+        if not chain.segments:
+            log.info("no chain is chosen by measured times: %s", chain.reason)
+            return None
+        return tuple(Address(part.name) for part in chain.segments)
+
+    def note_answer(self, task: AdmittedTask, node: Address, layers: int, seconds: float) -> None:
+        """One position through `layers` layers took `seconds` at a node, the way included."""
+        pool = self.pool(task.order.execution_class)
+        if pool is not None:
+            pool.note_answer(node, layers, seconds)
+
+    def release(self, task: AdmittedTask) -> None:
+        """Give back what a task holds."""
+        pool = self._pools.get(task.order.execution_class)
+        if pool is not None:
+            pool.router.release(task.task_id.hex())
+
+    def pools(self) -> dict[Hash32, tuple[ClassPool, ChainSide]]:
+        """Every class's pool with its chain's side."""
+        found = {class_id: (self.pool(class_id), self._side(class_id)) for class_id in self._served}
+        return {class_id: (pool, side) for class_id, (pool, side) in found.items() if pool and side}
+
+    async def watch(self) -> None:
+        """Think about every class again, for as long as this runs."""
+        while True:
+            for class_id, (pool, side) in self.pools().items():
+                try:
+                    pool.consider(side)
+                    self._gauges.show(class_id, pool, side)
+                except Exception:
+                    # One class's trouble keeps no other from being placed, and tasks are served all the same.
+                    log.exception("class 0x%s could not be placed", class_id.hex())
+            await asyncio.sleep(CONSIDER_SECONDS)
+
+    async def measure_ways(self) -> None:
+        """Measure the way to every node that reports, for as long as this runs."""
+        while True:
+            await asyncio.gather(
+                *[self._measure(pool, Address(name)) for pool, _ in self.pools().values() for name in pool.reporting()],
+                return_exceptions=True,
+            )
+            await asyncio.sleep(WAYS_SECONDS)
+
+    async def _measure(self, pool: ClassPool, node: Address) -> None:
+        try:
+            pool.note_round_trip(node, await self._peers.channel(node).round_trip(WAY_TIMEOUT))
+        except OverlayError as error:
+            log.debug("the way to %s could not be measured: %s", node, error)
+
+    def _side(self, class_id: Hash32) -> ChainSide | None:
+        state, block = self._chain()
+        known = self._sides.get(class_id)
+        if known is None or known.block != block:
+            side = chain_side(state, class_id, block)
+            if side is None:
+                return None
+            known = self._sides[class_id] = side
+        return known
+
+    def _is_node(self, sender: Address) -> bool:
+        state, _ = self._chain()
+        account = state.accounts.get(sender)
+        return account is not None and account.role is Role.NODE and account.exit_block == 0
+
+
+def _hosting(number: int, hosting: Hosting) -> HostingPart:
+    segments = tuple(SpanPart(segment.first, segment.end) for segment in hosting.segments)
+    return HostingPart(number, hosting.first, hosting.end, segments)

@@ -1,0 +1,70 @@
+"""Into which segments orders split the layers: what the plan says, and what the chain's groups can give now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from troth.protocol.types import Segment
+from troth.scheduler.placement.plan import Slice
+from troth.scheduler.placement.replicas import hosts
+from troth.scheduler.placement.segments import coverage, cut
+
+Ends = tuple[int, ...]
+MOST_SEGMENTS = 16
+"""Groups that a node may join, and so segments that one slice may have to cover."""
+
+
+def planned_ends(slices: Sequence[Slice], layers: int, parties: int) -> Ends | None:
+    """The fewest segments that each have `parties` hosts, or as many as every layer has; None if one has no host.
+
+    Fewest, since the fee and the hops grow with them.
+    """
+    count = hosts(slices, layers)
+    needed = min(parties, min(count, default=0))
+    if needed < 1:
+        return None
+    whole = [Slice("", 0, layers)]
+    return tuple(segment.end for segment in cut(whole, coverage(slices, layers), needed - 1))
+
+
+def segments_of(ends: Ends) -> tuple[Segment, ...]:
+    """The segments that end there."""
+    return tuple(Segment(first, end) for first, end in pairwise((0, *ends)))
+
+
+def joined_segments(first: int, end: int, wanted: Iterable[Ends]) -> tuple[Segment, ...]:
+    """The groups that a host of `[first, end)` should be in: all segments inside of it, those of the first ends first.
+
+    One with none inside joins that of its slice: the chain wants one, and a later plan may use it.
+    """
+    inside = dict.fromkeys(
+        segment for ends in wanted for segment in segments_of(ends) if first <= segment.first and segment.end <= end
+    )
+    return tuple(inside)[:MOST_SEGMENTS] or (Segment(first, end),)
+
+
+def offered_ends(ready: Mapping[Segment, int], layers: int, parties: int, preferred: Iterable[Ends]) -> Ends | None:
+    """Ends of which every segment has `parties` members `ready`: the first such of `preferred`, else the fewest.
+
+    None if the groups that are full do not reach from the first layer to the last.
+    """
+    full = {segment for segment, members in ready.items() if members >= parties}
+    for ends in preferred:
+        if ends and ends[-1] == layers and full.issuperset(segments_of(ends)):
+            return ends
+    return _fewest(full, layers)
+
+
+def _fewest(full: Iterable[Segment], layers: int) -> Ends | None:
+    best: dict[int, Ends] = {0: ()}
+    by_first = sorted(full, key=lambda segment: (segment.first, segment.end))
+    for segment in by_first:
+        before = best.get(segment.first)
+        if before is None or segment.end > layers:
+            continue
+        reached = (*before, segment.end)
+        known = best.get(segment.end)
+        if known is None or (len(reached), reached) < (len(known), known):
+            best[segment.end] = reached
+    return best.get(layers)

@@ -1,0 +1,57 @@
+"""Ways to other nodes: an endpoint is a stranger's word, and whoever stalls or answers nonsense costs two seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from starlette.responses import JSONResponse
+
+from troth.node.pool import probing
+from troth.node.pool.probing import ways_to
+from troth.overlay.identity import create_identity
+from troth.overlay.server import TlsServer, serving
+from troth.protocol.events import LogMeta
+from troth.protocol.state import Node
+from troth.protocol.types import Address, Hash32, Segment
+
+
+def node(number: int, endpoint: str, key: bytes) -> Node:
+    address = Address(f"0x{number:040x}")
+    meta: Any = LogMeta
+    return Node(address, address, address, Hash32(bytes(32)), Segment(0, 1), endpoint, Hash32(key), meta)
+
+
+async def test_who_answers_is_measured_and_nobody_else_stops_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "TIMEOUT", 0.5)
+    identity = create_identity(tmp_path / "tls")
+    app, stalled = FastAPI(), FastAPI()
+
+    @app.get("/livez")
+    async def livez() -> JSONResponse:
+        return JSONResponse({"live": True})
+
+    @stalled.get("/livez")
+    async def stall() -> None:
+        await asyncio.sleep(3600)
+
+    answering, stalling = (TlsServer(one, identity, "127.0.0.1", 0) for one in (app, stalled))
+    async with serving(answering), serving(stalling):
+        key = identity.spki_sha256
+        found = await ways_to(
+            [
+                node(1, f"https://127.0.0.1:{answering.port}", key),
+                node(2, f"https://127.0.0.1:{answering.port}", bytes(32)),
+                node(3, f"https://127.0.0.1:{stalling.port}", key),
+                node(4, "https://[", key),
+                node(5, "https://127.0.0.1:99999", key),
+                node(6, "https://127.0.0.1:1", key),
+            ]
+        )
+    assert [link.node for link in found] == [Address(f"0x{1:040x}")]
+    assert 0 < found[0].microseconds < 10_000_000
