@@ -17,6 +17,7 @@ from troth.client.home import Home
 from troth.client.money import format_amount
 from troth.client.ordering import Choices, SignedOrder
 from troth.client.session import Session, session
+from troth.client.template import Message
 from troth.demo import cli
 from troth.demo.anvil import fund, gas_used
 from troth.demo.display import Display
@@ -194,6 +195,12 @@ def _show_money(stage: Stage, played: Played, events: Sequence[object]) -> None:
     stage.display.step(f"verdict: {played.outcome}; the client paid {format_amount(played.cost)}")
 
 
+async def plain_question(stage: Stage, messages: Sequence[Message], max_tokens: int) -> Played:
+    """One question of a conversation, from the client's library."""
+    async with session(stage.home, stage.configuration) as ready:
+        return await _play(stage, ready, await ready.prepare(messages, Choices(max_tokens), stage.key))
+
+
 async def cheated_question(stage: Stage, question: str) -> Played:
     """Act 3: the same, after the machines drawn for the last segment have changed to int8 weights.
 
@@ -309,6 +316,13 @@ def require_accepted(played: Played, word: str) -> None:
     _demand(word.lower() in played.answer.lower(), f"the answer names {word}", played.answer)
     _demand(not played.slashed, "nobody honest is slashed", played.slashed)
     _demand(played.cost > 0, "the client paid the fee", played.cost)
+
+
+def audit_clean(stage: Stage) -> None:
+    """Re-check everything on the chain, and demand that nothing is found."""
+    code, report = _audit(stage, "chain")
+    stage.display.console.print(report, markup=False, soft_wrap=True)
+    _demand(code == 0, "`troth audit chain` exits 0", code)
 
 
 def require_rejected(played: Played) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from troth.demo.errors import ProcessDied
 
-TIMEOUT_SECONDS = 180.0
+TIMEOUT_SECONDS = 600.0
 
 
 def command(*arguments: object) -> list[str]:

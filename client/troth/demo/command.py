@@ -19,6 +19,11 @@ RELAYS = 18
 CHEATED_QUESTION = "What is the capital of Italy? Answer in one sentence."
 
 
+Models = Annotated[
+    Path, typer.Option("--models", envvar="TROTH_MODELS", help="Home folder that keeps the converted model.")
+]
+
+
 @app.callback(invoke_without_command=True)
 def demo(
     context: typer.Context,
@@ -26,9 +31,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the network running until Ctrl-C.")] = False,
     question: Annotated[str, typer.Option("--question", help="What the client asks first.")] = QUESTION,
     expect: Annotated[str, typer.Option("--expect", help="A word the answer must hold.")] = "Paris",
-    models: Annotated[
-        Path, typer.Option("--models", envvar="TROTH_MODELS", help="Home folder that keeps the converted model.")
-    ] = Path("~/.troth"),
+    models: Models = Path("~/.troth"),
     dtype: Annotated[
         str, typer.Option("--dtype", help="Of the class that is served: float32 or bfloat16.")
     ] = "float32",
@@ -60,9 +63,7 @@ def pool(
     *,
     question: Annotated[str, typer.Option("--question", help="What the client asks.")] = QUESTION,
     expect: Annotated[str, typer.Option("--expect", help="A word the answer must hold.")] = "Paris",
-    models: Annotated[
-        Path, typer.Option("--models", envvar="TROTH_MODELS", help="Home folder that keeps the converted model.")
-    ] = Path("~/.troth"),
+    models: Models = Path("~/.troth"),
 ) -> None:
     """Six nodes of three kinds in two regions are given their slices; one is killed in the middle of an answer."""
     _end_as_interrupted()
@@ -71,6 +72,23 @@ def pool(
 
     with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
         play(Path(folder), models.expanduser(), Display(), question, expect)
+
+
+@app.command()
+def exact(
+    *,
+    engine: Annotated[
+        str, typer.Option("--engine", envvar="TROTH_ENGINE", help="torch or vllm; default: vllm where it is installed.")
+    ] = "",
+    models: Models = Path("~/.troth"),
+) -> None:
+    """Nodes that host a whole model and compute the same bits: a conversation, verified by equal roots."""
+    _end_as_interrupted()
+    from troth.demo.display import Display
+    from troth.demo.exact_play import play
+
+    with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
+        play(Path(folder), models.expanduser(), Display(), engine)
 
 
 def _end_as_interrupted() -> None:

@@ -121,6 +121,7 @@ class LocalNetwork:
             *("model", "add", self.plan.model, "--home", self.models, "--dtype", self.plan.dtype),
             *("--unit", self.plan.unit, "--candidates", self.plan.candidates, "--verifiers", self.plan.verifiers),
             *("--reviewers", self.plan.reviewers),
+            *(("--exact", "--engine", self.plan.engine) if self.plan.exact else ()),
             *("--rpc", self.rpc, "--contract", self.contract, "--keystore", self.owner_keystore, "--broadcast"),
         )
         self.model_id, self.execution_class = added["model_id"], added["class_id"]
@@ -200,7 +201,7 @@ class LocalNetwork:
         made = self._troth(
             *("node", "init", "--home", node.home, "--rpc", self.rpc, "--contract", self.contract),
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
-            *("--slice", f"{first}:{end}", "--port", free_port(), "--threads", 1),
+            *("--slice", f"{first}:{end}", "--port", free_port(), "--threads", 1, "--engine", self.plan.engine),
             *("--import-key", self._operator_key(node.home)),
         )
         node.operator, node.endpoint = made["operator"], made["endpoint"]

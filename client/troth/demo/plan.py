@@ -20,6 +20,8 @@ class Plan:
         reviewers: of a disputed segment; 0 for the class's default
         members: of the committee that signs the overlay's directory
         relays: of the overlay; 0 for a network without one
+        engine: of every node, torch or vllm
+        exact: traces are compared bit by bit instead of by calibrated thresholds
         windows: commit, sample, reveal, dispute and unbonding periods in blocks
     """
 
@@ -35,6 +37,8 @@ class Plan:
     dtype: str = "float32"
     members: int = 4
     relays: int = 0
+    engine: str = "torch"
+    exact: bool = False
 
     @property
     def node_names(self) -> tuple[str, ...]:

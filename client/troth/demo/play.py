@@ -61,11 +61,16 @@ def play(folder: Path, models: Path, display: Display, questions: Questions, *, 
     display.step("everything is stopped, nothing is left behind")
 
 
-def prepare_models(models: Path, plan: Plan, display: Display) -> None:
-    """Convert the packaged model and write its int8 copy, once."""
+def prepare_model(models: Path, plan: Plan, display: Display) -> None:
+    """Convert the packaged model, once."""
     if not (models / "models" / plan.model).is_dir():
         display.step(f"converting {plan.model} from its package (once)")
         _model("import", PACKAGED_MODEL, "--name", plan.model, "--home", models)
+
+
+def prepare_models(models: Path, plan: Plan, display: Display) -> None:
+    """Convert the packaged model and write its int8 copy, once."""
+    prepare_model(models, plan, display)
     if not (models / "models" / int8_name(plan)).is_dir():
         display.step("writing a copy with int8 weights, for the cheat (once)")
         _model("quantise", plan.model, int8_name(plan), "--bits", "8", "--home", models)
