@@ -64,7 +64,7 @@ def pool(
         Path, typer.Option("--models", envvar="TROTH_MODELS", help="Home folder that keeps the converted model.")
     ] = Path("~/.troth"),
 ) -> None:
-    """Six nodes of three kinds in two regions are given their slices; one is killed in the middle of an answer."""
+    """Eight nodes of three kinds in two regions are given their slices; one is killed in the middle of an answer."""
     _end_as_interrupted()
     from troth.demo.display import Display
     from troth.demo.pool_play import play

@@ -46,6 +46,14 @@ WARM_UP = SessionKey(bytes(32), 0, 0)
 WARM_UP_POSITIONS = 4
 
 
+def _raise_failure(working: asyncio.Task[None]) -> None:
+    """Raise what a finished task failed with: of several jobs side by side, what the first did."""
+    try:
+        working.result()
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+
+
 class RunningNode:
     """One node of one configuration. `run` returns when it was told to stop."""
 
@@ -154,7 +162,7 @@ class RunningNode:
         try:
             await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
             if working.done():
-                working.result()
+                _raise_failure(working)
         finally:
             for task in (working, stopping):
                 task.cancel()

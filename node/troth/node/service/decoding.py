@@ -1,17 +1,25 @@
 """Decode: an inferencer of the whole model goes on alone, each token feeding the next, while its answers travel.
 
-The loop runs ahead of the scheduler by at most `AHEAD` positions and ends with its session. Signatures are made when
-rows are asked for: one covers all rows of an answer, so the loop never waits for the disk or the network.
+An engine that writes texts by itself does so, in one batch with its other requests; any other is fed position by
+position. The loop runs ahead of the scheduler by at most `AHEAD` positions, then rests until it is asked again.
+Signatures are made when rows are asked for: one covers all rows of an answer, so the loop never waits for the disk or
+the network.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from troth.node.engine.interface import WholeEngine
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.service.bench import Bench
 from troth.node.service.choosing import Asked, Packed, next_token
@@ -70,6 +78,7 @@ class Decoding:
         self._wanted = 0
         self._moved = asyncio.Condition()
         self._running: asyncio.Task[None] | None = None
+        self._goes_on = False
         self._failure: Exception | None = None
 
     async def answer(self, start: int, most: int) -> tuple[Decoded, bytes]:
@@ -100,58 +109,89 @@ class Decoding:
             await asyncio.gather(self._running, return_exceptions=True)
 
     async def _reach(self, index: int) -> None:
-        """Wait until a step was done; the loop begins again if a failure or a lull had ended it."""
+        """Wait until a step was done; the loop begins again if a failure or a rest had ended it."""
         async with self._moved:
             self._wanted = max(self._wanted, index)
-            self._moved.notify_all()
             if index == len(self._steps):
                 require_unfinished(self._work)
+            if not self._finished:
                 self._start()
-            await self._moved.wait_for(lambda: index < len(self._steps) or not self._goes_on)
-        if index == len(self._steps):
-            raise self._failure or OutOfOrder("the session has ended", self._work.positions, "Start another attempt.")
+            while index == len(self._steps):
+                await self._moved.wait()
+                if index == len(self._steps) and not self._goes_on:
+                    if self._failure is not None:
+                        raise self._failure
+                    # It went to rest just before it was asked for more.
+                    self._start()
 
     def _start(self) -> None:
         if not self._goes_on:
-            self._failure = None
+            self._goes_on, self._failure = True, None
             self._running = asyncio.create_task(self._run(), name="decoding")
 
     @property
-    def _goes_on(self) -> bool:
-        return self._running is not None and not self._running.done() and self._failure is None
+    def _finished(self) -> bool:
+        last = self._steps[-1] if self._steps else None
+        return last is not None and finish(self._work, last.row.position, last.token) is not None
 
     async def _run(self) -> None:
+        writes = isinstance(self._bench.engine, WholeEngine) and self.asked is msgspec.UNSET
         try:
-            while not (self._steps and finish(self._work, self._steps[-1].row.position, self._steps[-1].token)):
-                await self._step()
-                async with self._moved:
-                    self._moved.notify_all()
-                    await self._moved.wait_for(lambda: len(self._steps) <= self._wanted + AHEAD)
+            async with aclosing(self._written() if writes else self._computed()) as steps:
+                async for step in steps:
+                    self._steps.append(step)
+                    async with self._moved:
+                        self._moved.notify_all()
+                    if self._finished or len(self._steps) > self._wanted + AHEAD:
+                        return
         except Exception as error:  # noqa: BLE001 - whoever waits for the next position is told, whatever broke
-            await self._end(error)
+            self._failure = error
         except asyncio.CancelledError:
-            await self._end(OutOfOrder("the session was released", self._work.positions, "Start another attempt."))
+            self._failure = OutOfOrder("the session was released", self._work.positions, "Start another attempt.")
             raise
+        finally:
+            async with self._moved:
+                self._goes_on = False
+                self._moved.notify_all()
 
-    async def _end(self, failure: Exception) -> None:
-        async with self._moved:
-            self._failure = failure
-            self._moved.notify_all()
+    async def _computed(self) -> AsyncGenerator[_Step, None]:
+        """Position by position, as `forwarding.forward` would compute them."""
+        work, engine = self._work, self._bench.engine
+        while True:
+            async with work.lock:
+                work.require_open()
+                position = work.positions
+                inputs = np.array([work.emitted[position - 1]], dtype=np.int64)
+                outputs, seconds = await engine.forward(work.key, work.seat.layers, position, inputs)
+                self._bench.meter.note(work.seat.layers.end - work.seat.layers.first, 1, seconds)
+                chosen, head_seconds = await next_token(self._bench, work, outputs, position=position, asked=self.asked)
+                row, data = self._keep(inputs, outputs, chosen.token)
+            yield _Step(row, data, chosen.token, chosen.logprobs, seconds + head_seconds)
 
-    async def _step(self) -> None:
-        """One position, as `forwarding.forward` would compute it."""
+    async def _written(self) -> AsyncGenerator[_Step, None]:
+        """What the engine writes by itself after the text so far."""
+        work, engine = self._work, self._bench.engine
+        assert isinstance(engine, WholeEngine)
+        text = [*work.all_inputs().tolist(), work.emitted[work.positions - 1]]
+        ordered = work.seat.request
+        request = replace(ordered, prompt_tokens=tuple(text), max_tokens=ordered.position_limit - len(text))
+        began = time.perf_counter()
+        async with aclosing(engine.generate(request, work.seat.noise_seed)) as steps:
+            async for token, rows in steps:
+                seconds = time.perf_counter() - began
+                async with work.lock:
+                    work.require_open()
+                    inputs = np.array([work.emitted[work.positions - 1]], dtype=np.int64)
+                    # The first step brings the rows of the text so far, too; they are known and signed.
+                    row, data = self._keep(inputs, rows[-1:], token)
+                yield _Step(row, data, token, msgspec.UNSET, seconds)
+                began = time.perf_counter()
+
+    def _keep(self, inputs: NDArray[Any], outputs: NDArray[Any], token: int) -> tuple[Row, bytes]:
+        """Add one position to the session; the caller holds the lock."""
         work = self._work
-        async with work.lock:
-            work.require_open()
-            position = work.positions
-            inputs = np.array([work.emitted[position - 1]], dtype=np.int64)
-            outputs, seconds = await self._bench.engine.forward(work.key, work.seat.layers, position, inputs)
-            self._bench.meter.note(work.seat.layers.end - work.seat.layers.first, 1, seconds)
-            data = rows_to_bytes(outputs, work.seat.dtype)
-            chain, rows = work.own_chain.extend(data, work.row_size, work.tokens_of(inputs))
-            chosen, head_seconds = await next_token(
-                self._bench, work, outputs, position=rows[-1].position, asked=self.asked
-            )
-            keep(work, inputs, outputs, chain, None)
-            work.emitted[position] = chosen.token
-        self._steps.append(_Step(rows[-1], data, chosen.token, chosen.logprobs, seconds + head_seconds))
+        data = rows_to_bytes(outputs, work.seat.dtype)
+        chain, rows = work.own_chain.extend(data, work.row_size, work.tokens_of(inputs))
+        keep(work, inputs, outputs, chain, None)
+        work.emitted[rows[-1].position] = token
+        return rows[-1], data
