@@ -158,3 +158,11 @@ async def test_a_machine_whose_decode_differs_does_not_serve(llama: ModelFolder)
     tolerant = default_class(Hash32(bytes(32)), 1, "x", 1)
     await require_class(unsteady, tolerant)
     await unsteady.close()
+
+
+async def test_layers_that_come_later_have_fixed_shapes_too(llama: ModelFolder) -> None:
+    engine = TorchEngine(llama, Segment(0, 1), 1, threads=1, layers=ExactSlice)
+    await engine.rehost(WHOLE)
+    text = probe_text(engine.vocabulary)[:50]
+    assert np.array_equal(await run(engine, text, [*[1] * 50]), await run(engine, text, [50]))
+    await engine.close()

@@ -27,6 +27,7 @@ async def measure(folder: Path, dtype: int) -> list[dict[str, object]]:
     core = await Core.start(Settings(folder, dtype, positions=1000, cache_bytes=1 << 29, threads=1), Audience())
     try:
         await _write(core, 0)
+        share = [await _share(core, number + 300) for number in range(ROUNDS)]
         rows = [await _ratio(core, "troth_send", True, False, number) for number in range(1, ROUNDS + 1)]
         shapes = [await _ratio(core, "troth_fix_rows", FIXED_ROWS, 0, number + 100) for number in range(1, ROUNDS + 1)]
         steps = [await _driven(core, number + 200) for number in range(ROUNDS)]
@@ -34,6 +35,8 @@ async def measure(folder: Path, dtype: int) -> list[dict[str, object]]:
         await core.close()
     note = f"{TEXTS} texts at once, {PROMPT} and {OUTPUT} tokens; median of {ROUNDS} pairs"
     return [
+        {"name": "rows, share of processor time", "value": 100 * statistics.median(share), "unit": "%",
+         "paper": None, "reach": 3.0, "note": "spent on them in both processes, over all the rest"},
         {"name": "rows, extra processor time", "value": 100 * (statistics.median(rows) - 1), "unit": "%",
          "paper": None, "reach": 3.0, "note": note},
         {"name": "fixed shapes, processor time", "value": statistics.median(shapes), "unit": "×", "paper": None,
@@ -51,6 +54,14 @@ async def _ratio(core: Core, method: str, on: object, off: object, number: int) 
         seconds[value] = await _write(core, number)
     await core.call(method, on)
     return seconds[on] / seconds[off]
+
+
+async def _share(core: Core, number: int) -> float:
+    """Processor seconds spent on rows, over all other seconds of the round: no other run is needed to compare with."""
+    rows = await core.row_seconds()
+    total = await _write(core, number)
+    spent = await core.row_seconds() - rows
+    return spent / (total - spent)
 
 
 async def _driven(core: Core, number: int) -> float:

@@ -27,10 +27,14 @@ class ExactSlice(LayerSlice):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.config._attn_implementation = NAME
-        for layer in self.layers:
-            for module in layer.modules():
-                if isinstance(module, torch.nn.Linear):
-                    _fix(module)
+
+    def _layer(self, *arguments: Any) -> torch.nn.Module:
+        # Where layers are made, since a slice that moves makes others later.
+        layer = super()._layer(*arguments)
+        for module in layer.modules():
+            if isinstance(module, torch.nn.Linear):
+                _fix(module)
+        return layer
 
 
 def _fix(module: torch.nn.Linear) -> None:

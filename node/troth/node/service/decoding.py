@@ -163,7 +163,7 @@ class Decoding:
                 position = work.positions
                 inputs = np.array([work.emitted[position - 1]], dtype=np.int64)
                 outputs, seconds = await engine.forward(work.key, work.seat.layers, position, inputs)
-                self._bench.meter.note(work.seat.layers.end - work.seat.layers.first, 1, seconds)
+                self._note(seconds)
                 chosen, head_seconds = await next_token(self._bench, work, outputs, position=position, asked=self.asked)
                 row, data = self._keep(inputs, outputs, chosen.token)
             yield _Step(row, data, chosen.token, chosen.logprobs, seconds + head_seconds)
@@ -179,6 +179,7 @@ class Decoding:
         async with aclosing(engine.generate(request, work.seat.noise_seed)) as steps:
             async for token, rows in steps:
                 seconds = time.perf_counter() - began
+                self._note(seconds)
                 async with work.lock:
                     work.require_open()
                     inputs = np.array([work.emitted[work.positions - 1]], dtype=np.int64)
@@ -186,6 +187,10 @@ class Decoding:
                     row, data = self._keep(inputs, rows[-1:], token)
                 yield _Step(row, data, token, msgspec.UNSET, seconds)
                 began = time.perf_counter()
+
+    def _note(self, seconds: float) -> None:
+        layers = self._work.seat.layers
+        self._bench.meter.note(layers.end - layers.first, 1, seconds)
 
     def _keep(self, inputs: NDArray[Any], outputs: NDArray[Any], token: int) -> tuple[Row, bytes]:
         """Add one position to the session; the caller holds the lock."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from itertools import count
 from pathlib import Path
@@ -46,6 +47,7 @@ class Core:
         self._serving: asyncio.AbstractServer | None = None
         self._helpers: list[asyncio.Task[None]] = []
         self._receiving: asyncio.Task[Any] | None = None
+        self._row_seconds = 0.0
 
     @classmethod
     async def start(cls, settings: Settings, audience: Audience) -> Core:
@@ -111,6 +113,10 @@ class Core:
         made = await self.call("troth_head", np.ascontiguousarray(rows).tobytes(), wide)
         return np.frombuffer(made, np.float32).reshape(len(rows), -1)
 
+    async def row_seconds(self) -> float:
+        """Processor seconds spent on rows so far: in vLLM's worker, and here once they are read."""
+        return self._row_seconds + float(await self.call("troth_row_seconds"))
+
     async def empty_cache(self) -> None:
         """Forget all cached prefixes that no request uses."""
         await self._llm.reset_prefix_cache()
@@ -156,7 +162,10 @@ class Core:
                 if length > FRAME_LIMIT:
                     reason = "a frame of rows is too long"
                     return
-                self.board.add(frame_from_bytes(await reader.readexactly(length), self.hidden_size, storage))
+                frame = await reader.readexactly(length)
+                began = time.thread_time()
+                self.board.add(frame_from_bytes(frame, self.hidden_size, storage))
+                self._row_seconds += time.thread_time() - began
         except EngineError as error:
             reason = error.what
         except (asyncio.IncompleteReadError, ConnectionError):

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ class RowTap:
     model_runner: Any
     _troth_rows: Any = None
     _troth_hook: Any = None
+    _troth_seconds = 0.0
 
     def troth_tap(self, address: str) -> list[int]:
         """Send rows to a Unix socket from now on; returns hidden size and vocabulary."""
@@ -34,10 +36,19 @@ class RowTap:
         threading.Thread(target=_end_with_node, args=(connection,), daemon=True).start()
         runner = self.model_runner
         # The forward pass waits where the node does not take its rows: memory stays bounded.
-        self._troth_rows = lambda module, given, made: _send(runner, connection, made)
+        self._troth_rows = lambda module, given, made: self._troth_timed(connection, made)
         self.troth_send(True)
         config = runner.model_config
         return [int(config.get_hidden_size()), int(config.get_vocab_size())]
+
+    def _troth_timed(self, connection: socket.socket, made: Any) -> None:
+        began = time.thread_time()
+        _send(self.model_runner, connection, made)
+        self._troth_seconds += time.thread_time() - began
+
+    def troth_row_seconds(self) -> float:
+        """Processor seconds that sending rows has taken so far."""
+        return self._troth_seconds
 
     def troth_send(self, wanted: bool) -> None:
         """Send rows, or stop sending them: for measuring what they cost."""
