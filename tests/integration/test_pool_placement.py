@@ -83,6 +83,12 @@ def sequences(running: Desk) -> list[int]:
     return [-1 if report is None else report.sequence for report in reports]
 
 
+def members(running: Desk, segment: Segment) -> int:
+    """Of a segment's group, as orders of now may refer to it."""
+    _, side = running.scheduler.pools.pools()[running.scene.class_id]
+    return len(side.groups.get(segment, ()))
+
+
 async def mined(scene: Stage, condition: Any) -> None:
     """Blocks come while a condition is awaited, as they do on any chain."""
 
@@ -117,7 +123,9 @@ async def test_a_layer_that_nobody_hosts_is_covered_by_nodes_that_move(deployed:
         desk(scene, placing=True) as running,
         reporting(running, layers=1),
     ):
-        await mined(scene, lambda: slices(running) == [(0, 1)] * 5 + [(1, 2)] * 5 and running.pool.offered == (1, 2))
+        await mined(scene, lambda: slices(running) == [(0, 1)] * 5 + [(1, 2)] * 5)
+        # A node is in its new groups from the block after its move on.
+        await mined(scene, lambda: members(running, Segment(1, 2)) == 5 and running.pool.offered == (1, 2))
         assert (await answered(running, (1, 2)))["outcome"] == "accepted"
         moves = running.pool.moves
         assert moves == 5

@@ -45,7 +45,9 @@ async def prepare(session: Any) -> Any:
 async def fake_ask(session: Any, signed: Any) -> AsyncIterator[str]:
     session.sent.append(signed.fee)
     if len(session.sent) <= session.refusals:
-        raise OutdatedOffer("The order is for another split of the layers", "HTTP 409, other_split")
+        raise OutdatedOffer(
+            "The order is for another split of the layers", "HTTP 409, other_split", "Sign the new one."
+        )
     yield "text"
 
 

@@ -65,7 +65,7 @@ def pool(
     expect: Annotated[str, typer.Option("--expect", help="A word the answer must hold.")] = "Paris",
     models: Models = Path("~/.troth"),
 ) -> None:
-    """Six nodes of three kinds in two regions are given their slices; one is killed in the middle of an answer."""
+    """Eight nodes of three kinds in two regions are given their slices; one is killed in the middle of an answer."""
     _end_as_interrupted()
     from troth.demo.display import Display
     from troth.demo.pool_play import play

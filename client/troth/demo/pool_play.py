@@ -33,11 +33,11 @@ def room(layers: int) -> int:
 
 
 KINDS = (
-    (2, Hardware("large, near", room(30))),
+    (4, Hardware("large, near", room(30))),
     (2, Hardware("half, near, 2x slower", room(15), slowdown=2.0)),
     (2, Hardware("half, 3x slower, 40 ms away", room(15), slowdown=3.0, way_seconds=0.04)),
 )
-"""How many of each: four pipelines' worth, of which a request needs three."""
+"""How many of each: every layer has six hosts, and a request needs five: two candidates and three verifiers."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ def play(folder: Path, models: Path, display: Display, question: str, expected: 
     Raises:
         DemoError: something that must happen did not.
     """
-    plan = Plan(slices=((0, 30),), nodes_per_slice=sum(count for count, _ in KINDS), verifiers=1)
+    plan = Plan(slices=((0, 30),), nodes_per_slice=sum(count for count, _ in KINDS))
     prepare_models(models, plan, display)
     kinds = [kind for count, kind in KINDS for _ in range(count)]
     hardware = dict(zip(plan.node_names, kinds, strict=True))
