@@ -28,7 +28,7 @@ def exact_class(tolerant: ExecutionClass, folder: ModelFolder, engine: str, devi
     dtype = ("float32", "bfloat16")[tolerant.dtype]
     release = version(DISTRIBUTIONS[engine][device])
     name = f"{folder.path.name}/{engine}-{release}/{dtype}/{device}/{MARK}{found}"
-    return replace(tolerant, name=name, exact=True, state_cut=0)
+    return replace(tolerant, name=name, exact=True, tiles=0, state_cut=0)
 
 
 async def _probe(dtype: int, folder: ModelFolder, engine: str, device: str) -> str:
