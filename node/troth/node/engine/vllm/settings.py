@@ -89,4 +89,6 @@ class Settings:
         if self.device == "cuda":
             os.environ.update(CUDA_ENVIRONMENT)
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+        # Standard output belongs to the command: it may be JSON.
+        os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
         os.environ["OMP_NUM_THREADS"] = str(self.threads or os.cpu_count() or 1)
