@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
 from troth.chain.keystore import Key
 from troth.node.dispute_policy import DisputePolicy
+from troth.node.engine.exact_layers import ExactSlice
 from troth.node.engine.interface import Computed, SessionKey
+from troth.node.engine.layers import LayerSlice
 from troth.node.engine.torch_engine import TorchEngine
 from troth.node.errors import Busy
 from troth.node.followed_view import FollowedView
@@ -61,14 +64,15 @@ def tiny_model(path: Path) -> ModelFolder:
 
 
 class SwayedEngine(TorchEngine):
-    """Computes states of one segment, if any, that are a third off: the same for all who are swayed."""
+    """Computes states of one segment, if any, that are `sway` times what they should be: the same for all swayed."""
 
     wrong_segment: int | None = None
+    sway = 1.3
 
     async def forward(self, key: SessionKey, *arguments: Any) -> Computed:
         computed = await super().forward(key, *arguments)
         swayed = key.segment == self.wrong_segment
-        return computed._replace(rows=computed.rows * np.float32(1.3)) if swayed else computed
+        return computed._replace(rows=computed.rows * np.float32(self.sway)) if swayed else computed
 
 
 class RealNode:
@@ -124,6 +128,7 @@ async def real_stage(
     hosted: Callable[[int], Segment] = lambda _: Segment(0, LAYERS),
     ends: tuple[int, ...] = ENDS,
     dtype: int = 0,
+    exact: bool = False,
 ) -> AsyncIterator[Stage]:
     """Real nodes with a tiny random Llama, their class and a scheduler's registration on a fresh contract."""
     model_folder = tiny_model(tmp_path / "tiny")
@@ -131,12 +136,15 @@ async def real_stage(
     shown = texts(tmp_path / "model")
     descriptor = ModelDescriptor(shown.architecture, LAYERS, HIDDEN, VOCABULARY, dtype, Hash32(b"w" * 32))
     rules = default_class(model_id(descriptor), dtype, "tiny", 10**9, reviewers=reviewers)
+    if exact:
+        rules = replace(rules, exact=True, tiles=0, state_cut=0)
     async with EventFollower(chain, None, poll_interval=0.02) as follower:
         view = FollowedView(chain, follower, await chain.read(parameters_of()))
 
         def make(secret: bytes, chain: Chain, folder: Path, scheduler: Address) -> RealNode:
+            layers = ExactSlice if exact else LayerSlice
             bench = Bench(
-                SwayedEngine(model_folder, Segment(0, LAYERS), dtype), view, Operator(secret, chain.domain),
+                SwayedEngine(model_folder, Segment(0, LAYERS), dtype, layers=layers), view, Operator(secret, chain.domain),
                 class_id(rules), SigningRecord(folder / "signed.sqlite"), TraceStore(folder / "traces"),
                 MarginPool(folder / "margins.sqlite"), disputes=disputes or DisputePolicy(),
             )  # fmt: skip
