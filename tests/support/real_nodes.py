@@ -144,8 +144,9 @@ async def real_stage(
         def make(secret: bytes, chain: Chain, folder: Path, scheduler: Address) -> RealNode:
             layers = ExactSlice if exact else LayerSlice
             bench = Bench(
-                SwayedEngine(model_folder, Segment(0, LAYERS), dtype, layers=layers), view, Operator(secret, chain.domain),
-                class_id(rules), SigningRecord(folder / "signed.sqlite"), TraceStore(folder / "traces"),
+                SwayedEngine(model_folder, Segment(0, LAYERS), dtype, layers=layers), view,
+                Operator(secret, chain.domain), class_id(rules),
+                SigningRecord(folder / "signed.sqlite"), TraceStore(folder / "traces"),
                 MarginPool(folder / "margins.sqlite"), disputes=disputes or DisputePolicy(),
             )  # fmt: skip
             deployed.anvil.fund(Key.from_secret(secret))
