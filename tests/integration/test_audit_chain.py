@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from conftest import Anvil
 from support import audit_stage
 from support.audit_stage import Played
+from support.waiting import SECONDS
 
 from troth.command.main import main
 from troth.protocol import calls
@@ -211,6 +213,10 @@ def _forwarder(anvil: Anvil, target: str) -> str:
 def _send(anvil: Anvil, **fields: str) -> Any:
     (account,) = anvil.rpc("eth_accounts")
     transaction = anvil.rpc("eth_sendTransaction", {"from": account, **fields})
-    receipt = anvil.rpc("eth_getTransactionReceipt", transaction)
+    give_up = time.monotonic() + SECONDS
+    while (receipt := anvil.rpc("eth_getTransactionReceipt", transaction)) is None:
+        # Mined at once, but not always before the next question.
+        assert time.monotonic() < give_up, f"{transaction} was not mined"
+        time.sleep(0.01)
     assert receipt["status"] == "0x1", receipt
     return receipt
