@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from troth.node.errors import OrderRefused
+from troth.node.errors import ConfigError, OrderRefused
 from troth.node.pool.agreement import Agreement, Place, accepted
 from troth.node.pool.hardware import cache_tokens, device_kind, weight_bytes
+from troth.node.pool.joining import taken
 from troth.node.pool.meter import Meter
 from troth.protocol.sizes import ModelSizes, sizes_of
 from troth.protocol.types import Address, Segment
@@ -64,6 +65,27 @@ def test_no_order_leads_out_of_the_model_or_over_the_memory(
     assert 0 <= slice_.first < slice_.end <= LAYERS
     assert SIZES.of_slice(slice_, LAYERS) <= AGREED.memory_bytes
     assert all(slice_.first <= one.first < one.end <= slice_.end for one in joined)
+
+
+@pytest.mark.parametrize(
+    ("hosted", "segments"),
+    [
+        ((0, 12), [(0, 12)]),
+        ((6, 13), [(6, 13)]),
+        ((-6, 0), [(-6, 0)]),
+        ((0, 6), [(0, 7)]),
+        ((0, 6), [(0, 6), (0, 6)]),
+        ((0, 6), []),
+        ((0, 6), [(0, 6)] * 17),
+    ],
+)
+def test_a_newcomer_does_not_register_for_what_it_cannot_host(
+    hosted: tuple[int, int], segments: list[tuple[int, int]]
+) -> None:
+    """It would be drawn for layers that it cannot load, and lose its stake by it."""
+    with pytest.raises(ConfigError):
+        taken(hosted, segments, AGREED, SIZES, LAYERS)
+    assert taken((0, 6), [(0, 3)], AGREED, SIZES, LAYERS) == (Segment(0, 6), (Segment(0, 3),))
 
 
 def test_hardware() -> None:
