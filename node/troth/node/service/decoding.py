@@ -104,10 +104,11 @@ class Decoding:
 
     async def stop(self) -> None:
         """The session is over."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
-            if self._goes_on:
+        running = self._running
+        if running is not None:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            if self._goes_on and self._running is running:
                 # Cancelled before its first step, so that nothing of the loop ran, its end neither.
                 self._failure = self._released()
                 await self._rest()
