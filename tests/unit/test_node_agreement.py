@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +16,9 @@ from troth.node.pool.agreement import Agreement, Place, accepted
 from troth.node.pool.hardware import cache_tokens, device_kind, weight_bytes
 from troth.node.pool.joining import taken
 from troth.node.pool.meter import Meter
+from troth.node.pool.resident import Lent, Resident
 from troth.protocol.sizes import ModelSizes, sizes_of
+from troth.protocol.state import State
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire_reports import HostingPart, SpanPart
 
@@ -126,3 +131,21 @@ def test_sizes_come_from_the_configuration() -> None:
     assert sizes_of({"hidden_size": "x", "vocab_size": -1}, 0) == ModelSizes(0, 0, 0, 0, tied=False)
     experts = {**SMOLLM2, "num_experts": 8, "moe_intermediate_size": 100}
     assert sizes_of(experts, 1).layer > 8 * 3 * 576 * 100 * 2
+
+
+async def test_a_node_in_the_pause_after_a_move_says_that_it_does_not_move() -> None:
+    """The others would else be placed as if it moved, and wait for it."""
+    engine = SimpleNamespace(slice=Segment(0, 6), layers=LAYERS)
+    bench: Any = SimpleNamespace(engine=engine, meter=Meter(), operator=None, execution_class=bytes(32))
+    moved = asyncio.Event()
+
+    async def move(_hosted: Segment, _segments: Sequence[Segment]) -> None:
+        moved.set()
+
+    resident = Resident(bench, Lent(650, 0), "cpu", SIZES, state=State, sessions=lambda: 0, agreement=AGREED, move=move)
+    assert resident.draft(AGREED.scheduler).movable
+    assert not resident.draft(Address("0x" + "22" * 20)).movable
+    resident.on_order(AGREED.scheduler, order(1, 6, 12))
+    await moved.wait()
+    await asyncio.sleep(0)
+    assert not resident.draft(AGREED.scheduler).movable
