@@ -227,3 +227,16 @@ async def test_after_a_failure_of_the_engine_it_goes_on_where_it_was(
     assert len(calls) > len(set(calls))
     undisturbed, _ = await relayed(build(folder, tmp_path / "relayed", ends=(LAYERS,), max_tokens=200))
     assert tokens == undisturbed[: len(tokens)]
+
+
+async def test_a_release_that_comes_with_the_first_decode_leaves_nobody_waiting(network: Network) -> None:
+    """Both in one packet: the loop is stopped before its first step, and must say so. A request that is never answered
+    holds its place for ever, and a few dozen of them would close the node to everybody."""
+    await prefilled(network)
+    node = network.parties[0][0]
+    asking = asyncio.create_task(network.ask(node, Decode(network.task, 0, 0, START, 64)))
+    releasing = asyncio.create_task(network.ask(node, Release(network.task)))
+    async with asyncio.timeout(60):
+        with pytest.raises(OutOfOrder, match="released"):
+            await asking
+        await releasing

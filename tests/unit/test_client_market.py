@@ -30,7 +30,7 @@ from troth.client.errors import (
 )
 from troth.client.market import find_class, find_scheduler, offer_of
 from troth.client.ordering import Choices, require_affordable, require_room
-from troth.protocol.contract_types import Account
+from troth.protocol.contract_types import Account, Role
 from troth.protocol.identifiers import task_id
 from troth.protocol.request import request_hash
 from troth.protocol.state import Node, State
@@ -39,11 +39,20 @@ from troth.protocol.types import ZERO_HASH, Hash32, Segment
 
 ANY = Configuration("0x" + "cc" * 20)
 OTHER = replace(SCHEDULER, operator=member(1))
+STAKED = Account(RULES.minimum_stake, role=Role.NODE)
 
 
 def bonded(state: State, *, stake: int = 10, exit_block: int = 0) -> State:
     account = Account(stake=stake, exit_block=exit_block)
     return replace(state, accounts=state.accounts.with_item(SCHEDULER.operator, account))
+
+
+def with_node(state: State, node: Node, account: Account = STAKED) -> State:
+    return replace(
+        state,
+        nodes=state.nodes.with_item(node.operator, node),
+        accounts=state.accounts.with_item(node.operator, account),
+    )
 
 
 def test_the_only_bonded_scheduler_is_taken_without_being_named() -> None:
@@ -99,13 +108,20 @@ def test_a_split_that_most_hosts_do_not_serve_is_refused() -> None:
     for number in range(12):
         operator = member(100 + number)
         node = Node(operator, operator, operator, CLASS, Segment(0, 2), "https://127.0.0.1:1", ZERO_HASH, META)
-        state = replace(state, nodes=state.nodes.with_item(operator, node))
+        state = with_node(state, node)
     assert offer_of(state, SCHEDULER, CLASS, ENDS).ends == ENDS
     with pytest.raises(ModelUnavailable, match="12 nodes that host"):
         offer_of(state, SCHEDULER, CLASS, (2,))
-    state = replace(state, nodes=state.nodes.with_item(member(99), replace(node, operator=member(99))))
+    one_more = replace(node, operator=member(99))
     with pytest.raises(ModelUnavailable, match="only 6 serve"):
-        offer_of(state, SCHEDULER, CLASS, ENDS)
+        offer_of(with_node(state, one_more), SCHEDULER, CLASS, ENDS)
+    for gone in (
+        Account(),  # who has withdrawn has no account any more
+        Account(RULES.minimum_stake, exit_block=9, role=Role.NODE),
+        Account(RULES.minimum_stake - 1, role=Role.NODE),
+    ):
+        # Else a stake that is back with its owner, or lost, would count against every offer for ever.
+        assert offer_of(with_node(state, one_more, gone), SCHEDULER, CLASS, ENDS).ends == ENDS
 
 
 def test_a_shortfall_says_by_how_much_and_how_to_top_up() -> None:

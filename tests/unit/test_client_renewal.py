@@ -17,19 +17,22 @@ from troth.client.errors import OutdatedOffer, SchedulerRefused
 @dataclass
 class Offer:
     fee: int
+    ends: tuple[int, ...] = (1, 12)
 
 
 @dataclass
 class Shop:
-    """A session at a scheduler that refuses `refusals` orders as outdated; each renewal makes the fee of `fees`."""
+    """A session at a scheduler that refuses `refusals` orders as outdated; each renewal makes the fee of `fees`, and
+    another split unless it is `stubborn`."""
 
     refusals: int
     fees: list[int]
     offer: Offer = field(default_factory=lambda: Offer(10))
     sent: list[int] = field(default_factory=list)
+    stubborn: bool = False
 
     async def renewed(self) -> Shop:
-        self.offer = Offer(self.fees.pop(0))
+        self.offer = Offer(self.fees.pop(0), self.offer.ends if self.stubborn else (self.offer.ends[0] + 1, 12))
         return self
 
 
@@ -76,6 +79,14 @@ async def test_a_scheduler_that_never_takes_its_own_offer_is_left(monkeypatch: p
     with pytest.raises(OutdatedOffer):
         await asked(shop, monkeypatch)
     assert len(shop.sent) == RENEWALS + 1
+
+
+async def test_the_split_that_was_just_refused_is_not_signed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each signed order can be opened by whoever refused it: for a mere refusal there would be four fees to take."""
+    shop = Shop(refusals=99, fees=[10] * 99, stubborn=True)
+    with pytest.raises(OutdatedOffer):
+        await asked(shop, monkeypatch)
+    assert shop.sent == [10]
 
 
 def test_only_that_refusal_is_an_outdated_offer() -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from troth.node.errors import OrderRefused
+from troth.node.errors import ConfigError, OrderRefused
 from troth.node.pool.agreement import Agreement, Place, accepted
 from troth.node.pool.hardware import cache_tokens, device_kind, weight_bytes
+from troth.node.pool.joining import taken
 from troth.node.pool.meter import Meter
+from troth.node.pool.resident import Lent, Resident
 from troth.protocol.sizes import ModelSizes, sizes_of
+from troth.protocol.state import State
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire_reports import HostingPart, SpanPart
 
@@ -66,6 +72,27 @@ def test_no_order_leads_out_of_the_model_or_over_the_memory(
     assert all(slice_.first <= one.first < one.end <= slice_.end for one in joined)
 
 
+@pytest.mark.parametrize(
+    ("hosted", "segments"),
+    [
+        ((0, 12), [(0, 12)]),
+        ((6, 13), [(6, 13)]),
+        ((-6, 0), [(-6, 0)]),
+        ((0, 6), [(0, 7)]),
+        ((0, 6), [(0, 6), (0, 6)]),
+        ((0, 6), []),
+        ((0, 6), [(0, 6)] * 17),
+    ],
+)
+def test_a_newcomer_does_not_register_for_what_it_cannot_host(
+    hosted: tuple[int, int], segments: list[tuple[int, int]]
+) -> None:
+    """It would be drawn for layers that it cannot load, and lose its stake by it."""
+    with pytest.raises(ConfigError):
+        taken(hosted, segments, AGREED, SIZES, LAYERS)
+    assert taken((0, 6), [(0, 3)], AGREED, SIZES, LAYERS) == (Segment(0, 6), (Segment(0, 3),))
+
+
 def test_hardware() -> None:
     assert [device_kind(device) for device in ("cpu", "cuda:1", "mps", "meta")] == ["cpu", "cuda", "mps", "cpu"]
     assert weight_bytes("cpu", 1 << 60, 7) == 7
@@ -104,3 +131,21 @@ def test_sizes_come_from_the_configuration() -> None:
     assert sizes_of({"hidden_size": "x", "vocab_size": -1}, 0) == ModelSizes(0, 0, 0, 0, tied=False)
     experts = {**SMOLLM2, "num_experts": 8, "moe_intermediate_size": 100}
     assert sizes_of(experts, 1).layer > 8 * 3 * 576 * 100 * 2
+
+
+async def test_a_node_in_the_pause_after_a_move_says_that_it_does_not_move() -> None:
+    """The others would else be placed as if it moved, and wait for it."""
+    engine = SimpleNamespace(slice=Segment(0, 6), layers=LAYERS)
+    bench: Any = SimpleNamespace(engine=engine, meter=Meter(), operator=None, execution_class=bytes(32))
+    moved = asyncio.Event()
+
+    async def move(_hosted: Segment, _segments: Sequence[Segment]) -> None:
+        moved.set()
+
+    resident = Resident(bench, Lent(650, 0), "cpu", SIZES, state=State, sessions=lambda: 0, agreement=AGREED, move=move)
+    assert resident.draft(AGREED.scheduler).movable
+    assert not resident.draft(Address("0x" + "22" * 20)).movable
+    resident.on_order(AGREED.scheduler, order(1, 6, 12))
+    await moved.wait()
+    await asyncio.sleep(0)
+    assert not resident.draft(AGREED.scheduler).movable

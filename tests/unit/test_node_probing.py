@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from starlette.responses import JSONResponse
 
 from troth.node.pool import probing
-from troth.node.pool.probing import ways_to
+from troth.node.pool.probing import REMEMBERED_SECONDS, Ways, ways_to
 from troth.overlay.identity import create_identity
 from troth.overlay.server import TlsServer, serving
 from troth.protocol.events import LogMeta
@@ -55,3 +55,27 @@ async def test_who_answers_is_measured_and_nobody_else_stops_it(
         )
     assert [link.node for link in found] == [Address(f"0x{1:040x}")]
     assert 0 < found[0].microseconds < 10_000_000
+
+
+async def test_nobody_is_knocked_at_more_than_once_a_minute_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler repeats a name in its answers, other schedulers name it too: the victim sees one probe."""
+    knocks: list[str] = []
+    now = [0.0]
+
+    async def knock(victim: Node) -> float | None:
+        knocks.append(victim.operator)
+        await asyncio.sleep(0)
+        return None if victim.operator.endswith("2") else 0.001
+
+    monkeypatch.setattr(probing, "_one_way", knock)
+    victim, silent = (node(number, "https://127.0.0.1:1", bytes(32)) for number in (1, 2))
+    ways = Ways(lambda: now[0])
+    both = await asyncio.gather(ways.to([victim] * 16 + [silent]), ways.to([victim, silent]))
+    assert knocks == [victim.operator, silent.operator]
+    assert [link.node for link in both[0]] == [victim.operator]
+    now[0] = REMEMBERED_SECONDS - 1
+    assert await ways.to([victim, silent]) == both[0]
+    assert len(knocks) == 2
+    now[0] = REMEMBERED_SECONDS
+    assert await ways.to([victim]) == both[0]
+    assert knocks[2:] == [victim.operator]

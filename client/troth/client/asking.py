@@ -54,10 +54,13 @@ async def ask_afresh(
 ) -> AsyncGenerator[Update | SignedOrder, None]:
     """As `ask`; where nodes have moved and the offer is outdated, the new one is signed, sent, and yielded first.
 
+    Whoever refused an order still holds it, and may open it until its deadline: each one signed is a fee at stake. So
+    there are few, and none for a split that was signed before, which an honest scheduler has no reason to refuse.
+
     Raises:
-        OutdatedOffer: the new offer costs more, or comes no more often than RENEWALS times; nothing is charged.
+        OutdatedOffer: the new offer costs more, was signed before, or is one of more than RENEWALS.
     """
-    limit = signed.fee
+    limit, tried = signed.fee, {session.offer.ends}
     for left in reversed(range(RENEWALS + 1)):
         try:
             async with aclosing(ask(session, signed)) as updates:
@@ -68,8 +71,9 @@ async def ask_afresh(
             if not left:
                 raise
             session = await session.renewed()
-            if session.offer.fee > limit:
+            if session.offer.fee > limit or session.offer.ends in tried:
                 raise
+            tried.add(session.offer.ends)
         signed = await prepare(session)
         yield signed
 

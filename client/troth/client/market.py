@@ -8,7 +8,7 @@ from troth.client.configuration import Configuration
 from troth.client.errors import ConfigurationError, ModelUnavailable
 from troth.protocol.errors import InvalidField
 from troth.protocol.identifiers import class_id, fee, group_id
-from troth.protocol.state import Scheduler, State
+from troth.protocol.state import Scheduler, State, bonded
 from troth.protocol.types import ExecutionClass, Hash32, ModelDescriptor, Segment, segments_from_ends
 
 
@@ -86,7 +86,7 @@ def _require_common(state: State, identifier: Hash32, segment: Segment) -> None:
         if node.execution_class == identifier
         and node.slice.first <= segment.first
         and segment.end <= node.slice.end
-        and state.account(node.operator).exit_block == 0
+        and bonded(state, node.operator, state.classes[identifier])
     ]
     group = state.groups.get(group_id(identifier, segment))
     joined = 0 if group is None else sum(history[-1].to_block == 0 for history in group.slots)

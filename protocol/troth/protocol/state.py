@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from troth.protocol.contract_types import Account, Settled
+from troth.protocol.contract_types import Account, Role, Settled
 from troth.protocol.events import EquivocationProven, LogMeta, MoneyEvent, ReviewEvent, TaskEvent, TaskSettled
 from troth.protocol.mapping import PersistentMap
 from troth.protocol.review import settled_by
@@ -171,3 +171,19 @@ class State:
         """Wei that the contract must hold."""
         accounts = sum(account.stake + account.credit for account in self.accounts.values())
         return accounts + sum(self.escrow.values()) + self.locked_fees()
+
+
+def bonded(state: State, operator: Address, rules: ExecutionClass) -> bool:
+    """Whether a node of the class may join groups: it stays, and its stake was not slashed below the minimum."""
+    account = state.account(operator)
+    return account.role is Role.NODE and account.exit_block == 0 and account.stake >= rules.minimum_stake
+
+
+def bonded_schedulers(state: State) -> list[Scheduler]:
+    """The schedulers with a stake, in the order of their registration; whoever has withdrawn has no account."""
+    standing = [(one, state.account(one.operator)) for one in state.schedulers.values()]
+    return [
+        one
+        for one, account in standing
+        if account.role is Role.SCHEDULER and account.exit_block == 0 and account.stake > 0
+    ]

@@ -8,7 +8,7 @@ from troth.node.configuration import Configuration
 from troth.node.errors import ConfigError, OrderRefused
 from troth.node.pool.hardware import weight_bytes
 from troth.protocol.sizes import ModelSizes
-from troth.protocol.state import State
+from troth.protocol.state import State, bonded_schedulers
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire_reports import HostingPart
 
@@ -34,7 +34,7 @@ def agreement_of(configuration: Configuration, state: State) -> Agreement:
     Whoever stakes can register as a scheduler: with several, a node obeys none that its operator has not named.
     """
     auto = configuration.auto
-    bonded = [one.operator for one in state.schedulers.values() if state.account(one.operator).exit_block == 0]
+    bonded = [one.operator for one in bonded_schedulers(state)]
     named = auto.scheduler
     if named is None:
         if len(bonded) != 1:

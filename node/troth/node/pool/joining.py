@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +14,18 @@ from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
 from troth.chain.keystore import Key
 from troth.node.configuration import Configuration
-from troth.node.errors import ConfigError
+from troth.node.errors import ConfigError, OrderRefused
 from troth.node.membership import Joining, registration_of
-from troth.node.pool.agreement import agreement_of
+from troth.node.models.folder import find_model
+from troth.node.pool.agreement import Agreement, Place, accepted, agreement_of
 from troth.node.transactions import carry_out
 from troth.overlay.https import naming_errors, pinned_client
 from troth.protocol.calls import views
 from troth.protocol.errors import ProtocolError
+from troth.protocol.sizes import ModelSizes, sizes_of
 from troth.protocol.state import Scheduler, State
 from troth.protocol.types import Segment
+from troth.protocol.wire_reports import SEGMENTS_HELD_LIMIT, HostingPart, SpanPart
 
 log = logging.getLogger(__name__)
 
@@ -78,15 +82,25 @@ async def _window(configuration: Configuration, state: State) -> tuple[Segment, 
             agreement.memory_bytes,
             "Lend more (auto.memory_gigabytes), or ask a scheduler that places this class.",
         )
-    model = state.models[state.classes[configuration.execution_class].model]
+    rules = state.classes[configuration.execution_class]
+    sizes = sizes_of(find_model(configuration.folder, configuration.model).config, rules.dtype)
+    return taken(window.slice, window.segments, agreement, sizes, state.models[rules.model].layers)
+
+
+def taken(
+    hosted: tuple[int, int], segments: Sequence[tuple[int, int]], agreement: Agreement, sizes: ModelSizes, layers: int
+) -> tuple[Segment, tuple[Segment, ...]]:
+    """A newcomer's place, held to what its operator agreed to as later orders are; raises ConfigError.
+
+    Before the stake is paid: whoever registers for what it cannot load is drawn for it and loses the stake.
+    """
+    order = HostingPart(0, *hosted, tuple(SpanPart(*span) for span in segments))
+    if not 1 <= len(segments) <= SEGMENTS_HELD_LIMIT:
+        raise ConfigError("a node joins 1 to 16 groups", len(segments), "Name another scheduler.")
     try:
-        hosted = Segment(*window.slice)
-        segments = tuple(Segment(*span) for span in window.segments)
-    except ProtocolError as error:
-        raise ConfigError("the scheduler answered with no slice", window, "Name another one.") from error
-    if hosted.end > model.layers:
-        raise ConfigError("the scheduler answered with a slice outside of the model", hosted, "Name another one.")
-    return hosted, segments
+        return accepted(order, agreement, Place(), sizes, layers)
+    except (OrderRefused, ProtocolError) as error:
+        raise ConfigError("the scheduler's place is not taken", error, "Name another one: auto.scheduler.") from error
 
 
 async def _ask(scheduler: Scheduler, configuration: Configuration, memory_bytes: int) -> _Window:

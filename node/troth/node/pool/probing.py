@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import httpx
 
@@ -19,6 +19,31 @@ log = logging.getLogger(__name__)
 
 TIMEOUT = 2.0
 AT_ONCE = 4
+REMEMBERED_SECONDS = 60.0
+"""For how long the way to a node, or that there is none, is not measured again."""
+
+
+class Ways:
+    """The ways from this node, each measured once a minute at most, whoever asks and however often.
+
+    A scheduler that asks all nodes for the way to one in every report would else have them all knock at it.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: dict[Address, tuple[float, LinkPart | None]] = {}
+
+    async def to(self, nodes: Iterable[Node]) -> list[LinkPart]:
+        """The ways to those that answer, or did within the minute; those being measured for another are left out."""
+        now = self._clock()
+        self._known = {name: held for name, held in self._known.items() if now - held[0] < REMEMBERED_SECONDS}
+        wanted = {node.operator: node for node in nodes}
+        new = [node for name, node in wanted.items() if name not in self._known]
+        self._known |= {node.operator: (now, None) for node in new}
+        for link in await ways_to(new):
+            self._known[Address(link.node)] = (now, link)
+        held = [self._known.get(name) for name in wanted]
+        return [one[1] for one in held if one is not None and one[1] is not None]
 
 
 async def ways_to(nodes: Sequence[Node]) -> list[LinkPart]:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from troth.node.pool.probing import ways_to
+from troth.node.pool.probing import Ways
 from troth.overlay.channel import Channel, Patience
 from troth.overlay.errors import OverlayError, RemoteFailure
 from troth.overlay.operator import Operator
 from troth.protocol.errors import ProtocolError
-from troth.protocol.state import State
+from troth.protocol.state import State, bonded_schedulers
 from troth.protocol.types import Address
 from troth.protocol.wire_reports import LINKS_LIMIT, HostingPart, LinkPart, Report, Reported
 
@@ -61,6 +61,7 @@ class Reporting:
         self._on_order = on_order
         self._lines: dict[Address, _Line] = {}
         self._sequence = 0
+        self._ways = Ways()
 
     async def run(self) -> None:
         """Report until cancelled."""
@@ -84,9 +85,7 @@ class Reporting:
 
     def _follow_schedulers(self) -> None:
         """Open a line to who has registered, and one anew where an endpoint moved or a line broke."""
-        state = self._state()
-        bonded = [one for one in state.schedulers.values() if state.account(one.operator).exit_block == 0]
-        for scheduler in bonded[:MOST_SCHEDULERS]:
+        for scheduler in bonded_schedulers(self._state())[:MOST_SCHEDULERS]:
             line, endpoint = self._lines.get(scheduler.operator), (scheduler.endpoint, scheduler.tls_key_hash)
             if line is None or line.endpoint != endpoint:
                 try:
@@ -131,8 +130,9 @@ class Reporting:
             line.links = tuple(probed.result()[:LINKS_LIMIT])
         if answer.probes and line.probing is None:
             nodes = self._state().nodes
-            known = [nodes[Address(name)] for name in answer.probes if Address(name) in nodes]
-            line.probing = asyncio.create_task(ways_to(known))
+            others = {Address(name) for name in answer.probes} - {self._operator.address}
+            known = [nodes[name] for name in sorted(others) if name in nodes]
+            line.probing = asyncio.create_task(self._ways.to(known))
 
     async def _say_goodbye(self, scheduler: Address, line: _Line) -> None:
         if line.channel.connected:

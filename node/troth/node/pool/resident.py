@@ -91,9 +91,15 @@ class Resident:
             prefill_nanoseconds=_nanoseconds(meter.prefill_seconds),
             cache_tokens=cache_tokens(self._lent.cache, engine.slice, self._sizes),
             running=self._sessions(),
-            movable=self._agreement is not None and self._agreement.scheduler == scheduler,
+            movable=self._movable_by(scheduler),
             leaving=False,
         )
+
+    def _movable_by(self, scheduler: Address) -> bool:
+        """Not in the pause after a move either: others would be placed as if this node moved."""
+        if self._agreement is None or self._agreement.scheduler != scheduler:
+            return False
+        return time.monotonic() - self._moved_at >= self._agreement.pause_seconds
 
     def on_order(self, scheduler: Address, order: HostingPart) -> None:
         """Begin a move that the operator has agreed to; say why not, otherwise."""

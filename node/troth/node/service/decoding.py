@@ -104,9 +104,14 @@ class Decoding:
 
     async def stop(self) -> None:
         """The session is over."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        running = self._running
+        if running is not None:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            if self._goes_on and self._running is running:
+                # Cancelled before its first step, so that nothing of the loop ran, its end neither.
+                self._failure = self._released()
+                await self._rest()
 
     async def _reach(self, index: int) -> None:
         """Wait until a step was done; the loop begins again if a failure or a rest had ended it."""
@@ -147,12 +152,18 @@ class Decoding:
         except Exception as error:  # noqa: BLE001 - whoever waits for the next position is told, whatever broke
             self._failure = error
         except asyncio.CancelledError:
-            self._failure = OutOfOrder("the session was released", self._work.positions, "Start another attempt.")
+            self._failure = self._released()
             raise
         finally:
-            async with self._moved:
-                self._goes_on = False
-                self._moved.notify_all()
+            await self._rest()
+
+    async def _rest(self) -> None:
+        async with self._moved:
+            self._goes_on = False
+            self._moved.notify_all()
+
+    def _released(self) -> OutOfOrder:
+        return OutOfOrder("the session was released", self._work.positions, "Start another attempt.")
 
     async def _computed(self) -> AsyncGenerator[_Step, None]:
         """Position by position, as `forwarding.forward` would compute them."""

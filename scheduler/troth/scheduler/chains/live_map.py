@@ -6,9 +6,11 @@ Parallax keeps it in a distributed hash table because its schedulers are many; o
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from troth.scheduler.chains.graph import Floats, Graph, Host, relayed, times
 
@@ -102,15 +104,15 @@ class LiveMap:
         """The machines whose reports have not expired, by name."""
         return {name: report.host for name, (at, report) in self._reports.items() if now - at <= self._expiry}
 
-    def links(self, now: float) -> dict[tuple[str, str], float]:
-        """Every link time that has not expired."""
-        names = {row: name for name, row in self._rows.items()}
-        fresh = np.argwhere(now - self._stamps <= self._link_expiry)
-        return {
-            (names[one], names[other]): float(self._seconds[one, other])
-            for one, other in fresh.tolist()
-            if one in names and other in names
-        }
+    def links(self, now: float) -> Mapping[tuple[str, str], float]:
+        """Every link time that has not expired, as long as the table does not change."""
+        return FreshLinks(self._rows, self._seconds, now - self._stamps <= self._link_expiry)
+
+    def unmeasured(self, one: str, now: float) -> list[str]:
+        """The other machines to which `one` has told no time lately, in no order: one row of the table is looked at."""
+        row = self._rows.get(one)
+        fresh = [] if row is None else (now - self._stamps[row] <= self._link_expiry).tolist()
+        return [name for name, place in self._rows.items() if name != one and not (fresh and fresh[place])]
 
     def _remember(self, name: str, sequence: int) -> None:
         """Sequences outlive their machine, so that it cannot be brought back by an old report; the oldest go first."""
@@ -140,6 +142,30 @@ class LiveMap:
         for new, old in zip(grown, (self._seconds, self._stamps), strict=True):
             new[: len(old), : len(old)] = old
         self._seconds, self._stamps = grown
+
+
+class FreshLinks(Mapping[tuple[str, str], float]):
+    """Link times looked up one by one: a dictionary of them all takes a second to make where there are 600 machines."""
+
+    def __init__(self, rows: Mapping[str, int], seconds: Floats, fresh: NDArray[np.bool_]) -> None:
+        self._rows = rows
+        self._seconds = seconds
+        self._fresh = fresh
+
+    def __getitem__(self, pair: tuple[str, str]) -> float:
+        place = self._rows[pair[0]], self._rows[pair[1]]
+        if not self._fresh[place]:
+            raise KeyError(pair)
+        return float(self._seconds[place])
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        names = {row: name for name, row in self._rows.items()}
+        for one, other in np.argwhere(self._fresh).tolist():
+            if one in names and other in names:
+                yield names[one], names[other]
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _slower(seconds: Floats) -> Floats:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from troth.protocol.identifiers import group_id
-from troth.protocol.state import State
+from troth.protocol.state import State, bonded
 from troth.protocol.types import Address, Hash32, Segment
 
 
@@ -16,7 +16,7 @@ class ChainSide:
 
     Args:
         parties: nodes that each segment needs, candidates and verifiers.
-        slices: of the bonded nodes of the class.
+        slices: of the bonded nodes of the class: who has lost its stake can neither join a group nor be moved.
         groups: the members of each segment's group, both in this block and in the one before: an order may refer to
             either.
         kept: nodes whose slice the chain does not let change yet.
@@ -44,7 +44,7 @@ def chain_side(state: State, class_id: Hash32, block: int) -> ChainSide | None:
     slices = {
         operator: node.slice
         for operator, node in state.nodes.items()
-        if node.execution_class == class_id and state.account(operator).exit_block == 0
+        if node.execution_class == class_id and bonded(state, operator, rules)
     }
     groups: dict[Segment, frozenset[Address]] = {}
     for identifier, group in state.groups.items():

@@ -35,6 +35,9 @@ PROBES = 4
 """Ways that one report's answer asks to be measured: with 64 nodes all are known within half a minute."""
 ORDER_SECONDS = 120.0
 """How long a node may take to load and to register its slice before its place is thought about again."""
+UNMOVED_SECONDS = 900.0
+"""For how long the slice of a node that did not carry an order out in time is taken as it is: one that says it is
+movable and has much memory, and never moves, would else have the others placed around what it does not host."""
 CLOSEST_REPORTS = 0.2
 """Seconds between two reports of one node; who reports faster is refused."""
 
@@ -63,8 +66,11 @@ class ClassPool:
         self.offered: Ends = ()
         self.target: Ends = ()
         self.moves = 0
+        self.considered = False
         self._reports: dict[str, tuple[float, Report]] = {}
         self._moving: dict[str, float] = {}
+        self._unmoved: dict[str, tuple[float, Segment]] = {}
+        self._asked: dict[str, int] = {}
         self._pace = pace or Pace()
         self._number = time.time_ns() // 1_000_000
 
@@ -104,6 +110,7 @@ class ClassPool:
         self.live.forget(name)
         self._reports.pop(name, None)
         self._moving.pop(name, None)
+        self._asked.pop(name, None)
 
     def members(self, chain: ChainSide) -> list[Member]:
         """The nodes that report and are registered, with what is believed of them."""
@@ -118,7 +125,7 @@ class ClassPool:
                 layer_seconds=self.measurements.believed(name, report.decode_nanoseconds / 1e9, now),
                 first=chain.slices[Address(name)].first,
                 end=chain.slices[Address(name)].end,
-                movable=self._placing and report.movable and Address(name) not in chain.kept,
+                movable=self._may_be_moved(Address(name), report, chain),
             )
             for name, (_, report) in self._reports.items()
             if Address(name) in chain.slices
@@ -126,10 +133,9 @@ class ClassPool:
 
     def consider(self, chain: ChainSide) -> None:
         """Look at the members again, decide, and see which ends can be offered."""
-        now, members = self._clock(), self.members(chain)
-        self._moving = {
-            name: until for name, until in self._moving.items() if until > now and not self._arrived(name, chain)
-        }
+        now, self.considered = self._clock(), True
+        self._note_arrivals(chain, now)
+        members = self.members(chain)
         may, calm = self._pace.may_decide(frozenset(member.name for member in members), now, busy=bool(self._moving))
         if may:
             self._decide(members, chain, now, calm=calm)
@@ -154,7 +160,7 @@ class ClassPool:
         """What a movable node should host instead of what it has, with the order's number; None to stay."""
         held = self._reports.get(sender)
         planned = self.decision.slice_of(sender)
-        if held is None or not held[1].movable or not self._placing or planned is None or sender in chain.kept:
+        if held is None or planned is None or not self._may_be_moved(sender, held[1], chain):
             return None
         hosting = wanted_hosting(sender, planned, chain, self.target, self.offered)
         if hosting is None:
@@ -176,10 +182,14 @@ class ClassPool:
         return None if window is None else Hosting(*window, joined_segments(*window, (self.target, self.offered)))
 
     def probes_for(self, sender: Address) -> tuple[str, ...]:
-        """Other nodes to which this one has not measured the way lately, the first by name after its own."""
-        known = self.live.links(self._clock())
-        missing = sorted(name for name in self._reports if name != sender and (sender, name) not in known)
-        turn = sum(name < sender for name in missing)
+        """Other nodes to which this one has not measured the way lately: others each time, so that some to which there
+        is no way do not stand before the rest."""
+        missing = sorted(name for name in self.live.unmeasured(sender, self._clock()) if name in self._reports)
+        if not missing:
+            return ()
+        asked = self._asked.get(sender, 0)
+        self._asked[sender] = asked + PROBES
+        turn = (sum(name < sender for name in missing) + asked) % len(missing)
         return tuple((missing[turn:] + missing[:turn])[: min(PROBES, LINKS_LIMIT)])
 
     def choose(self, request: str, tokens: int, draws: Sequence[Draw]) -> Chain:
@@ -210,6 +220,21 @@ class ClassPool:
         layers = report.cache_bytes // sequence if sequence else self._shape.layers
         ends = self._shape.embedding_bytes + self._shape.head_bytes
         return min(report.memory_bytes, layers * self._shape.layer_bytes + ends) if layers else 0
+
+    def _may_be_moved(self, name: Address, report: Report, chain: ChainSide) -> bool:
+        _, stayed = self._unmoved.get(name, (0.0, None))
+        return self._placing and report.movable and name not in chain.kept and chain.slices.get(name) != stayed
+
+    def _note_arrivals(self, chain: ChainSide, now: float) -> None:
+        """Who has moved is on its way no more; nor is who had the time to and did not."""
+        under_way = {name: until for name, until in self._moving.items() if not self._arrived(name, chain)}
+        self._moving = {name: until for name, until in under_way.items() if until > now}
+        self._unmoved = {name: stayed for name, stayed in self._unmoved.items() if stayed[0] > now}
+        for name in under_way.keys() - self._moving.keys():
+            stays = chain.slices.get(Address(name))
+            if stays is not None:
+                log.info("%s has not moved from %s as it was told", name, stays)
+                self._unmoved[name] = (now + UNMOVED_SECONDS, stays)
 
     def _arrived(self, name: str, chain: ChainSide) -> bool:
         planned = self.decision.slice_of(name)

@@ -113,7 +113,8 @@ class Coordinator:
         pool, side = self.pool(entry.class_id), self._side(entry.class_id)
         if pool is None or side is None:
             return entry.ends
-        if not pool.offered:
+        if not pool.considered:
+            # Only before the first look of `watch`: strangers ask this, and a large pool takes a while.
             pool.consider(side)
         return pool.offered or entry.ends or (side.layers,)
 

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from troth.scheduler.pool.coordinator import Coordinator
 from troth.scheduler.pool.showing import shown
 from troth.scheduler.submission import read_hash
 
 MOST_MEMORY = 1 << 50
+DRAWN_SECONDS = 0.5
+"""Between two drawings of the map: strangers may ask as often as they like, and a large one takes a while."""
+
+
+class Board:
+    """The map of every class as it was drawn last."""
+
+    def __init__(self, pools: Coordinator, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pools = pools
+        self._clock = clock
+        self._drawn = (float("-inf"), b"")
+
+    def body(self) -> bytes:
+        """JSON, at most DRAWN_SECONDS old."""
+        now = self._clock()
+        if now - self._drawn[0] >= DRAWN_SECONDS:
+            pools = self._pools.pools().items()
+            maps = {"0x" + class_id.hex(): shown(pool, side, now) for class_id, (pool, side) in pools}
+            self._drawn = (now, json.dumps(maps).encode())
+        return self._drawn[1]
 
 
 def placement_routes(pools: Coordinator) -> APIRouter:
@@ -20,14 +42,11 @@ def placement_routes(pools: Coordinator) -> APIRouter:
 
     A newcomer has no stake, so nothing of its question is kept: it cannot take a place from anybody, nor fill a table.
     """
-    router = APIRouter()
+    router, board = APIRouter(), Board(pools)
 
     @router.get("/v1/placement")
-    async def placement() -> JSONResponse:
-        now = time.monotonic()
-        return JSONResponse(
-            {"0x" + class_id.hex(): shown(pool, side, now) for class_id, (pool, side) in pools.pools().items()}
-        )
+    async def placement() -> Response:
+        return Response(board.body(), media_type="application/json")
 
     @router.get("/v1/placement/{class_id}/window")
     async def window(class_id: str, memory_bytes: Annotated[int, Query(ge=0, le=MOST_MEMORY)]) -> JSONResponse:

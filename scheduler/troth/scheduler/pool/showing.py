@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from itertools import islice, permutations
 from typing import Any
 
 from troth.protocol.types import Address
@@ -9,12 +11,16 @@ from troth.scheduler.pool.balance import layer_loads, variation
 from troth.scheduler.pool.chain_side import ChainSide
 from troth.scheduler.pool.class_pool import ClassPool
 
+SHOWN_WAYS = 64
+"""Nodes whose ways to each other are shown: of 2,048 there would be four million."""
+
 
 def shown(pool: ClassPool, side: ChainSide, now: float) -> dict[str, Any]:
     """Everything of it is public: slices and groups are on chain, times are measurements of public endpoints."""
     members = pool.members(side)
     live = pool.live.hosts(now)
     slices = [member.hosted for member in members if member.end <= side.layers]
+    planned = {held.name: [held.first, held.end] for held in pool.decision.slices}
     spread = variation(layer_loads(slices, {member.name: member.layer_seconds for member in members}, side.layers))
     return {
         "layers": side.layers,
@@ -30,7 +36,7 @@ def shown(pool: ClassPool, side: ChainSide, now: float) -> dict[str, Any]:
                 "device": _device(pool, member.name),
                 "slice": [member.first, member.end],
                 "serving": [live[member.name].first, live[member.name].end] if member.name in live else None,
-                "planned": _planned(pool, member.name),
+                "planned": planned.get(member.name),
                 "groups": sorted([segment.first, segment.end] for segment in side.joined(Address(member.name))),
                 "layer_milliseconds": round(member.layer_seconds * 1e3, 4),
                 "round_trip_milliseconds": round(pool.measurements.round_trip(member.name, now) * 1e3, 3),
@@ -40,18 +46,18 @@ def shown(pool: ClassPool, side: ChainSide, now: float) -> dict[str, Any]:
             }
             for member in sorted(members, key=lambda one: (one.first, one.end, one.name))
         ],
-        "links": [
-            {"from": one, "to": other, "milliseconds": round(seconds * 1e3, 3)}
-            for (one, other), seconds in sorted(pool.live.links(now).items())
-        ],
+        "links": _ways(pool, [member.name for member in members], now),
     }
+
+
+def _ways(pool: ClassPool, names: Collection[str], now: float) -> list[dict[str, Any]]:
+    known = pool.live.links(now)
+    pairs = permutations(islice(sorted(names), SHOWN_WAYS), 2)
+    return [
+        {"from": pair[0], "to": pair[1], "milliseconds": round(known[pair] * 1e3, 3)} for pair in pairs if pair in known
+    ]
 
 
 def _device(pool: ClassPool, name: str) -> str | None:
     report = pool.report_of(name)
     return None if report is None else report.device
-
-
-def _planned(pool: ClassPool, name: str) -> list[int] | None:
-    planned = pool.decision.slice_of(name)
-    return None if planned is None else [planned.first, planned.end]

@@ -1,0 +1,164 @@
+"""What a lying or silent node can make of the pool's table and of the placement of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.client_stage import CLASS as CLASS_ID
+from support.client_stage import META, RULES, SCHEDULER, base_state
+from support.pool_members import LAYERS, SHAPE, name, report, side
+
+from troth.protocol.contract_types import Account, Role
+from troth.protocol.state import Node, bonded_schedulers
+from troth.protocol.types import ZERO_HASH, Segment
+from troth.scheduler.chains.graph import Host
+from troth.scheduler.chains.live_map import LiveMap
+from troth.scheduler.chains.live_map import Report as LiveReport
+from troth.scheduler.pool import routes
+from troth.scheduler.pool.chain_side import ChainSide, chain_side
+from troth.scheduler.pool.class_pool import ORDER_SECONDS, PROBES, UNMOVED_SECONDS, ClassPool
+from troth.scheduler.pool.pace import Pace
+from troth.scheduler.pool.showing import SHOWN_WAYS, shown
+
+STAKED = Account(RULES.minimum_stake, role=Role.NODE)
+HALF = 6 * SHAPE.layer_bytes
+LIAR = 9
+
+
+class Room:
+    """A pool whose nodes all report every five seconds."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.pool = ClassPool(SHAPE, 0, placing=True, pace=Pace(0.0, 0.0), clock=lambda: self.now)
+
+    def pass_by(self, seconds: float, chain: ChainSide) -> dict[str, tuple[int, int]]:
+        """Let time pass; the orders that nodes are given at its end."""
+        orders: dict[str, tuple[int, int]] = {}
+        end = self.now + seconds
+        while self.now < end:
+            self.now += 5.0
+            for node in chain.slices:
+                held = chain.slices[node]
+                self.pool.take(node, report(int(self.now), held.first, held.end, memory_bytes=HALF))
+            self.pool.consider(chain)
+            given = {node: self.pool.order_for(node, chain) for node in chain.slices}
+            orders = {node: (order[1].first, order[1].end) for node, order in given.items() if order is not None}
+        return orders
+
+
+def test_a_node_that_never_moves_though_it_says_so_is_placed_around() -> None:
+    room, chain = Room(), side({1: (0, 6), 2: (0, 6), 3: (6, 12), LIAR: (0, 6)})
+    assert room.pass_by(5.0, chain) == {name(LIAR): (6, 12)}
+    assert room.pass_by(ORDER_SECONDS + 10.0, chain) == {name(2): (6, 12)}
+    # The one that obeys is all that it takes; it is not made to wait for the liar's time to be over.
+    moved = side({1: (0, 6), 2: (6, 12), 3: (6, 12), LIAR: (0, 6)})
+    assert room.pass_by(UNMOVED_SECONDS + 10.0, moved) == {}
+
+
+def test_a_node_that_moves_late_may_be_moved_again() -> None:
+    room, chain = Room(), side({1: (0, 6), 2: (0, 6), 3: (6, 12), LIAR: (0, 6)})
+    room.pass_by(ORDER_SECONDS + 10.0, chain)
+    assert not next(one for one in room.pool.members(chain) if one.name == name(LIAR)).movable
+    late = side({1: (0, 6), 2: (0, 6), 3: (6, 12), LIAR: (6, 12)})
+    assert next(one for one in room.pool.members(late) if one.name == name(LIAR)).movable
+
+
+def test_a_report_is_answered_without_a_look_at_every_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of n machines has n² links and is told of n reports in 1.5 s: a walk for each would be n³."""
+    room, chain = Room(), side(dict.fromkeys(range(8), (0, LAYERS)))
+    room.pass_by(5.0, chain)
+
+    def walk(*_: object) -> None:
+        raise AssertionError("all links were looked at")
+
+    monkeypatch.setattr(LiveMap, "links", walk)
+    assert len(room.pool.probes_for(name(3))) == PROBES
+
+
+def test_links_are_looked_up_one_by_one() -> None:
+    table = LiveMap(6.0, link_expiry_seconds=300.0)
+    names = [name(number) for number in range(3)]
+    for machine in names:
+        table.report(LiveReport(1, Host(machine, 0, LAYERS, 0.01, 1000)), 0.0)
+    table.link(names[0], names[1], 0.25, 0.0)
+    table.link(names[2], names[0], 0.5, 200.0)
+    found = table.links(300.0)
+    assert dict(found) == found == {(names[0], names[1]): 0.25, (names[2], names[0]): 0.5}
+    assert len(found) == 2
+    assert found.get((names[0], "stranger")) is found.get((names[1], names[0])) is None
+    assert dict(table.links(301.0)) == {(names[2], names[0]): 0.5}
+    assert table.unmeasured(names[0], 300.0) == [names[2]]
+    assert table.unmeasured(names[0], 301.0) == names[1:]
+    assert table.unmeasured("stranger", 0.0) == names
+
+
+def test_nodes_to_which_there_is_no_way_do_not_stand_before_the_rest() -> None:
+    """Four that stall their probes, with addresses next to each other, stay unmeasured for ever."""
+    clock, chain = Room(), side(dict.fromkeys(range(20), (0, LAYERS)))
+    clock.pass_by(5.0, chain)
+    asked = [set(clock.pool.probes_for(name(3))) for _ in range(5)]
+    assert set().union(*asked) == {name(number) for number in range(20) if number != 3}
+
+
+def test_who_has_withdrawn_or_lost_its_stake_is_no_host_any_more() -> None:
+    state = base_state()
+    standings = (
+        STAKED,
+        Account(),
+        Account(RULES.minimum_stake, exit_block=9, role=Role.NODE),
+        Account(RULES.minimum_stake - 1, role=Role.NODE),
+    )
+    for number, account in enumerate(standings):
+        node = Node(name(number), name(number), name(number), CLASS_ID, Segment(0, 2), "https://a", ZERO_HASH, META)
+        state = replace(
+            state,
+            nodes=state.nodes.with_item(node.operator, node),
+            accounts=state.accounts.with_item(node.operator, account),
+        )
+    found = chain_side(state, CLASS_ID, 5)
+    assert found is not None
+    assert set(found.slices) == {name(0)}
+
+
+def test_schedulers_that_have_withdrawn_take_no_place() -> None:
+    """A node speaks to so many; who comes and goes with one stake could else keep it from all others."""
+    state, gone = base_state(), replace(SCHEDULER, operator=name(77))
+    state = replace(
+        state,
+        schedulers=state.schedulers.with_item(gone.operator, gone),
+        accounts=state.accounts.with_item(SCHEDULER.operator, Account(1, role=Role.SCHEDULER)),
+    )
+    assert bonded_schedulers(state) == [SCHEDULER]
+
+
+def test_a_map_that_everybody_asks_for_is_drawn_twice_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[float] = []
+    now = [0.0]
+
+    def draw(_pool: object, _side: object, at: float) -> dict[str, object]:
+        drawn.append(at)
+        return {"at": at}
+
+    class Pools:
+        def pools(self) -> dict[bytes, tuple[None, None]]:
+            return {bytes(32): (None, None)}
+
+    monkeypatch.setattr(routes, "shown", draw)
+    pools: Any = Pools()
+    board = routes.Board(pools, lambda: now[0])
+    assert [board.body() for _ in range(1000)] == [b'{"0x%s": {"at": 0.0}}' % (b"00" * 32)] * 1000
+    now[0] = routes.DRAWN_SECONDS
+    board.body()
+    assert drawn == [0.0, routes.DRAWN_SECONDS]
+
+
+def test_a_large_pools_map_shows_few_of_its_links() -> None:
+    room, chain = Room(), side(dict.fromkeys(range(SHOWN_WAYS + 6), (0, LAYERS)))
+    room.pass_by(5.0, chain)
+    for one in chain.slices:
+        for other in chain.slices:
+            room.pool.live.link(one, other, 0.01, room.now)
+    assert len(shown(room.pool, chain, room.now)["links"]) == SHOWN_WAYS * (SHOWN_WAYS - 1)
