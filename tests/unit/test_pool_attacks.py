@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from troth.scheduler.chains.live_map import Report as LiveReport
 from troth.scheduler.pool import routes
 from troth.scheduler.pool.chain_side import ChainSide, chain_side
 from troth.scheduler.pool.class_pool import ORDER_SECONDS, PROBES, UNMOVED_SECONDS, ClassPool
+from troth.scheduler.pool.coordinator import Coordinator
 from troth.scheduler.pool.pace import Pace
 from troth.scheduler.pool.showing import SHOWN_WAYS, shown
 
@@ -162,3 +164,22 @@ def test_a_large_pools_map_shows_few_of_its_links() -> None:
         for other in chain.slices:
             room.pool.live.link(one, other, 0.01, room.now)
     assert len(shown(room.pool, chain, room.now)["links"]) == SHOWN_WAYS * (SHOWN_WAYS - 1)
+
+
+def test_a_stranger_who_asks_for_the_ends_has_nothing_placed() -> None:
+    """While no split can be offered, everybody who asks what is served would else have the placement computed."""
+    room, chain = Room(), side({})
+    looks: list[ChainSide] = []
+    consider = room.pool.consider
+
+    def look(seen: ChainSide) -> None:
+        looks.append(seen)
+        consider(seen)
+
+    nothing: Any = None
+    entry: Any = SimpleNamespace(placing=True, class_id=CLASS_ID, ends=())
+    coordinator: Any = Coordinator((), lambda: (base_state(), 5), nothing, nothing)
+    coordinator.pool, coordinator._side = lambda _: room.pool, lambda _: chain
+    room.pool.consider = look  # type: ignore[method-assign]
+    assert [coordinator.ends(entry) for _ in range(100)] == [(LAYERS,)] * 100
+    assert len(looks) == 1
