@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -26,6 +26,8 @@ from troth.client.options import (
     millionths,
     read_configuration,
 )
+
+Result = TypeVar("Result")
 
 app = typer.Typer(no_args_is_help=True, help="Ask a model and pay from a wallet; every answer is verified.")
 app.command()(serve)
@@ -125,7 +127,7 @@ def balance(
         async with view(place, read_configuration(place, rpc, contract)) as (chain, follower):
             return follower.state.escrow_of(address), await chain.balance(address)
 
-    escrow, outside = asyncio.run(read())
+    escrow, outside = _run(read())
     _print(
         {"address": address, "escrow_wei": str(escrow), "wallet_wei": str(outside)},
         as_json,
@@ -160,7 +162,7 @@ def estimate(  # noqa: PLR0917
         ) as ready:
             return ready.offer.fee, ready.follower.state.escrow_of(address)
 
-    fee, escrow = asyncio.run(read())
+    fee, escrow = _run(read())
     _print(
         {"fee_wei": str(fee), "escrow_wei": str(escrow), "requests_covered": escrow // fee if fee else None},
         as_json,
@@ -222,7 +224,7 @@ def chat(  # noqa: PLR0917
     )
     key = open_wallet(place, password_file)
     talk = print_json_answer if as_json else converse
-    asyncio.run(talk(place, configuration, key, choices, system, first))
+    _run(talk(place, configuration, key, choices, system, first))
 
 
 @app.command()
@@ -246,7 +248,7 @@ def receipts(  # noqa: PLR0917
         raise typer.BadParameter("name the task whose answer you want", param_hint="--answer")
     place = Home(home.expanduser())
     configuration = read_configuration(place, rpc, contract, committee=committee, overlay=overlay)
-    asyncio.run(print_receipts(place, configuration, task, as_json, answer))
+    _run(print_receipts(place, configuration, task, as_json, answer))
 
 
 @app.command()
@@ -266,7 +268,7 @@ def close(  # noqa: PLR0917
 
     place = Home(home.expanduser())
     key = open_wallet(place, password_file) if broadcast else None
-    done = asyncio.run(
+    done = _run(
         close_task(
             place, read_configuration(place, rpc, contract), task, key, wallet_address(place), broadcast=broadcast
         )
@@ -297,9 +299,7 @@ def dispute(  # noqa: PLR0917
     key = open_wallet(place, password_file) if broadcast else None
     configuration = read_configuration(place, rpc, contract)
     chosen = None if segment < 0 else segment
-    done = asyncio.run(
-        dispute_task(place, configuration, task, chosen, key, wallet_address(place), broadcast=broadcast)
-    )
+    done = _run(dispute_task(place, configuration, task, chosen, key, wallet_address(place), broadcast=broadcast))
     bond, worst = (format_amount(int(done[name])) for name in ("bond_wei", "lost_at_most_wei"))
     told = f"segment {done['segment']}, {done['outcome']}: bond {bond}, at most {worst} lost if the outcome stands"
     _print(done, as_json, f"{told}\n{describe_transaction(done)}")
@@ -322,9 +322,16 @@ def _transact(  # noqa: PLR0917
         async with await Chain.connect(configuration.rpc, to_address(configuration.contract)) as chain:
             return await transact(chain, build(address), key, address, broadcast=broadcast)
 
-    done = asyncio.run(send())
+    done = _run(send())
     _print(done, as_json, describe_transaction(done))
 
 
 def _print(result: dict[str, Any], as_json: bool, text: str) -> None:
     typer.echo(json.dumps(result) if as_json else text)
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    # Not loaded for help: forty modules.
+    import asyncio
+
+    return asyncio.run(work)

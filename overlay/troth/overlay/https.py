@@ -10,6 +10,10 @@ import httpx
 from troth.overlay.errors import ChannelTimeout, ChannelUnavailable
 from troth.overlay.tls import as_wrong_tls_key, pinned_context
 
+KEPT_SECONDS = 2.0
+"""For how long an idle connection is used again: well under what servers wait before they close one
+(`server.IDLE_SECONDS`). With equal times, a request now and then meets the closing of the connection it is sent on."""
+
 
 def pinned_client(endpoint: str, tls_key_hash: bytes, timeout: float = 30.0) -> httpx.AsyncClient:
     """An asynchronous client that talks to `endpoint` and nobody else; wrap calls in `naming_errors`."""
@@ -17,6 +21,7 @@ def pinned_client(endpoint: str, tls_key_hash: bytes, timeout: float = 30.0) -> 
         base_url=_address(endpoint),
         verify=pinned_context(tls_key_hash),
         timeout=timeout,
+        limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
         trust_env=False,
         follow_redirects=False,
     )
@@ -28,6 +33,7 @@ def pinned_sync_client(endpoint: str, tls_key_hash: bytes, timeout: float = 30.0
         base_url=_address(endpoint),
         verify=pinned_context(tls_key_hash),
         timeout=timeout,
+        limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
         trust_env=False,
         follow_redirects=False,
     )

@@ -142,6 +142,10 @@ class _Server(uvicorn.Server):
         yield
 
 
+IDLE_SECONDS = 5
+"""After which a connection without a request is closed."""
+
+
 class _Quiet(uvicorn.Config):
     """uvicorn without its own logging set-up; this package's `logs` has already arranged it."""
 
@@ -164,6 +168,7 @@ def _configuration(app: FastAPI, identity: TlsIdentity | None, limits: Limits) -
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=5,
+        timeout_keep_alive=IDLE_SECONDS,
         ssl_context_factory=context if identity is not None else None,
     )
 
