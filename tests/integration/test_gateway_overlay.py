@@ -30,12 +30,11 @@ from troth.demo.plan import Plan
 from troth.demo.ports import free_port
 from troth.demo.processes import ProcessGroup
 from troth.overlay.identity import create_identity
+from troth.overlay.sessions.entry import EntryKeys, OverlayEntry, overlay_entry
 from troth.protocol.types import to_address
 from troth.scheduler.api import scheduler_app
 from troth.scheduler.assembly import assembled
 from troth.scheduler.catalogue import Served
-from troth.scheduler.configuration import OverlayEntry
-from troth.scheduler.overlay_entry import overlay_entry
 
 pytestmark = [
     pytest.mark.chain,
@@ -78,6 +77,8 @@ async def whole_network(deployed: Any, folder: Path) -> AsyncIterator[Whole]:
                 served=(Served(scene.class_id, ENDS, texts, CONTEXT),), overlay=entry, concurrent=8
             )
             network = Whole(scene, overlay, side)
+            identity = create_identity(folder / "entry")
+            keys = EntryKeys("scheduler", scene.keys.operator.secret, identity, folder / "seal.pem")
             async with assembled(configuration, scene.keys) as scheduler:
                 app = scheduler_app(scheduler)
 
@@ -88,9 +89,9 @@ async def whole_network(deployed: Any, folder: Path) -> AsyncIterator[Whole]:
                 async with (
                     reachable(scene, watched, folder / "tls"),  # type: ignore[arg-type]
                     overlay_entry(
-                        configuration,
-                        scene.keys.operator.secret,
-                        create_identity(folder / "entry"),
+                        entry,
+                        configuration.rpc,
+                        keys,
                         watched,  # type: ignore[arg-type]
                         scheduler.metrics.registry,
                     ),

@@ -26,6 +26,7 @@ from troth.protocol.types import (
     Hash32,
     Order,
     Row,
+    Served,
     TraceCommitment,
     TraceRoot,
     VerdictCommitment,
@@ -50,6 +51,7 @@ MESSAGES = {
         VerdictCommitment(ONE, 1, 2, TWO, THREE)
     ),
     "TraceCommitment(bytes32 taskId,uint8 segment,uint8 attempt,bytes32 commitment)": TraceCommitment(ONE, 1, 2, TWO),
+    "Served(bytes32 taskId,bytes32 outputHash)": Served(ONE, TWO),
     "Consent(address owner,address operator)": Consent(ALICE, BOB),
     "Envelope(bytes32 contentHash,address sender,address recipient,bytes32 nonce,uint64 timestamp)": Envelope(
         ONE, ALICE, BOB, TWO, 1_700_000_000

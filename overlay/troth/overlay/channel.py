@@ -68,11 +68,13 @@ class Channel:
         *,
         patience: Patience | None = None,
         clock: Clock = time.time,
+        path: str = PATH,
     ) -> None:
         if not endpoint.startswith("https://"):
             raise ChannelUnavailable("An endpoint starts with https://", endpoint, "Correct the registration.")
         self.endpoint = endpoint.rstrip("/")
         self.recipient = recipient
+        self._path = path
         self._tls = pinned_context(tls_key_hash)
         self._operator = operator
         self._patience = patience or Patience()
@@ -184,7 +186,7 @@ class Channel:
         hello = f"{self._operator.address} {self._seal(Kind.HELLO, self._nonces.next(), b'').hex()}"
         try:
             return await connect(
-                f"wss://{self.endpoint.removeprefix('https://')}{PATH}",
+                f"wss://{self.endpoint.removeprefix('https://')}{self._path}",
                 ssl=self._tls,
                 additional_headers={HELLO_HEADER: hello},
                 compression=None,

@@ -71,6 +71,7 @@ class ChannelServer:
         authorise: says whether a sender, whose signature was already checked, may connect.
         requests: the kinds of messages that are answered; `handler` gets no other.
         who: may call, in words, for those who are turned away.
+        path: where it is served; an endpoint may have one channel for each kind of caller.
     """
 
     def __init__(
@@ -83,7 +84,9 @@ class ChannelServer:
         clock: Clock | None = None,
         requests: tuple[type, ...] = NODE_REQUESTS,
         who: str = "bonded schedulers",
+        path: str = PATH,
     ) -> None:
+        self._path = path
         self._requests = requests
         self._who = who
         self._operator = operator
@@ -96,8 +99,8 @@ class ChannelServer:
         self.in_flight_bytes = 0
 
     def mount(self, app: FastAPI) -> None:
-        """Serve the channel from `app` at /v1/channel."""
-        app.add_api_websocket_route(PATH, self._accept)
+        """Serve the channel from `app` at its path."""
+        app.add_api_websocket_route(self._path, self._accept)
 
     async def drain(self) -> None:
         """Wait until every request that was started has been answered."""

@@ -201,6 +201,15 @@ class TraceRoot:
 
 
 @dataclass(frozen=True, slots=True)
+class Served:
+    """Who answered a client directly says which answer it gave; its address is in the signature. No contract reads it:
+    it binds an answer to a node before anything is committed on chain."""
+
+    task_id: Hash32
+    output_hash: Hash32
+
+
+@dataclass(frozen=True, slots=True)
 class VerdictCommitment:
     """A verifier's salted commitment to root and verdict; see ``identifiers.verdict_commitment``.
 

@@ -37,6 +37,7 @@ from troth.protocol.wire_fields import (
 )
 from troth.protocol.wire_fields import Message as _Message
 from troth.protocol.wire_fields import Part as _Part
+from troth.protocol.wire_group import Heard, Listen, Take, Taken, Tell, Told
 from troth.protocol.wire_reports import Report, Reported
 
 
@@ -268,13 +269,17 @@ class Failure(_Message, frozen=True):
 
 NodeRequest = Forward | Decode | Commit | Compare | Open | Release
 NodeReply = Rows | Decoded | Committed | TraceCommitted | Received | Compared | Opened | Released | Failure
-Request = NodeRequest | Report
-Reply = NodeReply | Reported
+GroupRequest = Tell | Take | Listen
+GroupReply = Told | Taken | Heard | Failure
+Request = NodeRequest | Report | GroupRequest
+Reply = NodeReply | Reported | GroupReply
 Message = Request | Reply
 NODE_REQUESTS = (Forward, Decode, Commit, Compare, Open, Release)
 """What a node answers."""
 SCHEDULER_REQUESTS = (Report,)
 """What a scheduler answers to a node."""
+GROUP_REQUESTS = (Tell, Take, Listen)
+"""What a node answers to others that host the same model."""
 
 _LENGTH = struct.Struct(">I")
 _ENCODER = msgspec.json.Encoder()

@@ -1,7 +1,8 @@
 """The client's side of a scheduler: HTTPS and JSON (names in snake_case, bytes as 0x-hexadecimal, wei as decimal text).
 
 POST /v1/orders answers with one JSON object per line while the task runs. A client that goes away changes nothing: the
-task is finished and settled, and GET /v1/tasks/{id} has its receipt.
+task is finished and settled, and GET /v1/tasks/{id} has its receipt. POST /v1/direct/orders is the same for an order
+that entered at a node of its model, which then names the inferencer among the drawn candidates (module `entry_choice`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from troth.scheduler.pool.routes import placement_routes
 from troth.scheduler.receipts import receipt
 from troth.scheduler.service import Scheduler
 from troth.scheduler.stream import ClientStream
-from troth.scheduler.submission import read_hash, read_submission
+from troth.scheduler.submission import read_hash, read_operator, read_submission
 
 BODY_LIMIT = 2 * 2**20
 """Bytes of an order: the longest prompt in decimal, twice."""
@@ -52,11 +53,16 @@ def scheduler_app(scheduler: Scheduler) -> FastAPI:
 
     @app.post("/v1/orders")
     async def orders(request: Request) -> StreamingResponse:
-        submitted = read_submission(await _body(request))
-        lifecycle = await scheduler.submit(submitted)
-        return StreamingResponse(
-            _lines(scheduler, lifecycle.task.task_id, lifecycle.stream), media_type="application/x-ndjson"
-        )
+        return await _order(scheduler, request, direct=False)
+
+    @app.post("/v1/direct/orders")
+    async def direct_orders(request: Request) -> StreamingResponse:
+        return await _order(scheduler, request, direct=True)
+
+    @app.post("/v1/tasks/{task_id}/inferencer", status_code=204)
+    async def inferencer(task_id: str, request: Request) -> None:
+        salt = read_hash(request.headers.get(SALT_HEADER, ""), "salt")
+        scheduler.choose(read_hash(task_id, "task id"), salt, read_operator(await _body(request)))
 
     @app.get("/v1/tasks/{task_id}")
     async def tasks(task_id: str, request: Request) -> JSONResponse:
@@ -70,6 +76,12 @@ def scheduler_app(scheduler: Scheduler) -> FastAPI:
         return JSONResponse(found)
 
     return app
+
+
+async def _order(scheduler: Scheduler, request: Request, *, direct: bool) -> StreamingResponse:
+    lifecycle = await scheduler.submit(read_submission(await _body(request)), direct=direct)
+    lines = _lines(scheduler, lifecycle.task.task_id, lifecycle.stream)
+    return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
 async def _body(request: Request) -> bytes:

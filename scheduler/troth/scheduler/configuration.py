@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from troth.chain.keystore import keystore_path
+from troth.overlay.sessions.entry import OverlayEntry
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32, segments_from_ends, to_address
 from troth.scheduler.catalogue import Served, Texts
@@ -95,17 +96,6 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
     limits: _Limits = _Limits()
     waits: _Waits = _Waits()
     overlay: _Overlay | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OverlayEntry:
-    """Where clients reach this scheduler through the overlay, and the committee that lists it."""
-
-    host: str
-    port: int
-    address: tuple[str, int]
-    committee: Address
-    publish_seconds: float
 
 
 @dataclass(frozen=True, slots=True)

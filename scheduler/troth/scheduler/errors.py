@@ -156,6 +156,13 @@ class UnknownTask(OrderRefused):
     status = 404
 
 
+class TooLate(OrderRefused):
+    """What was asked is settled already."""
+
+    code = "too_late"
+    status = 409
+
+
 class TaskFailed(SchedulerError):
     """A task that was taken could not be finished; the fee goes back to the client."""
 

@@ -12,6 +12,7 @@ from troth.protocol.logprobs import Logprobs
 from troth.protocol.types import Address
 from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.chains.choosing import Chains
+from troth.scheduler.entry_choice import EntryChoice
 from troth.scheduler.errors import HopFailed, NoCandidateLeft
 from troth.scheduler.hop import Hop
 from troth.scheduler.peers import Peers
@@ -41,8 +42,12 @@ class Generation:
         spent: Breakdown,
         patience: Patience,
         chains: Chains | None = None,
+        entry_choice: EntryChoice | None = None,
     ) -> None:
+        """`entry_choice` names the first attempt's inferencer of a pipeline of one segment."""
         self._chains = chains
+        self._entry_choice = entry_choice
+        self._wanted: Address | None = None
         self._task = task
         self._traces = traces
         self._peers = peers
@@ -55,7 +60,11 @@ class Generation:
 
     async def run(self, on_attempt: OnAttempt, on_token: OnToken) -> Generated:
         """Generate to the end; raises NoCandidateLeft. `on_attempt` is awaited before an attempt begins."""
-        await self._peers.warm(self._all_candidates(), CONNECT_SECONDS)
+        warm = self._peers.warm(self._all_candidates(), CONNECT_SECONDS)
+        if self._entry_choice is None:
+            await warm
+        else:
+            _, self._wanted = await asyncio.gather(warm, self._entry_choice.wait())
         attempt = 0
         while True:
             chosen = self._choose_all()
@@ -113,6 +122,8 @@ class Generation:
     def _choose_all(self) -> tuple[int, ...]:
         """A candidate per segment: the fastest chain by measured times; else each by what its channel has shown."""
         left = [self._left(segment) for segment in range(self._task.segment_count)]
+        if self._wanted is not None:
+            left = [[self._wanted] if self._wanted in nodes else nodes for nodes in left]
         chain = self._chains.choose(self._task, [self._sound(nodes) for nodes in left]) if self._chains else None
         if chain is None:
             chain = tuple(min(nodes, key=self._peers.preference) for nodes in left)

@@ -22,6 +22,7 @@ from troth.protocol.task import Phase
 from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.closing import Closing
 from troth.scheduler.desk import Desk
+from troth.scheduler.entry_choice import EntryChoice
 from troth.scheduler.errors import HopFailed, SchedulerError, TaskFailed
 from troth.scheduler.generation import Generation
 from troth.scheduler.ledger import Reorganised, TaskEnded, TaskVanished
@@ -47,8 +48,12 @@ log = logging.getLogger(__name__)
 class Lifecycle:
     """Drives one task. `stream` may be read by a client or by nobody."""
 
-    def __init__(self, task: AdmittedTask, desk: Desk, stream: ClientStream, story: Story | None = None) -> None:
+    def __init__(
+        self, task: AdmittedTask, desk: Desk, stream: ClientStream, story: Story | None = None, *, direct: bool = False
+    ) -> None:
+        """`direct`: the task came through a node of its model, which says who of the candidates shall serve."""
         self.task = task
+        self.entry_choice = EntryChoice(task.assignment.candidates(0)) if direct else None
         self.stream = stream
         self.story = story or Story()
         self.spent = Breakdown()
@@ -63,6 +68,7 @@ class Lifecycle:
             spent=self.spent,
             patience=desk.waits.generation,
             chains=desk.chains,
+            entry_choice=self.entry_choice,
         )
 
     async def run(self) -> None:

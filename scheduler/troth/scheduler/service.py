@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import time
 from collections.abc import Awaitable
@@ -15,7 +16,7 @@ from troth.scheduler.admitted import AdmittedTask, from_record
 from troth.scheduler.catalogue import Catalogue
 from troth.scheduler.desk import Desk
 from troth.scheduler.endings import REMEMBERED_SECONDS, Endings
-from troth.scheduler.errors import Busy, ChainAway, OrderRefused
+from troth.scheduler.errors import BadRequest, Busy, ChainAway, OrderRefused, UnknownTask
 from troth.scheduler.lifecycle import Lifecycle
 from troth.scheduler.metrics import Metrics
 from troth.scheduler.pool.coordinator import Coordinator
@@ -56,16 +57,22 @@ class Scheduler:
         self._endings = Endings.of(desk.journal)
         self.reviews = Reviews(desk, metrics, self._admitted)
 
-    async def submit(self, submitted: SubmittedOrder) -> Lifecycle:
-        """Take an order and start its task; raises one of OrderRefused's kinds, with nothing charged or kept."""
+    async def submit(self, submitted: SubmittedOrder, *, direct: bool = False) -> Lifecycle:
+        """Take an order and start its task; raises one of OrderRefused's kinds, with nothing charged or kept.
+
+        `direct`: it entered at a node of the model, which will say by `choose` who shall serve it.
+        """
         try:
             task = await self._admit(submitted)
+            if direct and task.segment_count > 1:
+                what = "A direct task has one segment, the whole model"
+                raise BadRequest(what, list(task.ends), "Order it from the scheduler instead.")
         except OrderRefused as refusal:
             self.metrics.orders.labels(refusal.code).inc()
             raise
         self.metrics.orders.labels("taken").inc()
         stream = ClientStream()
-        lifecycle = Lifecycle(task, self.desk, stream)
+        lifecycle = Lifecycle(task, self.desk, stream, direct=direct)
         self._running[task.task_id] = lifecycle
         try:
             await lifecycle.record(task.to_record())
@@ -75,6 +82,13 @@ class Scheduler:
         stream.send("assigned", **_assigned(task))
         self._start(lifecycle, lifecycle.run())
         return lifecycle
+
+    def choose(self, task_id: Hash32, salt: Hash32, node: Address) -> None:
+        """The entry's word on which candidate of a direct task shall serve; UnknownTask, BadRequest or TooLate."""
+        running = self._running.get(task_id)
+        if running is None or running.entry_choice is None or not hmac.compare_digest(running.task.salt, salt):
+            raise UnknownTask("No such direct task runs here", "0x" + task_id.hex(), "Send the task's own salt.")
+        running.entry_choice.give(node)
 
     async def resume(self) -> int:
         """Take up every unfinished task; returns how many. Call it once, before orders are taken."""

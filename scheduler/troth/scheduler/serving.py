@@ -10,10 +10,10 @@ from troth.chain.keystore import load_account, load_vrf_secret
 from troth.chain.passwords import read_password
 from troth.overlay.identity import load_identity
 from troth.overlay.server import TlsServer, run_until_stopped
+from troth.overlay.sessions.entry import EntryKeys, overlay_entry
 from troth.scheduler.api import scheduler_app
 from troth.scheduler.assembly import Keys, assembled
 from troth.scheduler.configuration import Configuration, load
-from troth.scheduler.overlay_entry import overlay_entry
 from troth.scheduler.pool.coordinator import REPORT_LIMITS
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,8 @@ async def serve(folder: Path, password_file: Path | None) -> None:
             drain_seconds=DRAIN_SECONDS,
             limits=REPORT_LIMITS,
         )
-        async with overlay_entry(configuration, keys.operator.secret, identity, app, scheduler.metrics.registry):
+        entry_keys = EntryKeys("scheduler", keys.operator.secret, identity, configuration.seal_key)
+        async with overlay_entry(configuration.overlay, configuration.rpc, entry_keys, app, scheduler.metrics.registry):
             await run_until_stopped(
                 server, lambda port: log.info("serving %s on port %d", configuration.endpoint, port)
             )

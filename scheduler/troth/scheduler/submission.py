@@ -13,7 +13,7 @@ import msgspec
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
 from troth.protocol.task import pack_ends
-from troth.protocol.types import SEGMENTS_LIMIT, Hash32, Order, to_address
+from troth.protocol.types import SEGMENTS_LIMIT, Address, Hash32, Order, to_address
 from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
 from troth.scheduler.errors import BadRequest
 
@@ -53,7 +53,12 @@ class _Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     logprobs: _Logprobs = NO_LOGPROBS
 
 
+class _Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    operator: str
+
+
 _DECODER = msgspec.json.Decoder(_Submission)
+_CHOSEN = msgspec.json.Decoder(_Chosen)
 
 
 def read_submission(body: bytes) -> SubmittedOrder:
@@ -85,6 +90,16 @@ def read_submission(body: bytes) -> SubmittedOrder:
         sent.request.end_tokens,
     )
     return SubmittedOrder(order, bytes.fromhex(sent.signature[2:]), request, _hash(sent.salt), sent.logprobs)
+
+
+def read_operator(body: bytes) -> Address:
+    """The node that an entry chose, from {"operator": "0x…"}; raises BadRequest."""
+    try:
+        return to_address(_CHOSEN.decode(body).operator)
+    except msgspec.MsgspecError as error:
+        raise BadRequest("The choice cannot be read", error, 'Send {"operator": "0x…"}.') from error
+    except ProtocolError as error:
+        raise BadRequest(error.what, error.value, error.remedy) from error
 
 
 def read_hash(text: str, what: str) -> Hash32:

@@ -1,0 +1,98 @@
+"""A party's entry to the overlay: an application as over HTTPS, for clients that nobody sees."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from troth.overlay.circuits.descriptors import Place
+from troth.overlay.directory.membership import read_membership
+from troth.overlay.directory.publishing import keep_publishing, publish_destination
+from troth.overlay.identity import TlsIdentity
+from troth.overlay.relay.delivery_server import DeliveryServer
+from troth.overlay.relay.key import create_handshake_key, load_handshake_key
+from troth.overlay.sessions.asgi import serve_application
+from troth.overlay.sessions.destination import Destination
+from troth.overlay.sessions.metrics import Metrics
+from troth.protocol.types import Address
+
+log = logging.getLogger(__name__)
+
+Kind = Literal["scheduler", "node"]
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayEntry:
+    """Where clients reach a party through the overlay, and the committee that lists it.
+
+    Args:
+        host, port: where it listens.
+        address: as proxies reach it.
+        publish_seconds: how often the committee is told again.
+    """
+
+    host: str
+    port: int
+    address: tuple[str, int]
+    committee: Address
+    publish_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class EntryKeys:
+    """Who answers at an entry: its kind in the directory, its operator's key, its TLS key, and the file of the X25519
+    key to which clients seal (made on first use)."""
+
+    kind: Kind
+    operator_secret: bytes
+    identity: TlsIdentity
+    seal_key: Path
+
+
+@asynccontextmanager
+async def overlay_entry(
+    entry: OverlayEntry | None, rpc: str, keys: EntryKeys, app: FastAPI, registry: CollectorRegistry
+) -> AsyncIterator[int | None]:
+    """Takes deliveries inside the block, and has the committee list it; yields the port, None without an entry."""
+    if entry is None:
+        yield None
+        return
+    secret = _seal_secret(keys.seal_key)
+    name = keys.identity.spki_sha256
+    destination = Destination(name, secret, serve_application(app), metrics=Metrics(registry))
+    server = DeliveryServer(keys.identity, destination.answers)
+    async with AsyncExitStack() as stack:
+        port = await server.start(entry.host, entry.port)
+        stack.push_async_callback(server.stop)
+        stack.callback(destination.close)
+        log.info("taking deliveries of the overlay on port %d", port)
+        for work in (destination.sweeping(), _publishing(rpc, entry, keys, secret)):
+            task = asyncio.create_task(work)
+            stack.callback(task.cancel)
+        yield port
+
+
+def _seal_secret(path: Path) -> X25519PrivateKey:
+    return load_handshake_key(path) if path.exists() else create_handshake_key(path)
+
+
+async def _publishing(rpc: str, entry: OverlayEntry, keys: EntryKeys, secret: X25519PrivateKey) -> None:
+    place = Place(*entry.address, keys.identity.spki_sha256)
+    seal_key = secret.public_key().public_bytes_raw()
+
+    async def once() -> int:
+        membership = await read_membership(rpc, entry.committee)
+        return await publish_destination(
+            keys.operator_secret, keys.identity, place, membership, seal_key=seal_key, kind=keys.kind
+        )
+
+    await keep_publishing(once, again=entry.publish_seconds)
