@@ -53,9 +53,7 @@ def play(folder: Path, models: Path, display: Display, engine: str, *, act: int 
     plan = plan_of(engine)
     prepare_model(models, plan, display)
     with LocalNetwork(folder / "direct", models, plan, report=display.step, ready_seconds=READY_SECONDS) as network:
-        display.act(
-            first_act, f"Direct mode: {len(network.nodes)} whole nodes, engine {engine}, reached by the overlay"
-        )
+        display.act(act, f"Direct mode: {len(network.nodes)} whole nodes, engine {engine}, reached by the overlay")
         network.start()
         stage = acts.Stage(network, display, models)
         acts.deposit(stage)
