@@ -42,11 +42,28 @@ class NodeService:
         self._credit = Credit(bench.view)
         self._beginning: dict[Name, asyncio.Lock] = {}
         self._leaving = False
+        self.begun = asyncio.Event()
+        """Set when the next session begins; another one takes its place then."""
 
     @property
     def sessions(self) -> int:
         """Sessions held now."""
         return len(self._works)
+
+    @property
+    def leaving(self) -> bool:
+        """Whether no session is begun any more."""
+        return self._leaving
+
+    def answering(self, task_id: bytes) -> Work | None:
+        """The newest session in which this node answers the task with the whole model; None if there is none."""
+        works = (work for name, work in self._works.items() if name[0] == task_id)
+        whole = (work for work in works if work.seat.infers and work.seat.is_first and work.seat.is_last)
+        return max(whole, key=lambda work: work.attempt, default=None)
+
+    def is_paid(self, work: Work) -> bool:
+        """Whether the fee of a session is locked, by this node's own view of the chain."""
+        return self._credit.is_open(work.seat)
 
     async def leave(self) -> None:
         """Begin no session any more, and wait until those that are there have ended or are asked nothing any more."""
@@ -117,6 +134,8 @@ class NodeService:
             async with lock:
                 if name not in self._works:
                     self._works[name] = await self._begin(sender, header, request)
+                    self.begun.set()
+                    self.begun = asyncio.Event()
         finally:
             self._beginning.pop(name, None)
         return self._find(sender, header), rest
