@@ -78,11 +78,9 @@ contracts-analysis: setup
 bindings: setup
 	$(BIN)/python scripts/generate_bindings --check
 
-# Three at a time, for many tests wait for blocks; a test of a whole network starts a dozen processes of its own, so more
-# would fight for the cores. In the order of the folders: the whole networks come early, and files of quick tests end it.
 # After the Solidity tests are compiled, since that replaces artifacts for a moment, and a test reads them.
 python-tests: setup $(STAMPS)/contract-tests
-	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 25
+	$(BIN)/python scripts/python_tests
 
 adversary-tests: setup ## every adversary as a test, several at a time (`make test` runs them too)
 	$(BIN)/pytest tests/integration/test_adversaries.py
