@@ -10,6 +10,7 @@ from typing import Protocol
 from troth.chain.adapter import Chain
 from troth.chain.keystore import Key
 from troth.node.configuration import Configuration
+from troth.node.direct.seams import Group, MakeGroup
 from troth.node.engine.interface import Engine
 from troth.node.loading import load_engine
 from troth.node.metrics import Metrics
@@ -17,6 +18,7 @@ from troth.node.service.bench import Bench
 from troth.node.service.node_service import NodeService
 from troth.node.traces import TraceStore
 from troth.node.watchdog import Watchdog
+from troth.protocol.state import State
 from troth.protocol.types import ExecutionClass, ModelDescriptor
 
 
@@ -41,6 +43,11 @@ class TraceKeeper(Protocol):
         """Called once the model is loaded."""
 
 
+def no_group(bench: Bench, *, state: Callable[[], State], sessions: Callable[[], int], wanted: bool) -> Group | None:
+    """A node that knows of no others."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """One factory per part; the defaults are the node as it is shipped."""
@@ -49,3 +56,4 @@ class Parts:
     traces: TraceKeeper = TraceStore
     service: Callable[[Bench, Metrics], NodeService] = NodeService
     watchdog: Callable[[Bench, Chain, Key, Metrics], Watchdog] = Watchdog
+    group: MakeGroup = no_group

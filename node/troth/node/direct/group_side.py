@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from troth.node.direct.listening import Listening
 from troth.node.direct.seams import Group
 from troth.node.direct.taking import Taking
@@ -11,11 +9,13 @@ from troth.node.errors import NotAssigned
 from troth.overlay.channel_server import Limits
 from troth.overlay.hash_radix.codec import LARGEST_UPDATE
 from troth.protocol.types import Address
+from troth.protocol.wire import GroupRequest
 from troth.protocol.wire_fields import HEADER_LIMIT
-from troth.protocol.wire_group import Heard, Listen, Take, Taken, Tell, Told
+from troth.protocol.wire_group import Heard, Take, Taken, Tell, Told
 
 PATH = "/v1/group"
 WHO = "nodes that host the same model"
+GroupAnswer = tuple[Told | Taken | Heard, bytes]
 LIMITS = Limits(
     frame=4 + HEADER_LIMIT + LARGEST_UPDATE,
     in_flight=1024,
@@ -34,7 +34,7 @@ class GroupSide:
     def __init__(self, group: Group, taking: Taking, listening: Listening) -> None:
         self._group, self._taking, self._listening = group, taking, listening
 
-    async def handle(self, sender: Address, header: Any, payload: memoryview) -> tuple[Told | Taken | Heard, bytes]:
+    async def handle(self, sender: Address, header: GroupRequest, payload: memoryview) -> GroupAnswer:
         """Answer one message; raises NotAssigned for who has left since it connected, and what the parts raise."""
         if not self._group.is_member(sender):
             raise NotAssigned("the sender is no member of this group", sender, "Register for the same model.")
@@ -42,5 +42,4 @@ class GroupSide:
             return await self._group.tell(sender, header, payload)
         if isinstance(header, Take):
             return self._taking.take(sender, header), b""
-        assert isinstance(header, Listen)  # the channel lets nothing else through
         return await self._listening.listen(header)

@@ -149,21 +149,23 @@ async def refusal(response: httpx.Response) -> Refused:
 async def bounded(response: httpx.Response, limit: int) -> AsyncIterator[bytes]:
     """The body in pieces; raises SchedulerAway once it is longer."""
     size = 0
-    async for piece in response.aiter_raw():
-        size += len(piece)
-        if size > limit:
-            raise SchedulerAway("The scheduler's answer is too large", f"over {limit} bytes", _REMEDY)
-        yield piece
+    with _away():
+        async for piece in response.aiter_raw():
+            size += len(piece)
+            if size > limit:
+                raise SchedulerAway("The scheduler's answer is too large", f"over {limit} bytes", _REMEDY)
+            yield piece
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
     rest = bytearray()
-    async for piece in response.aiter_raw():
-        searched = len(rest)
-        rest += piece
-        while (end := rest.find(b"\n", searched)) >= 0:
-            yield bytes(rest[:end])
-            del rest[: end + 1]
-            searched = 0
-        if len(rest) > LARGEST_LINE:
-            raise SchedulerAway("A line of the scheduler's stream is too long", len(rest), _REMEDY)
+    with _away():
+        async for piece in response.aiter_raw():
+            searched = len(rest)
+            rest += piece
+            while (end := rest.find(b"\n", searched)) >= 0:
+                yield bytes(rest[:end])
+                del rest[: end + 1]
+                searched = 0
+            if len(rest) > LARGEST_LINE:
+                raise SchedulerAway("A line of the scheduler's stream is too long", len(rest), _REMEDY)

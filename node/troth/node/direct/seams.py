@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from troth.node.service.bench import Bench
 from troth.node.service.work import Work
 from troth.overlay.channel import Channel
 from troth.overlay.forwarding.passage import Passage
 from troth.overlay.hash_radix.load import Load
+from troth.protocol.state import State
 from troth.protocol.types import Address
 from troth.protocol.wire_group import LoadPart, Tell, Told
 
@@ -34,6 +36,9 @@ class Group(Protocol):
     def load_part(self) -> LoadPart:
         """The same, for a message."""
 
+    def served(self, seconds: float) -> None:
+        """This node has answered a request in so many seconds."""
+
     def is_member(self, sender: Address) -> bool:
         """Whether this is another node of the group."""
 
@@ -51,6 +56,15 @@ class Group(Protocol):
 
     async def close(self) -> None:
         """Close the channels."""
+
+
+class MakeGroup(Protocol):
+    """Finds the group of a node."""
+
+    def __call__(
+        self, bench: Bench, *, state: Callable[[], State], sessions: Callable[[], int], wanted: bool
+    ) -> Group | None:
+        """None for a node that has no group; `wanted`: it has an entry, which is of no use without one."""
 
 
 class Works(Protocol):

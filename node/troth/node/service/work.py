@@ -52,6 +52,7 @@ class Work:
     claimed: list[NDArray[Any]] = field(default_factory=list)
     decoding: Decoding | None = None
     answer: Answer = field(default_factory=Answer)
+    counted: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
