@@ -24,7 +24,7 @@ import psutil
 
 from troth.node.engine.interface import Cleared, SessionKey, Step, Stored, WholeEngine
 from troth.node.engine.probe import probe, probe_text
-from troth.node.engine.vllm.blocks import block_names
+from troth.node.engine.vllm.blocks import block_names, packed
 from troth.node.engine.vllm.engine import VllmEngine
 from troth.node.engine.vllm.settings import BLOCK, Settings
 from troth.node.errors import BadInput, Busy, OutOfOrder
@@ -167,10 +167,13 @@ async def test_events_name_blocks_by_their_tokens(engine: VllmEngine) -> None:
     events, tokens = engine.events(), text(80, 3 * BLOCK)
     assert await anext(events) == Cleared()
     await engine.prefill(tokens)
-    wanted, told = block_names(tokens, BLOCK), set()
-    while not set(wanted) <= told:
+    wanted, told = block_names(tokens, BLOCK), {}
+    while not set(wanted) <= set(told):
         event = await anext(events)
-        told |= set(event.blocks) if isinstance(event, Stored) else set()
+        if isinstance(event, Stored):
+            width = len(event.tokens) // len(event.blocks)
+            told |= {name: event.tokens[place * width :][:width] for place, name in enumerate(event.blocks)}
+    assert b"".join(told[name] for name in wanted) == packed(tokens)
 
 
 async def test_a_killed_engine_is_told_and_replaced_and_sessions_go_on(engine: VllmEngine) -> None:

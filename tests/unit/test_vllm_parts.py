@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -14,13 +15,17 @@ from hypothesis import strategies as st
 
 from troth.node.engine.interface import Cleared, Removed, Stored
 from troth.node.engine.vllm import available, supervision
-from troth.node.engine.vllm.blocks import block_names
-from troth.node.engine.vllm.cache_events import QUEUE_LIMIT, Audience, Translator
+from troth.node.engine.vllm.blocks import block_name, block_names, packed
+from troth.node.engine.vllm.cache_events import BLOCKS_AT_ONCE, QUEUE_LIMIT, TOKENS_TOLD, Audience, Translator
 from troth.node.engine.vllm.installing import steps
 from troth.node.engine.vllm.sampling_words import KEY, Draw, draw_from_words, draw_to_words
 from troth.node.engine.vllm.supervision import Supervisor
 from troth.node.engine.vllm.tally import Tally
 from troth.node.errors import BadInput, Busy, ConfigError, EngineError
+from troth.overlay.hash_radix.chunking import Chunking
+from troth.overlay.hash_radix.kv_events import BlocksStored
+from troth.overlay.hash_radix.local_blocks import LocalBlocks
+from troth.overlay.hash_radix.naming import Naming
 from troth.protocol.tokens import Sampling
 from troth.protocol.types import ZERO_HASH, Hash32
 
@@ -64,9 +69,9 @@ def batch(*events: dict[str, Any]) -> bytes:
 def test_blocks_get_names_that_mean_the_same_everywhere() -> None:
     translator, names = Translator(), block_names([1, 2, 3, 4, 5, 6], 2)
     assert translator.read(0, batch(stored([b"x", b"y"], None, [1, 2, 3, 4]))) == [
-        Stored(ZERO_HASH, (names[0], names[1]))
+        Stored(ZERO_HASH, (names[0], names[1]), packed([1, 2, 3, 4]))
     ]
-    assert translator.read(1, batch(stored([b"z"], b"y", [5, 6]))) == [Stored(names[1], (names[2],))]
+    assert translator.read(1, batch(stored([b"z"], b"y", [5, 6]))) == [Stored(names[1], (names[2],), packed([5, 6]))]
     assert translator.read(2, batch(removed([b"y", b"unknown"]))) == [Removed((names[1],))]
     assert translator.read(3, batch({"type": "AllBlocksCleared"})) == [Cleared()]
 
@@ -75,7 +80,41 @@ def test_after_a_gap_nothing_is_known() -> None:
     translator = Translator()
     translator.read(0, batch(stored([b"x"], None, [1, 2])))
     assert translator.read(2, batch(stored([b"y"], b"x", [3, 4]))) == [Cleared()]
-    assert translator.read(3, batch(stored([b"z"], None, [7, 8]))) == [Stored(ZERO_HASH, tuple(block_names([7, 8], 2)))]
+    assert translator.read(3, batch(stored([b"z"], None, [7, 8]))) == [
+        Stored(ZERO_HASH, tuple(block_names([7, 8], 2)), packed([7, 8]))
+    ]
+
+
+def test_long_events_come_in_parts_that_go_on_from_each_other() -> None:
+    tokens = list(range(1, 2 * (2 * BLOCKS_AT_ONCE + 1) + 1))
+    names = block_names(tokens, 2)
+    parts = Translator().read(0, batch(stored(list(range(len(names))), None, tokens)))
+    told = [part for part in parts if isinstance(part, Stored)]
+    assert [len(part.blocks) for part in told] == [BLOCKS_AT_ONCE, BLOCKS_AT_ONCE, 1]
+    assert [part.parent for part in told] == [ZERO_HASH, names[BLOCKS_AT_ONCE - 1], names[2 * BLOCKS_AT_ONCE - 1]]
+    assert [name for part in told for name in part.blocks] == names
+    assert b"".join(part.tokens for part in told) == packed(tokens)
+
+
+def test_blocks_that_cannot_be_named_are_left_out() -> None:
+    translator = Translator()
+    assert translator.read(0, batch(stored([b"x"], None, [1, 2, 3, 4]))) == []
+    assert translator.read(1, batch(stored([b"y"], b"x", [5, 6]))) == []
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        stored([b"x"], None, [-1, 2]),
+        stored([b"x"], None, [1, 1 << 32]),
+        stored([], None, [], size=0),
+        stored([b"x"], None, [0] * (TOKENS_TOLD + 1), size=TOKENS_TOLD + 1),
+    ],
+    ids=["negative", "too large", "no size", "too many"],
+)
+def test_what_no_event_can_hold_is_refused(event: dict[str, Any]) -> None:
+    with pytest.raises(EngineError):
+        Translator().read(0, batch(event))
 
 
 @given(st.binary(max_size=100))
@@ -87,15 +126,58 @@ def test_junk_is_no_event(data: bytes) -> None:
     assert isinstance(found, list)
 
 
+def two_texts(audience: Audience) -> tuple[list[bytes], list[bytes]]:
+    """Two texts of three blocks with the first in common, held but for the first block, which was stored once more."""
+    names, others = block_names([1, 2, 3, 4, 5, 6], 2), block_names([1, 2, 7, 8, 9, 9], 2)
+    audience.tell(Stored(ZERO_HASH, tuple(names), packed([1, 2, 3, 4, 5, 6])))
+    audience.tell(Stored(names[0], tuple(others[1:]), packed([7, 8, 9, 9])))
+    audience.tell(Removed((names[0],)))
+    audience.tell(Stored(ZERO_HASH, (names[0],), packed([1, 2])))
+    return names, others
+
+
 async def test_who_listens_late_is_told_what_is_held() -> None:
     audience = Audience()
-    audience.tell(Stored(ZERO_HASH, (b"a", b"b")))
+    audience.tell(Stored(ZERO_HASH, (b"a", b"b"), packed([1, 2])))
     audience.tell(Removed((b"b",)))
     heard = audience.listen()
     assert await anext(heard) == Cleared()
-    assert await anext(heard) == Stored(ZERO_HASH, (b"a",))
-    audience.tell(Stored(b"a", (b"c",)))
-    assert await anext(heard) == Stored(b"a", (b"c",))
+    assert await anext(heard) == Stored(ZERO_HASH, (b"a",), packed([1]))
+    audience.tell(Stored(b"a", (b"c",), packed([3])))
+    assert await anext(heard) == Stored(b"a", (b"c",), packed([3]))
+    await heard.aclose()
+
+
+async def test_parents_are_told_before_children() -> None:
+    audience = Audience()
+    names, others = two_texts(audience)
+    heard = audience.listen()
+    assert await anext(heard) == Cleared()
+    told = [await anext(heard) for _ in range(5)]
+    known = {ZERO_HASH}
+    for event in told:
+        assert isinstance(event, Stored)
+        assert event.parent in known
+        assert event.blocks == (block_name(event.parent, struct.unpack("<2I", event.tokens)),)
+        known |= set(event.blocks)
+    assert known == {ZERO_HASH, *names, *others}
+    await heard.aclose()
+
+
+async def test_a_late_listener_can_name_chunks_of_the_tree() -> None:
+    audience, size = Audience(), 32
+    tokens = list(range(4 * size))
+    audience.tell(Stored(ZERO_HASH, tuple(block_names(tokens, size)), packed(tokens)))
+    naming = Naming(bytes(32), Chunking(default=2 * size))
+    blocks, heard = LocalBlocks(naming, size), audience.listen()
+    assert await anext(heard) == Cleared()
+    for _ in range(4):
+        event = await anext(heard)
+        assert isinstance(event, Stored)
+        parent = None if event.parent == ZERO_HASH else event.parent
+        blocks.apply(BlocksStored(event.blocks, parent, event.tokens))
+    assert list(blocks.names) == [name for name, _ in naming.path(packed(tokens))]
+    assert (len(blocks.names), blocks.unplaced) == (2, 0)
     await heard.aclose()
 
 
@@ -104,10 +186,10 @@ async def test_who_is_far_behind_begins_anew() -> None:
     heard = audience.listen()
     assert await anext(heard) == Cleared()
     for number in range(QUEUE_LIMIT + 1):
-        audience.tell(Stored(ZERO_HASH, (b"%d" % number,)))
+        audience.tell(Stored(ZERO_HASH, (b"%d" % number,), packed([number])))
     assert await anext(heard) == Cleared()
     told = [await anext(heard) for _ in range(QUEUE_LIMIT + 1)]
-    assert told[-1] == Stored(ZERO_HASH, (b"%d" % QUEUE_LIMIT,))
+    assert told[-1] == Stored(ZERO_HASH, (b"%d" % QUEUE_LIMIT,), packed([QUEUE_LIMIT]))
     await heard.aclose()
 
 

@@ -123,10 +123,14 @@ class Load(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Blocks that the cache holds from now on, the first one after the block `parent` (32 zero bytes: at the start)."""
+    """Blocks that the cache holds from now on, the first one after the block `parent` (32 zero bytes: at the start).
+
+    `tokens` are those of all `blocks` together, in order, 4 bytes each and little-endian; every block has as many.
+    """
 
     parent: bytes
     blocks: tuple[bytes, ...]
+    tokens: bytes
 
 
 class Removed(NamedTuple):
@@ -175,5 +179,5 @@ class WholeEngine(Engine, Protocol):
         """Log probability of each token but the first after those before it, in one pass; float32, natural."""
 
     def events(self) -> AsyncIterator[CacheEvent]:
-        """What happens to the cache of prefixes from now on; begins with `Cleared`. Blocks are named as
-        `vllm.blocks.block_names` names them."""
+        """What happens to the cache of prefixes from now on; begins with `Cleared` and what is held, parents before
+        children. Blocks are named as `vllm.blocks.block_names` names them."""

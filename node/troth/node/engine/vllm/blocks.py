@@ -15,9 +15,14 @@ from troth.protocol.types import ZERO_HASH
 BlockName = bytes
 
 
+def packed(tokens: Sequence[int]) -> bytes:
+    """Tokens as bytes, 4 each, little-endian; raises struct.error for what is no token."""
+    return struct.pack(f"<{len(tokens)}I", *tokens)
+
+
 def block_name(parent: BlockName, tokens: Sequence[int]) -> BlockName:
     """Name of the block that holds `tokens` after the block `parent`; `ZERO_HASH` is the parent of a first block."""
-    return keccak256(parent + struct.pack(f"<{len(tokens)}I", *tokens))
+    return keccak256(parent + packed(tokens))
 
 
 def block_names(tokens: Sequence[int], size: int, parent: BlockName = ZERO_HASH) -> list[BlockName]:

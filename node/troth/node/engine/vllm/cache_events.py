@@ -7,17 +7,22 @@ process; here blocks are named anew from the tokens that come with the event.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from troth.node.engine.interface import CacheEvent, Cleared, Removed, Stored
-from troth.node.engine.vllm.blocks import BlockName, block_names
+from troth.node.engine.vllm.blocks import BlockName, block_names, packed
 from troth.node.errors import EngineError
 from troth.protocol.types import ZERO_HASH
 
 VllmId = int | bytes
+Token = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+TOKENS_TOLD = 1 << 20
+"""Tokens that one of vLLM's events may name: more than a text has."""
+BLOCKS_AT_ONCE = 32
+"""Blocks in one event to listeners, so that what a slow one keeps waiting is bounded in bytes too."""
 QUEUE_LIMIT = 10_000
 """Events that a slow listener may be behind; then it is told `Cleared` and begins anew."""
 
@@ -25,8 +30,8 @@ QUEUE_LIMIT = 10_000
 class _BlockStored(msgspec.Struct, tag="BlockStored"):
     block_hashes: list[VllmId]
     parent_block_hash: VllmId | None
-    token_ids: list[int]
-    block_size: int
+    token_ids: Annotated[list[Token], msgspec.Meta(max_length=TOKENS_TOLD)]
+    block_size: Annotated[int, msgspec.Meta(ge=1)]
 
 
 class _BlockRemoved(msgspec.Struct, tag="BlockRemoved"):
@@ -78,13 +83,29 @@ class Translator:
         parent = ZERO_HASH if event.parent_block_hash is None else self._names.get(event.parent_block_hash)
         if parent is None:
             return []
+        if len(event.token_ids) != event.block_size * len(event.block_hashes):
+            # Some block among them is not kept, and vLLM does not say which: the others cannot be named.
+            return []
         blocks = block_names(event.token_ids, event.block_size, parent)
-        self._names.update(zip(event.block_hashes, blocks, strict=False))
-        return [Stored(parent, tuple(blocks))]
+        self._names.update(zip(event.block_hashes, blocks, strict=True))
+        return list(_parts(parent, tuple(blocks), packed(event.token_ids)))
 
     def _clear(self) -> Cleared:
         self._names.clear()
         return Cleared()
+
+
+def _parts(parent: BlockName, blocks: tuple[BlockName, ...], tokens: bytes) -> Iterator[Stored]:
+    width = len(tokens) // max(len(blocks), 1)
+    for first in range(0, len(blocks), BLOCKS_AT_ONCE):
+        end = min(first + BLOCKS_AT_ONCE, len(blocks))
+        yield Stored(parent, blocks[first:end], tokens[first * width : end * width])
+        parent = blocks[end - 1]
+
+
+class _Held(NamedTuple):
+    parent: BlockName
+    tokens: bytes
 
 
 class Audience:
@@ -92,7 +113,7 @@ class Audience:
 
     def __init__(self) -> None:
         self._queues: set[asyncio.Queue[CacheEvent]] = set()
-        self._held: dict[BlockName, BlockName] = {}
+        self._held: dict[BlockName, _Held] = {}
 
     def tell(self, event: CacheEvent) -> None:
         """Note an event and hand it to all listeners; one that is far behind begins anew."""
@@ -125,7 +146,21 @@ class Audience:
             for name in event.blocks:
                 self._held.pop(name, None)
         else:
-            self._held.update(zip(event.blocks, (event.parent, *event.blocks), strict=False))
+            width = len(event.tokens) // max(len(event.blocks), 1)
+            above = (event.parent, *event.blocks)
+            for place, name in enumerate(event.blocks):
+                self._held[name] = _Held(above[place], event.tokens[place * width : (place + 1) * width])
 
     def _snapshot(self) -> list[CacheEvent]:
-        return [Cleared(), *(Stored(parent, (name,)) for name, parent in self._held.items())]
+        """Parents before children: a block that was stored again is younger than those behind it."""
+        children: dict[BlockName, list[BlockName]] = {}
+        for name, block in self._held.items():
+            children.setdefault(block.parent, []).append(name)
+        told: list[CacheEvent] = [Cleared()]
+        pending = [parent for parent in children if parent not in self._held]
+        while pending:
+            parent = pending.pop()
+            for name in children.get(parent, ()):
+                told.append(Stored(parent, (name,), self._held[name].tokens))
+                pending.append(name)
+        return told

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.node.engine.interface import Load
+from troth.node.engine.interface import Cleared, Load
 from troth.node.engine.vllm.cache_events import Audience, Translator
 from troth.node.engine.vllm.row_board import RowBoard
 from troth.node.engine.vllm.row_frames import FRAME_LIMIT, LENGTH, frame_from_bytes
@@ -185,6 +185,8 @@ class Core:
             socket.setsockopt(zmq.SUBSCRIBE, b"")
             while True:
                 _, sequence, payload = await socket.recv_multipart()
+                if self.dead.is_set():
+                    return
                 for event in translator.read(int.from_bytes(sequence, "big"), payload):
                     self._audience.tell(event)
         except EngineError as error:
@@ -202,6 +204,8 @@ class Core:
         if self.dead.is_set():
             return
         self.dead.set()
+        # Its cache is gone with it, and the next engine's is empty.
+        self._audience.tell(Cleared())
         self.board.fail(EngineError(reason, None, REMEDY))
         from vllm.v1.engine.exceptions import EngineDeadError
 
