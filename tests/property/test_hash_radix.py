@@ -11,14 +11,14 @@ from support.prefixes import IDLE, naming, stored, view_of, words
 
 from troth.overlay.hash_radix.announcing import Announcer
 from troth.overlay.hash_radix.claims import Claims
-from troth.overlay.hash_radix.codec import decode_update, encode_update
+from troth.overlay.hash_radix.codec import decode, decode_heartbeat, decode_update, encode_heartbeat, encode_update
 from troth.overlay.hash_radix.errors import UpdateMalformed
 from troth.overlay.hash_radix.following import Verdict
 from troth.overlay.hash_radix.kv_events import AllBlocksCleared, BlocksRemoved, KvEvent
 from troth.overlay.hash_radix.load import Load
 from troth.overlay.hash_radix.local_blocks import Changes, LocalBlocks
 from troth.overlay.hash_radix.tree import HashRadixTree
-from troth.overlay.hash_radix.update import Run, Update, runs_of
+from troth.overlay.hash_radix.update import Heartbeat, Run, Update, runs_of
 from troth.overlay.hash_radix.view import GroupView
 
 NAMING = naming(64, default=32)
@@ -33,7 +33,10 @@ loads = st.builds(
     capacity=st.integers(1, 2**16 - 1),
     pace=st.integers(0, 2**31).map(lambda ticks: ticks * 1e-9),
     pending=st.integers(0, 2**32 - 1),
+    taken=st.integers(0, 2**32 - 1),
 )
+numbers = st.integers(0, 2**64 - 1)
+heartbeats = st.builds(Heartbeat, st.binary(min_size=4, max_size=4), numbers, numbers, st.integers(1, 2**32 - 1), loads)
 
 
 @st.composite
@@ -56,24 +59,56 @@ def test_an_update_survives_its_encoding(update: Update) -> None:
     assert decode_update(encode_update(update)) == update
 
 
-@given(st.binary(max_size=300) | updates().map(encode_update), st.data())
+@given(heartbeats)
+def test_a_heartbeat_survives_its_encoding_and_is_no_update(heartbeat: Heartbeat) -> None:
+    content = encode_heartbeat(heartbeat)
+    assert decode_heartbeat(content) == decode(content) == heartbeat
+    with pytest.raises(UpdateMalformed):
+        decode_update(content)
+
+
+@given(st.binary(max_size=300) | updates().map(encode_update) | heartbeats.map(encode_heartbeat), st.data())
 def test_bytes_are_refused_or_are_the_one_encoding(content: bytes, data: st.DataObject) -> None:
     if content and data.draw(st.booleans()):
         place = data.draw(st.integers(0, len(content) - 1))
         changed = data.draw(st.binary(max_size=6))
         content = content[:place] + changed + content[place + data.draw(st.integers(0, 6)) :]
     try:
-        update = decode_update(content)
+        said = decode(content)
     except UpdateMalformed:
         return
-    assert encode_update(update) == content
+    assert (encode_update(said) if isinstance(said, Update) else encode_heartbeat(said)) == content
 
 
-@given(updates(), st.integers(0, 400))
-def test_a_cut_update_is_refused(update: Update, place: int) -> None:
-    content = encode_update(update)
+@given(updates().map(encode_update) | heartbeats.map(encode_heartbeat), st.integers(0, 400))
+def test_a_cut_update_is_refused(content: bytes, place: int) -> None:
     with pytest.raises(UpdateMalformed):
-        decode_update(content[: place % len(content)])
+        decode(content[: place % len(content)])
+
+
+@given(st.lists(st.tuples(st.sampled_from(["update", "heartbeat"]), st.booleans(), st.booleans()), max_size=40))
+def test_a_missed_update_is_noticed_and_a_heartbeat_makes_no_gap(steps: list[tuple[str, bool, bool]]) -> None:
+    """Updates and heartbeats get lost or come twice: a view is behind exactly from a lost update to a snapshot."""
+    view, announcer = view_of("a", NAMING), Announcer(NAMING.chunking.identity, 1)
+    behind, first = False, True
+    for taken, (kind, lost, twice) in enumerate(steps, 1):
+        load = Load(capacity=8, taken=taken)
+        if kind == "update":
+            update = announcer.next_update(load)
+            content, behind = encode_update(update), (behind or lost) and not (update.whole and not lost)
+            first = False
+        else:
+            content = encode_heartbeat(announcer.heartbeat(load))
+        if lost:
+            continue
+        assert view.receive("a", content, 1.0) is (Verdict.GAP if behind else Verdict.APPLY)
+        assert view.members["a"].load.taken == taken
+        if behind and not first:
+            assert view.receive("a", encode_update(announcer.snapshot(load)), 1.0) is Verdict.APPLY
+            behind = False
+        if twice:
+            assert view.receive("a", content, 2.0) is Verdict.REPEATED
+            assert view.members["a"].heard == 1.0
 
 
 @given(st.dictionaries(names, st.integers(0, 2**32 - 1), max_size=60), st.integers(1, 5))

@@ -14,7 +14,9 @@ from troth.overlay.forwarding.gated import Gated
 from troth.overlay.forwarding.passage import CHOICES, MEMORY, Passage, Way, retry_after
 from troth.overlay.forwarding.published import Published
 from troth.overlay.forwarding.standing import Standing
+from troth.overlay.forwarding.taken import Taken
 from troth.overlay.hash_radix.load import LatencyAverage, Load
+from troth.overlay.hash_radix.members import SILENCE
 from troth.overlay.hash_radix.tree import Matches
 
 NAMING = naming()
@@ -137,6 +139,88 @@ def test_a_node_that_claims_every_prefix_and_no_load_gets_no_more_than_its_share
         shares[type(policy)] = served[liar] / (2_000 / len(NODES))
     assert shares[Gated] <= 1.15
     assert shares[Published] > 7
+
+
+def _dealt_among_entries(words: dict[int, int], entries: int = 16, requests: int = 4_000) -> Counter[str]:
+    """Requests of one prompt's kin that as many entries deal, each telling all what it took; `words` adds lies."""
+    names = [f"node {number}" for number in range(entries)]
+    forwarders = [
+        Forwarder(view_of(names, NAMING), Gated(), random.Random(number), names[number]) for number in range(entries)
+    ]
+    served: Counter[str] = Counter()
+    ended: list[tuple[int, str, float]] = []
+    for number in range(requests):
+        now, entry = number * 0.01, number % entries
+        choice = forwarders[entry].choose(_path(1, 2, 3, number + 9), 128, names, now)
+        assert choice is not None
+        served[choice.name] += 1
+        ended.append((entry, choice.name, now))
+        if len(ended) > 20:
+            over, name, _ = ended.pop(0)
+            forwarders[over].ended(name, now, 0.2)
+        if number % 50 == 0:
+            for place, name in enumerate(names):
+                taken = served[name] if place not in words else number * words[place]
+                for forwarder in forwarders:
+                    forwarder.reported(name, Load(1.0, capacity=8, pace=0.001, taken=taken), now)
+    return served
+
+
+def test_many_entries_that_deal_little_each_do_not_flood_one_holder() -> None:
+    served = _dealt_among_entries({})
+    assert max(served.values()) <= 1.15 * 4_000 / 16
+
+
+@pytest.mark.parametrize("word", [0, 1_000])
+def test_who_lies_about_what_it_took_moves_nobody_elses_share(word: int) -> None:
+    """Three of sixteen say that they took nothing, or millions: the others' work stays spread."""
+    liars = {0: word, 1: word, 2: word}
+    served = _dealt_among_entries(liars)
+    honest = [served[f"node {place}"] for place in range(3, 16)]
+    assert max(honest) <= 1.2 * sum(honest) / 13
+    # What each entry dealt itself still bounds those that deny all: a share, and two requests, over its mean.
+    assert max(served[f"node {place}"] for place in liars) <= 1.4 * 4_000 / 16
+
+
+def test_a_node_whose_own_count_is_high_is_passed_over_and_who_enters_there_stays() -> None:
+    matches = Matches(((640, 0b001),), (2,))
+    counted = [Standing(NODES[slot], slot, IDLE, taken=taken) for slot, taken in enumerate((90.0, 60.0, 60.0))]
+    assert _choose(Gated(), matches, *counted)[0] != NODES[0]
+    here = Standing(NODES[0], 0, IDLE, taken=90.0, own=True)
+    assert _choose(Gated(), matches, here, *counted[1:]) == (NODES[0], Reason.MATCH)
+
+
+def test_what_a_node_took_is_read_from_a_counter_that_rises() -> None:
+    taken = Taken()
+    for word, now in ((2**32 - 3, 0.0), (2**32 - 1, 1.0), (4, 2.0)):  # The first counts nothing, then it wraps.
+        taken.hear(word, now)
+    assert taken.lately == 7.0
+    taken.hear(2, 3.0)  # An older word that was overtaken.
+    taken.hear(5, 4.0)
+    assert taken.lately == 8.0
+    taken.hear(0, 5.0 + SILENCE)  # Nothing as high for so long: it restarted.
+    taken.hear(6, 6.0 + SILENCE)
+    assert taken.lately == 14.0
+
+
+def test_what_nodes_took_decays_and_is_no_less_than_we_dealt() -> None:
+    forwarder = _forwarder()
+    for taken in (100, 120):
+        forwarder.reported(NODES[0], Load(capacity=8, taken=taken), 0.0)
+    assert forwarder.standings(NODES[:1], 60.0)[0].taken == 10.0
+    for number in range(30):
+        forwarder.dealings.sent(NODES[1], 32, 60.0)
+        forwarder.reported(NODES[1], Load(capacity=8, taken=0), 60.0 + number / 30)
+    assert forwarder.standings(NODES[1:2], 61.0)[0].taken > 29
+
+
+def test_a_passage_counts_what_this_node_serves() -> None:
+    passage = Passage(NODES[0], _forwarder())
+    passage.take(b"forwarded here", IDLE, 0.0)
+    passage.take(b"full", Load(queued=99, capacity=8), 0.0)
+    passage.enter(b"stays", _path(1), 32, NODES[:1], 0.0)
+    passage.enter(b"leaves", _path(1), 32, NODES[1:2], 0.0)
+    assert passage.taken == 2
 
 
 def test_a_node_cannot_say_that_it_took_less_than_we_sent_it() -> None:

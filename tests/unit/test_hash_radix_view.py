@@ -7,13 +7,14 @@ from support.prefixes import IDLE, naming, stored, view_of, words
 
 from troth.overlay.hash_radix.announcing import INTERVAL, Announcer
 from troth.overlay.hash_radix.claims import Claims
-from troth.overlay.hash_radix.codec import LARGEST_UPDATE, encode_update
+from troth.overlay.hash_radix.codec import LARGEST_UPDATE, encode_heartbeat, encode_update
 from troth.overlay.hash_radix.errors import GroupFull, UpdateMalformed
 from troth.overlay.hash_radix.following import Verdict
 from troth.overlay.hash_radix.kv_events import BlocksRemoved
+from troth.overlay.hash_radix.load import Load
 from troth.overlay.hash_radix.local_blocks import LocalBlocks
 from troth.overlay.hash_radix.members import SILENCE
-from troth.overlay.hash_radix.update import Run, Update
+from troth.overlay.hash_radix.update import Heartbeat, Run, Update
 from troth.overlay.hash_radix.view import PATIENCE, GroupView
 
 NAMING = naming()
@@ -38,6 +39,9 @@ class _Node:
 
     def say_all(self) -> bytes:
         return encode_update(self.announcer.snapshot(IDLE))
+
+    def beat(self, load: Load = IDLE) -> bytes:
+        return encode_heartbeat(self.announcer.heartbeat(load))
 
 
 def _held(view: GroupView, name: str, *blocks: int) -> int:
@@ -120,10 +124,82 @@ def test_a_restarted_node_counts_anew_and_its_old_words_stay_old() -> None:
     assert (_held(view, "a", 1), _held(view, "a", 2)) == (0, 32)
 
 
+def test_a_heartbeat_brings_the_load_and_no_names() -> None:
+    view, node = view_of("abc", NAMING), _Node()
+    load = Load(latency=2.0, queued=3, capacity=8, taken=17)
+    assert view.receive("a", node.beat(load), 1.0) is Verdict.APPLY  # Before its first update.
+    assert (view.members["a"].load, view.members["a"].heard) == (load, 1.0)
+    node.store(1)
+    view.receive("a", node.say(), 2.0)
+    assert view.receive("a", node.beat(), 3.0) is Verdict.APPLY
+    node.store(2)
+    assert view.receive("a", node.say(), 4.0) is Verdict.APPLY  # No gap behind a heartbeat.
+    assert [_held(view, "a", block) for block in (1, 2)] == [32, 32]
+
+
+def test_a_heartbeat_shows_that_an_update_was_missed() -> None:
+    view, node = view_of("abc", NAMING), _Node()
+    view.receive("a", node.say(), 1.0)
+    node.store(1)
+    node.say()  # Lost.
+    assert view.receive("a", node.beat(), 2.0) is Verdict.GAP
+    assert view.receive("a", node.beat(), 3.0) is Verdict.GAP
+    assert view.receive("a", node.say_all(), 4.0) is Verdict.APPLY
+    assert view.receive("a", node.beat(), 5.0) is Verdict.APPLY
+    assert _held(view, "a", 1) == 32
+
+
+def test_old_heartbeats_change_nothing_and_keep_nobody_alive() -> None:
+    view, old, new = view_of("abc", NAMING), _Node(epoch=1), _Node(epoch=2)
+    view.receive("a", old.say(), 1.0)
+    first, second, late = old.beat(), old.beat(), old.beat()
+    assert view.receive("a", second, 2.0) is Verdict.APPLY
+    update = old.say()
+    assert view.receive("a", update, 3.0) is Verdict.APPLY
+    for again in (first, second, late):  # Out of order, again, and overtaken by an update.
+        assert view.receive("a", again, 4.0) is Verdict.REPEATED
+    before = old.beat()
+    assert view.receive("a", new.beat(), 5.0) is Verdict.APPLY
+    assert view.receive("a", before, 6.0) is Verdict.REPEATED  # From before the restart.
+    assert view.members["a"].heard == 5.0
+
+
+def test_a_dead_node_that_sends_heartbeats_is_asked_for_a_snapshot() -> None:
+    view, node = view_of("a", NAMING), _Node()
+    node.store(1)
+    view.receive("a", node.say(), 1.0)
+    view.expire(SILENCE + 1.5)
+    assert view.receive("a", node.beat(), SILENCE + 2) is Verdict.GAP
+    assert view.members["a"].alive
+    assert view.receive("a", node.say_all(), SILENCE + 3) is Verdict.APPLY
+    assert _held(view, "a", 1) == 32
+
+
+def test_the_encoding_is_the_one_that_was_released() -> None:
+    load = Load(0.25, 1, 2, 32, 0.0005, 7_000, 2**32 + 5)
+    update = Update(False, b"abcd", 1_700_000_000_000, 3, load, (Run(0, (7, 8)),), (9,))
+    head = "616263640068e5cf8b010000030000000000000090d0030001000200200020a10700581b000005000000"
+    body = "01000000010000000000000002070000000800000009000000"
+    assert encode_update(update).hex() == "0200" + head + body
+    heartbeat = Heartbeat(b"abcd", 1_700_000_000_000, 3, 4, load)
+    assert encode_heartbeat(heartbeat).hex() == "0202" + head + "04000000"
+
+
+@pytest.mark.parametrize(("place", "value"), [(0, b"\1"), (1, b"\3"), (30, b"\0\0"), (46, b"\0\0\0\0")])
+def test_a_heartbeat_of_another_version_or_kind_or_without_capacity_or_number_is_refused(
+    place: int, value: bytes
+) -> None:
+    view, content = view_of("abc", NAMING), _Node().beat()
+    with pytest.raises(UpdateMalformed):
+        view.receive("a", content[:place] + value + content[place + len(value) :], 1.0)
+    assert view.members["a"].heard == 0.0
+
+
 def test_names_of_another_array_are_not_mixed_in() -> None:
     view, other = view_of("abc", NAMING), Announcer(naming(64).chunking.identity, 1)
     content = encode_update(other.next_update(IDLE))
     assert view.receive("a", content, 1.0) is Verdict.OTHER_CHUNKING
+    assert view.receive("a", encode_heartbeat(other.heartbeat(IDLE)), 1.5) is Verdict.OTHER_CHUNKING
     assert view.receive("a", content, 2.0) is Verdict.REPEATED
 
 

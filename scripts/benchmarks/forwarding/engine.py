@@ -97,6 +97,7 @@ class Engine:
         self.latency = LatencyAverage()
         self.pace = LatencyAverage()
         self.busy = 0.0
+        self.taken = 0
 
     @property
     def active(self) -> int:
@@ -111,11 +112,18 @@ class Engine:
     def load(self) -> Load:
         running = len(self._filling) + len(self._decoding)
         return Load(
-            self.latency.seconds, len(self._waiting), running, self._machine.running, self.pace.seconds, self.pending
+            self.latency.seconds,
+            len(self._waiting),
+            running,
+            self._machine.running,
+            self.pace.seconds,
+            self.pending,
+            self.taken,
         )
 
     def submit(self, job: Job) -> None:
         """A request arrives now."""
+        self.taken += 1
         job.expected = job.request.prompt_tokens - self.cache.match(job.request)
         self._waiting.append(job)
         if not self._stepping:

@@ -13,7 +13,8 @@ from troth.overlay.forwarding.decision import Choice, Policy, Reason
 from troth.overlay.forwarding.forwarder import Forwarder
 from troth.overlay.forwarding.standing import Standing
 from troth.overlay.hash_radix.announcing import INTERVAL, Announcer
-from troth.overlay.hash_radix.codec import encode_update
+from troth.overlay.hash_radix.codec import encode_heartbeat, encode_update
+from troth.overlay.hash_radix.following import Verdict
 from troth.overlay.hash_radix.groups import LARGEST_GROUP, split
 from troth.overlay.hash_radix.kv_events import BlocksStored, KvEvent
 from troth.overlay.hash_radix.local_blocks import LocalBlocks
@@ -150,11 +151,18 @@ class Overlay:
         )
 
     def _tell_load(self, node: int) -> None:
-        load, now = self._engines[node].load, self._clock.now
+        content = encode_heartbeat(self._announcers[node].heartbeat(self._engines[node].load))
+        self.sent_bytes += len(content)
         for other in self._group[node]:
             if other != node:
-                self._forwarders[other].reported(str(node), load, now)
-        self._clock.at(now + self._load_interval, lambda: self._tell_load(node))
+                self._receive(other, node, content)
+        self._clock.at(self._clock.now + self._load_interval, lambda: self._tell_load(node))
+
+    def _receive(self, node: int, sender: int, content: bytes) -> None:
+        """A node reads an update or a heartbeat; none is lost here, and all are of one array."""
+        view, name, now = self._views[node], str(sender), self._clock.now
+        if view.receive(name, content, now) is not Verdict.REPEATED:
+            self._forwarders[node].reported(name, view.members[name].load, now)
 
     def told(self, node: int, event: KvEvent) -> None:
         if isinstance(event, BlocksStored):
@@ -177,8 +185,7 @@ class Overlay:
         self.updates += 1
         for other in self._group[node]:
             if other != node:
-                self._views[other].receive(str(node), content, now)
-                self._forwarders[other].dealings.reported(str(node))
+                self._receive(other, node, content)
         self._views[node].expire(now)
         self._clock.at(now + INTERVAL, lambda: self._announce(node))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from troth.overlay.forwarding.taken import Taken
 from troth.overlay.hash_radix.load import LatencyAverage
 
 HALF_LIFE: Final = 60.0
-"""Seconds until a request dealt to a node counts half."""
+"""Seconds until a request that a node took counts half."""
 
 
 @dataclass(slots=True)
@@ -18,6 +19,7 @@ class _Dealing:
     unreported_tokens: int = 0
     dealt: float = 0.0
     at: float = 0.0
+    taken: Taken = field(default_factory=Taken)
     latency: LatencyAverage = field(default_factory=LatencyAverage)
     distance: LatencyAverage = field(default_factory=LatencyAverage)
 
@@ -49,8 +51,10 @@ class Dealings:
         """A message of ours was acknowledged after so many seconds."""
         self._row(name, now).distance.add(round_trip / 2)
 
-    def reported(self, name: str) -> None:
-        """The node told its load: what we sent before is in it."""
+    def reported(self, name: str, taken: int | None = None, now: float = 0.0) -> None:
+        """The node told its load: what we sent before is in it, and in the count that it says it has `taken`."""
+        if taken is not None:
+            self._row(name, now).taken.hear(taken, now)
         if name in self._rows:
             self._rows[name].unreported = self._rows[name].unreported_tokens = 0
 
@@ -72,9 +76,18 @@ class Dealings:
             row.latency.seconds,
         )
 
+    def taken(self, name: str, now: float) -> float:
+        """Requests that a node took lately, whoever dealt them: by its own word, but no fewer than we dealt it."""
+        if name not in self._rows:
+            return 0.0
+        row = self._row(name, now)
+        return max(row.dealt, row.taken.lately + row.unreported)
+
     def _row(self, name: str, now: float) -> _Dealing:
         row = self._rows.setdefault(name, _Dealing(at=now))
         if now > row.at:
-            row.dealt *= 0.5 ** ((now - row.at) / HALF_LIFE)
+            decay = 0.5 ** ((now - row.at) / HALF_LIFE)
+            row.dealt *= decay
+            row.taken.lately *= decay
             row.at = now
         return row

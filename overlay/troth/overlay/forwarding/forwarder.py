@@ -57,13 +57,14 @@ class Forwarder:
                 continue
             row = members[name]
             if row.alive and row.reputation >= LEAST_REPUTATION:
-                found.append(Standing(name, row.slot, row.load, *self.dealings.of(name, now), own=name == self._own))
+                seen, taken = self.dealings.of(name, now), self.dealings.taken(name, now)
+                found.append(Standing(name, row.slot, row.load, *seen, own=name == self._own, taken=taken))
         return found
 
     def reported(self, name: str, load: Load, now: float) -> None:
-        """A node told its load, in an answer or in an update that the view took."""
+        """A node told its load, in an answer or in an update or heartbeat that the view took."""
         self._view.hear(name, load, now)
-        self.dealings.reported(name)
+        self.dealings.reported(name, load.taken, now)
 
     def acknowledged(self, name: str, load: Load, round_trip: float, now: float) -> None:
         """A node has the request that we sent it, and says how loaded it is."""

@@ -9,6 +9,9 @@ long as
 2. the wait there exceeds the shortest wait by no more than `saving` times the time that its match saves,
 3. we did not deal it more than its share lately, whatever it holds or says: work, and pay, stay spread while queues are
    empty. This node itself is left out of that: who enters here chose so, for a conversation that is here.
+4. it took no more than its share lately by what the nodes say themselves, for each of many entries deals little. The
+   share is over the median, which fewer than half of the nodes cannot move by what they say; and who says too
+   little is still held by what we dealt it.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median_low
 
 from troth.overlay.forwarding.decision import Choice, Reason
 from troth.overlay.forwarding.standing import Standing
@@ -33,6 +37,7 @@ class Gated:
         saving: how much longer a wait is accepted than a match saves here: what is computed twice is lost to all.
         least_saved: tokens, the match that everybody is taken to have here: small waits are alike.
         share_excess, share_slack: of requests dealt lately: a share over the mean, and a number for quiet networks.
+        taken_excess, taken_slack: the same of requests taken lately, over the median.
         most_pressure: requests over capacity at which a node is full.
     """
 
@@ -43,6 +48,8 @@ class Gated:
     least_saved: int = 512
     share_excess: float = 0.05
     share_slack: float = 2.0
+    taken_excess: float = 0.05
+    taken_slack: float = 2.0
     most_pressure: float = 8.0
 
     def choose(self, matches: Matches, candidates: Sequence[Standing], chance: random.Random) -> Choice | None:
@@ -57,7 +64,7 @@ class Gated:
                 -self._worth(standing, matches) if open_to else 0,
                 standing.wait,
                 standing.factor,
-                standing.dealt / standing.load.capacity,
+                standing.taken / standing.load.capacity,
                 chance.random(),
             ),
         )
@@ -69,12 +76,13 @@ class Gated:
         return held if held >= self.least_tokens else 0
 
     def _open(self, serving: Sequence[Standing], matches: Matches) -> list[Standing]:
-        """Those that pass all three parts of the gate."""
+        """Those that pass all four parts of the gate."""
         capacity = sum(standing.load.capacity for standing in serving)
         active = (1 + self.excess) * sum(standing.active for standing in serving) / capacity
         others = [standing for standing in serving if not standing.own]
         shared = sum(standing.load.capacity for standing in others) or 1
         dealt = (1 + self.share_excess) * sum(standing.dealt for standing in others) / shared
+        taken = (1 + self.taken_excess) * median_low(standing.taken / standing.load.capacity for standing in serving)
         shortest = min(standing.wait for standing in serving)
         return [
             standing
@@ -82,6 +90,7 @@ class Gated:
             if standing.active <= max(active, self.places) * standing.load.capacity
             and standing.wait - shortest <= self.saving * standing.load.pace * self._saved(standing, matches)
             and (standing.own or standing.dealt <= dealt * standing.load.capacity + self.share_slack)
+            and (standing.own or standing.taken <= taken * standing.load.capacity + self.taken_slack)
         ]
 
     def _saved(self, standing: Standing, matches: Matches) -> int:

@@ -68,6 +68,8 @@ class Passage:
         self._own, self._forwarder = own, forwarder
         self._seen: OrderedDict[bytes, float] = OrderedDict()
         self._open: OrderedDict[bytes, _Open] = OrderedDict()
+        self.taken = 0
+        """Requests that this node took to serve, from users and from nodes, modulo 2³²: what its load says."""
 
     def enter(
         self, request: bytes, path: Iterable[tuple[int, int]], tokens: int, candidates: Iterable[str], now: float
@@ -87,7 +89,7 @@ class Passage:
         if load.queued + load.running >= MOST_PRESSURE * load.capacity:
             self._seen.pop(request)  # Not taken: the user may find the way here later.
             return Step(Way.OVERLOADED, retry_after=retry_after(load))
-        return Step(Way.SERVE)
+        return self._serve()
 
     def busy(self, request: bytes, name: str, load: Load | None, now: float) -> Step:
         """The node that we forwarded to did not take it: it is full (`load` its word), or did not answer (None)."""
@@ -117,8 +119,12 @@ class Passage:
             return Step(Way.OVERLOADED, retry_after=min(map(retry_after, loads), default=LONGEST_RETRY))
         opened.asked = (*opened.asked, choice.name)
         if choice.name == self._own:
-            return Step(Way.SERVE, self._own, choice.tokens)
+            return self._serve(self._own, choice.tokens)
         return Step(Way.FORWARD, choice.name, choice.tokens)
+
+    def _serve(self, to: str = "", tokens: int = 0) -> Step:
+        self.taken = (self.taken + 1) % 2**32
+        return Step(Way.SERVE, to, tokens)
 
     def _first(self, request: bytes, now: float) -> bool:
         """Whether this request was not here within `MEMORY`."""

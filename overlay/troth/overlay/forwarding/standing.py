@@ -22,6 +22,7 @@ class Standing:
         distance: seconds for a request to get there, as our own messages measured it; 0 for this node itself.
         own: whether it is the deciding node itself.
         latency: how long requests of ours took there, moving average in seconds; 0 before the first.
+        taken: requests that it took lately, whoever dealt them, decayed; its own word, but at least `dealt`.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Standing:
     distance: float = 0.0
     latency: float = 0.0
     own: bool = False
+    taken: float = 0.0
 
     @property
     def active(self) -> int:

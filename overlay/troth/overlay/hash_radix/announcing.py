@@ -7,10 +7,12 @@ from itertools import islice
 from troth.overlay.hash_radix.codec import LONGEST_RUN, MOST_NAMES
 from troth.overlay.hash_radix.load import Load
 from troth.overlay.hash_radix.local_blocks import Changes
-from troth.overlay.hash_radix.update import Update, runs_of
+from troth.overlay.hash_radix.update import Heartbeat, Update, runs_of
 
 INTERVAL = 5.0
 """Seconds between updates (section 5.1)."""
+HEARTBEAT = 1.0
+"""Seconds between words about the load alone."""
 
 
 class Announcer:
@@ -24,7 +26,7 @@ class Announcer:
 
     def __init__(self, chunking: bytes, epoch: int, most: int = MOST_NAMES) -> None:
         self._chunking, self._epoch, self._most = chunking, epoch, most
-        self._sequence = 0
+        self._sequence = self._heartbeats = 0
         self._held: dict[int, int] = {}
         self._said: dict[int, int] = {}
         self._stored: dict[int, int] = {}
@@ -66,6 +68,11 @@ class Announcer:
     def snapshot(self, load: Load) -> Update:
         """All that was said so far, under the number of the last update: for who missed one."""
         return Update(True, self._chunking, self._epoch, max(1, self._sequence), load, runs_of(self._said, LONGEST_RUN))
+
+    def heartbeat(self, load: Load) -> Heartbeat:
+        """The load alone, under the number of the last update, so that who missed that one notices."""
+        self._heartbeats += 1
+        return Heartbeat(self._chunking, self._epoch, self._sequence, self._heartbeats, load)
 
     def _due(self) -> tuple[dict[int, int], list[int]]:
         """What the next delta stores, as far as the room goes, and removes."""

@@ -1,7 +1,10 @@
-"""An update as bytes, in one encoding only. Integers are little-endian.
+"""An update or a heartbeat as bytes, in one encoding only. Integers are little-endian.
 
     version 1 | kind 1 | chunking 4 | epoch 8 | sequence 8 | latency µs 4 | queued 2 | running 2 | capacity 2 |
-    pace ns 4 | pending 4 | runs 4 | removed 4 | runs: parent 4, count 1, names 4 each | removed: names 4 each
+    pace ns 4 | pending 4 | taken 4 | the rest
+    rest of a delta (kind 0) and of a snapshot (1): runs 4 | removed 4 | runs: parent 4, count 1, names 4 each |
+    removed: names 4 each
+    rest of a heartbeat (2): number 4
 
 A chunk costs 4 bytes behind its parent and 9 alone; a chunk is one to sixteen cache blocks. Every count is checked
 against the bytes that are there before anything is made from it.
@@ -17,41 +20,28 @@ from typing import Final
 from troth.overlay.hash_radix.errors import UpdateMalformed
 from troth.overlay.hash_radix.load import Load
 from troth.overlay.hash_radix.naming import ROOT
-from troth.overlay.hash_radix.update import Run, Update
+from troth.overlay.hash_radix.update import Heartbeat, Run, Update
 
-VERSION: Final = 1
+VERSION: Final = 2
 MOST_NAMES: Final = 65_536
 """Names in one update: a snapshot of 8 million tokens in chunks of 128."""
 LONGEST_RUN: Final = 255
-_HEAD = struct.Struct("<BB4sQQIHHHIIII")
+_HEARTBEAT: Final = 2
+_HEAD = struct.Struct("<BB4sQQIHHHIII")
+_COUNTS = struct.Struct("<II")
+_NUMBER = struct.Struct("<I")
 _RUN = struct.Struct("<IB")
+_BODY = _HEAD.size + _COUNTS.size
 _LATENCY_UNIT = 1e-6
 _PACE_UNIT = 1e-9
-LARGEST_UPDATE: Final = _HEAD.size + MOST_NAMES * (_RUN.size + 4)
+LARGEST_UPDATE: Final = _BODY + MOST_NAMES * (_RUN.size + 4)
 """Bytes; a receiver reads no more than that."""
 
 
 def encode_update(update: Update) -> bytes:
     """The bytes of an update; raises UpdateMalformed for one that breaks a limit."""
-    load = update.load
     try:
-        parts = [
-            _HEAD.pack(
-                VERSION,
-                int(update.whole),
-                update.chunking,
-                update.epoch,
-                update.sequence,
-                min(2**32 - 1, round(load.latency / _LATENCY_UNIT)),
-                min(2**16 - 1, load.queued),
-                min(2**16 - 1, load.running),
-                min(2**16 - 1, load.capacity),
-                min(2**32 - 1, round(load.pace / _PACE_UNIT)),
-                min(2**32 - 1, load.pending),
-                len(update.stored),
-                len(update.removed),
-            )
-        ]
+        parts = [_packed_head(int(update.whole), update), _COUNTS.pack(len(update.stored), len(update.removed))]
         for run in update.stored:
             parts += [_RUN.pack(run.parent, len(run.names)), struct.pack(f"<{len(run.names)}I", *run.names)]
         parts.append(struct.pack(f"<{len(update.removed)}I", *update.removed))
@@ -62,29 +52,82 @@ def encode_update(update: Update) -> bytes:
     return content
 
 
+def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
+    """The bytes of a heartbeat; raises UpdateMalformed for one that breaks a limit."""
+    try:
+        content = _packed_head(_HEARTBEAT, heartbeat) + _NUMBER.pack(heartbeat.number)
+    except (struct.error, OverflowError, ValueError) as error:
+        raise UpdateMalformed("A value does not fit in a heartbeat", error) from error
+    decode_heartbeat(content)
+    return content
+
+
+def decode(content: bytes) -> Update | Heartbeat:
+    """What these bytes are; raises UpdateMalformed for anything but the one encoding of either."""
+    return decode_heartbeat(content) if content[1:2] == bytes([_HEARTBEAT]) else decode_update(content)
+
+
 def decode_update(content: bytes) -> Update:
     """The update in these bytes; raises UpdateMalformed for anything but its one encoding."""
-    if not _HEAD.size <= len(content) <= LARGEST_UPDATE:
-        raise UpdateMalformed(f"An update has {_HEAD.size} to {LARGEST_UPDATE} bytes", len(content))
-    version, kind, chunking, epoch, sequence, latency, queued, running, capacity, pace, pending, runs, gone = (
-        _HEAD.unpack_from(content)
-    )
-    if version != VERSION or kind > 1:
-        raise UpdateMalformed("No update of this version", (version, kind), "Upgrade the older of both nodes.")
-    if sequence == 0 or capacity == 0 or (kind == 1 and gone):
-        raise UpdateMalformed("Sequence and capacity start at 1, and a snapshot removes nothing", (sequence, capacity))
+    if not _BODY <= len(content) <= LARGEST_UPDATE:
+        raise UpdateMalformed(f"An update has {_BODY} to {LARGEST_UPDATE} bytes", len(content))
+    kind, chunking, epoch, sequence, load = _head(content)
+    runs, gone = _COUNTS.unpack_from(content, _HEAD.size)
+    if kind > 1 or sequence == 0 or (kind == 1 and gone):
+        raise UpdateMalformed("A sequence starts at 1, and a snapshot removes nothing", (kind, sequence, gone))
     end = len(content) - 4 * gone
-    if end < _HEAD.size or runs * (_RUN.size + 4) > end - _HEAD.size:
+    if end < _BODY or runs * (_RUN.size + 4) > end - _BODY:
         raise UpdateMalformed("An update announces more than it brings", (runs, gone))
     stored = tuple(_runs(content, runs, end))
     removed = struct.unpack_from(f"<{gone}I", content, end)
     _require_rules(stored, removed)
-    load = Load(latency * _LATENCY_UNIT, queued, running, capacity, pace * _PACE_UNIT, pending)
     return Update(kind == 1, chunking, epoch, sequence, load, stored, removed)
 
 
+def decode_heartbeat(content: bytes) -> Heartbeat:
+    """The heartbeat in these bytes; raises UpdateMalformed for anything but its one encoding."""
+    if len(content) != _HEAD.size + _NUMBER.size:
+        raise UpdateMalformed(f"A heartbeat has {_HEAD.size + _NUMBER.size} bytes", len(content))
+    kind, chunking, epoch, sequence, load = _head(content)
+    (number,) = _NUMBER.unpack_from(content, _HEAD.size)
+    if kind != _HEARTBEAT or number == 0:
+        raise UpdateMalformed("A heartbeat is of its kind, and counted from 1", (kind, number))
+    return Heartbeat(chunking, epoch, sequence, number, load)
+
+
+def _packed_head(kind: int, said: Update | Heartbeat) -> bytes:
+    load = said.load
+    return _HEAD.pack(
+        VERSION,
+        kind,
+        said.chunking,
+        said.epoch,
+        said.sequence,
+        min(2**32 - 1, round(load.latency / _LATENCY_UNIT)),
+        min(2**16 - 1, load.queued),
+        min(2**16 - 1, load.running),
+        min(2**16 - 1, load.capacity),
+        min(2**32 - 1, round(load.pace / _PACE_UNIT)),
+        min(2**32 - 1, load.pending),
+        load.taken % 2**32,
+    )
+
+
+def _head(content: bytes) -> tuple[int, bytes, int, int, Load]:
+    """(kind, chunking, epoch, sequence, load)."""
+    version, kind, chunking, epoch, sequence, latency, queued, running, capacity, pace, pending, taken = (
+        _HEAD.unpack_from(content)
+    )
+    if version != VERSION:
+        raise UpdateMalformed("No update of this version", (version, kind), "Upgrade the older of both nodes.")
+    if capacity == 0:
+        raise UpdateMalformed("A node's capacity is at least 1", capacity)
+    load = Load(latency * _LATENCY_UNIT, queued, running, capacity, pace * _PACE_UNIT, pending, taken)
+    return kind, chunking, epoch, sequence, load
+
+
 def _runs(content: bytes, count: int, end: int) -> Iterator[Run]:
-    place = _HEAD.size
+    place = _BODY
     for _ in range(count):
         if place + _RUN.size > end:
             raise UpdateMalformed("A run is cut off", place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from troth.overlay.hash_radix.update import Update
+from troth.overlay.hash_radix.update import Heartbeat, Update
 
 
 class Verdict(Enum):
@@ -26,6 +26,7 @@ class Followed:
         self.epoch = -1
         self.sequence = 0
         self._forgotten = False
+        self._heartbeat = (-1, 0, 0)
 
     def forget(self) -> None:
         """What the member said is held no more: only a snapshot brings it back, the last one's number included."""
@@ -45,3 +46,14 @@ class Followed:
         self.epoch, self.sequence = place
         self._forgotten = False
         return Verdict.APPLY
+
+    def judge_heartbeat(self, heartbeat: Heartbeat, chunking: bytes) -> Verdict:
+        """What a heartbeat says beside its load. It is noted, and moves no sequence: what was missed stays missed."""
+        said = (heartbeat.epoch, heartbeat.sequence, heartbeat.number)
+        if said <= self._heartbeat or said[:2] < (self.epoch, self.sequence):
+            return Verdict.REPEATED
+        self._heartbeat = said
+        if heartbeat.chunking != chunking:
+            return Verdict.OTHER_CHUNKING
+        missed = heartbeat.sequence and (self._forgotten or said[:2] != (self.epoch, self.sequence))
+        return Verdict.GAP if missed else Verdict.APPLY

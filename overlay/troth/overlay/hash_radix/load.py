@@ -24,6 +24,7 @@ class Load:
         capacity: C, requests that can be computed at once, at least 1.
         pace: seconds to compute one prompt token, moving average.
         pending: prompt tokens of all of them that are still to be computed, less what its cache has.
+        taken: requests that it took since it started, whoever dealt them, its own entries' too; modulo 2³².
     """
 
     latency: float = 0.0
@@ -32,6 +33,7 @@ class Load:
     capacity: int = 1
     pace: float = 0.0
     pending: int = 0
+    taken: int = 0
 
     @property
     def factor(self) -> float:

@@ -38,6 +38,25 @@ class Update:
     removed: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A node's load between two updates, without names.
+
+    Args:
+        chunking: identity of the array that its names are of, 4 bytes.
+        epoch: as in its updates.
+        sequence: of its last update, 0 before the first: who has not seen that one missed it.
+        number: rises by one with each heartbeat of an epoch, from 1.
+        load: how loaded the node is now.
+    """
+
+    chunking: bytes
+    epoch: int
+    sequence: int
+    number: int
+    load: Load
+
+
 def runs_of(parents: dict[int, int], longest: int) -> tuple[Run, ...]:
     """The fewest runs in which name to parent can be said, at most `longest` names each; the same for equal input."""
     children: dict[int, list[int]] = {}

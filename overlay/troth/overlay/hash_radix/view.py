@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from troth.overlay.hash_radix.announcing import INTERVAL
 from troth.overlay.hash_radix.claims import Claims
-from troth.overlay.hash_radix.codec import decode_update
+from troth.overlay.hash_radix.codec import decode
 from troth.overlay.hash_radix.following import Verdict
 from troth.overlay.hash_radix.groups import LARGEST_GROUP
 from troth.overlay.hash_radix.load import Load
@@ -14,7 +14,7 @@ from troth.overlay.hash_radix.local_blocks import Changes
 from troth.overlay.hash_radix.members import Member, Members
 from troth.overlay.hash_radix.naming import Naming
 from troth.overlay.hash_radix.tree import HashRadixTree, Matches
-from troth.overlay.hash_radix.update import Run
+from troth.overlay.hash_radix.update import Run, Update
 
 PATIENCE = 4 * INTERVAL
 """Seconds that a prompt sent to a member counts as held without its word: it may queue, and its update be lost."""
@@ -47,22 +47,19 @@ class GroupView:
                 self.tree.add(row.slot, self._claims())
 
     def receive(self, sender: str, content: bytes, now: float) -> Verdict:
-        """Apply an update of `sender`. Raises UpdateMalformed; a stranger's update is REPEATED, whatever is in it."""
+        """Apply an update or a heartbeat of `sender`; but for REPEATED its load is in the node table then.
+
+        Raises UpdateMalformed; a stranger's is REPEATED, whatever is in it.
+        """
         if sender not in self.members:
             return Verdict.REPEATED
-        update = decode_update(content)
-        verdict = self.members.followed(sender).judge(update, self.naming.chunking.identity)
+        said, followed, ours = decode(content), self.members.followed(sender), self.naming.chunking.identity
+        verdict = followed.judge(said, ours) if isinstance(said, Update) else followed.judge_heartbeat(said, ours)
         row = self.members[sender]
-        if verdict is Verdict.REPEATED:
-            return verdict
-        row.heard, row.load, row.alive = now, update.load, True
-        if verdict is not Verdict.APPLY:
-            return verdict
-        if update.whole:
-            self.tree.replace(row.slot, update.stored)
-        else:
-            self.tree.remove(row.slot, update.removed)
-            self.tree.store(row.slot, update.stored)
+        if verdict is not Verdict.REPEATED:
+            row.heard, row.load, row.alive = now, said.load, True
+        if verdict is Verdict.APPLY and isinstance(said, Update):
+            self._apply(row.slot, said)
         return verdict
 
     def may_ask(self, sender: str, now: float) -> bool:
@@ -108,6 +105,13 @@ class GroupView:
             self.members.followed(name).forget()
             self.tree.add(row.slot, self._claims())
         return dead
+
+    def _apply(self, slot: int, update: Update) -> None:
+        if update.whole:
+            self.tree.replace(slot, update.stored)
+        else:
+            self.tree.remove(slot, update.removed)
+            self.tree.store(slot, update.stored)
 
     def _drop(self, slot: int | None) -> None:
         if slot is not None:
