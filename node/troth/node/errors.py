@@ -9,7 +9,8 @@ NodeError
  │   ├─ NotAssigned     the announcement does not give this node this work
  │   ├─ BadInput        tensors, tokens or signatures that cannot be right
  │   ├─ OutOfOrder      a message that does not follow from the ones before
- │   └─ AlreadySigned   signing would contradict an earlier signature
+ │   ├─ AlreadySigned   signing would contradict an earlier signature
+ │   └─ NotAMember      a message among nodes of one model from who is none of them
  ├─ OrderRefused    a scheduler would have this node host what its operator has not agreed to
  └─ StorageError    a record could not be written or read back
 
@@ -78,6 +79,12 @@ class OutOfOrder(Refusal):
     """A message that does not follow from those before it."""
 
     code = "out_of_order"
+
+
+class NotAMember(Refusal):
+    """The sender is in no group with this node: of another model, of a part of it, or not bonded."""
+
+    code = "not_a_member"
 
 
 class AlreadySigned(Refusal):
