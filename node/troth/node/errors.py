@@ -12,6 +12,8 @@ NodeError
  │   └─ AlreadySigned   signing would contradict an earlier signature
  ├─ EntryRefused    a client's request is not taken at this entry; `status` is HTTP's
  ├─ SchedulerAway   the scheduler of a client's request cannot be reached, or does not speak as one
+ │   ├─ AlreadySigned   signing would contradict an earlier signature
+ │   └─ NotAMember      a message among nodes of one model from who is none of them
  ├─ OrderRefused    a scheduler would have this node host what its operator has not agreed to
  └─ StorageError    a record could not be written or read back
 
@@ -94,6 +96,12 @@ class OutOfOrder(Refusal):
     """A message that does not follow from those before it."""
 
     code = "out_of_order"
+
+
+class NotAMember(Refusal):
+    """The sender is in no group with this node: of another model, of a part of it, or not bonded."""
+
+    code = "not_a_member"
 
 
 class AlreadySigned(Refusal):

@@ -10,15 +10,15 @@ from typing import Protocol
 from troth.chain.adapter import Chain
 from troth.chain.keystore import Key
 from troth.node.configuration import Configuration
-from troth.node.direct.seams import Group, MakeGroup
+from troth.node.direct.seams import MakeGroup
 from troth.node.engine.interface import Engine
+from troth.node.group.assembly import group_of
 from troth.node.loading import load_engine
 from troth.node.metrics import Metrics
 from troth.node.service.bench import Bench
 from troth.node.service.node_service import NodeService
 from troth.node.traces import TraceStore
 from troth.node.watchdog import Watchdog
-from troth.protocol.state import State
 from troth.protocol.types import ExecutionClass, ModelDescriptor
 
 
@@ -43,11 +43,6 @@ class TraceKeeper(Protocol):
         """Called once the model is loaded."""
 
 
-def no_group(bench: Bench, *, state: Callable[[], State], sessions: Callable[[], int], wanted: bool) -> Group | None:
-    """A node that knows of no others."""
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Parts:
     """One factory per part; the defaults are the node as it is shipped."""
@@ -56,4 +51,4 @@ class Parts:
     traces: TraceKeeper = TraceStore
     service: Callable[[Bench, Metrics], NodeService] = NodeService
     watchdog: Callable[[Bench, Chain, Key, Metrics], Watchdog] = Watchdog
-    group: MakeGroup = no_group
+    group: MakeGroup = group_of
