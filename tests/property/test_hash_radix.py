@@ -89,7 +89,7 @@ def test_a_cut_update_is_refused(content: bytes, place: int) -> None:
 @given(st.lists(st.tuples(st.sampled_from(["update", "heartbeat"]), st.booleans(), st.booleans()), max_size=40))
 def test_a_missed_update_is_noticed_and_a_heartbeat_makes_no_gap(steps: list[tuple[str, bool, bool]]) -> None:
     """Updates and heartbeats get lost or come twice: a view is behind exactly from a lost update to a snapshot."""
-    view, announcer = view_of("a", NAMING), Announcer(NAMING.chunking.identity, 1)
+    view, announcer = view_of("a", NAMING), Announcer(NAMING.identity, 1)
     behind, first = False, True
     for taken, (kind, lost, twice) in enumerate(steps, 1):
         load = Load(capacity=8, taken=taken)
@@ -185,7 +185,7 @@ def test_views_converge_to_what_the_caches_hold(
     members = ["a", "b", "c"]
     engines = [_Engine() for _ in members]
     blocks = [LocalBlocks(NAMING) for _ in members]
-    announcers = [Announcer(NAMING.chunking.identity, 1) for _ in members]
+    announcers = [Announcer(NAMING.identity, 1) for _ in members]
     view, late = view_of(members, NAMING), view_of(members, NAMING)
 
     def deliver(node: int, target: GroupView, content: bytes) -> None:

@@ -26,7 +26,7 @@ class _Node:
 
     def __init__(self, epoch: int = 1) -> None:
         self.blocks = LocalBlocks(NAMING)
-        self.announcer = Announcer(NAMING.chunking.identity, epoch)
+        self.announcer = Announcer(NAMING.identity, epoch)
 
     def store(self, *blocks: int) -> None:
         self.announcer.note(self.blocks.apply(stored(blocks)))
@@ -196,7 +196,7 @@ def test_a_heartbeat_of_another_version_or_kind_or_without_capacity_or_number_is
 
 
 def test_names_of_another_array_are_not_mixed_in() -> None:
-    view, other = view_of("abc", NAMING), Announcer(naming(64).chunking.identity, 1)
+    view, other = view_of("abc", NAMING), Announcer(naming(64).identity, 1)
     content = encode_update(other.next_update(IDLE))
     assert view.receive("a", content, 1.0) is Verdict.OTHER_CHUNKING
     assert view.receive("a", encode_heartbeat(other.heartbeat(IDLE)), 1.5) is Verdict.OTHER_CHUNKING
@@ -292,7 +292,7 @@ def test_a_member_that_claims_without_end_pushes_out_only_its_own() -> None:
     honest = _Node()
     honest.store(1, 2, 3)
     view.receive("a", honest.say(), 1.0)
-    chunking = NAMING.chunking.identity
+    chunking = NAMING.identity
     for number in range(1, 40):
         names = tuple(range(number * 1_000, number * 1_000 + 250))
         update = Update(number == 1, chunking, 1, number, IDLE, (Run(0, names),))

@@ -57,6 +57,23 @@ def init(
     import_key: Annotated[
         Path | None, typer.Option("--import-key", envvar="TROTH_IMPORT_KEY", help="Use this operator keyfile.")
     ] = None,
+    committee: Annotated[
+        str,
+        typer.Option(
+            "--committee", envvar="TROTH_COMMITTEE", help="Committee contract, 0x…: be an entry of the overlay."
+        ),
+    ] = "",
+    overlay_port: Annotated[
+        int, typer.Option("--overlay-port", envvar="TROTH_OVERLAY_PORT", help="Port where the overlay delivers.")
+    ] = 9444,
+    overlay_address: Annotated[
+        str,
+        typer.Option(
+            "--overlay-address",
+            envvar="TROTH_OVERLAY_ADDRESS",
+            help="name:port as proxies reach it; default from host.",
+        ),
+    ] = "",
     password_file: PasswordFile = None,
     home: Home = DEFAULT_HOME,
     as_json: Json = False,
@@ -79,6 +96,9 @@ def init(
         threads=threads,
         start_block=start_block,
         engine=engine,
+        committee=committee,
+        overlay_port=overlay_port,
+        overlay_address=overlay_address,
     )
     show(set_up(home, choices, import_key, password_file), as_json)
 

@@ -9,6 +9,8 @@ version = 1
 [limits]  optional sessions, positions, trace_gigabytes
 [disputes] optional automatic, outvoted
 [auto]    optional scheduler = "0x…", memory_gigabytes, pause_minutes: what `troth node start --auto` may do
+[overlay] optional: address = "name:port" as proxies reach it, committee = "0x…"; host, port, publish_seconds;
+          of a node that hosts the whole model only: clients' requests may enter here (docs/direct.md)
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ import msgspec
 from troth.chain.keystore import keystore_path
 from troth.node.dispute_policy import DisputePolicy
 from troth.node.errors import ConfigError
+from troth.overlay.errors import EntryMisconfigured
+from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of, overlay_table
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32, Segment, to_address
 
@@ -97,6 +101,7 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
     limits: _Limits = _Limits()
     disputes: _Disputes = _Disputes()
     auto: _Auto = _Auto()
+    overlay: OverlaySection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,12 @@ class Configuration:
     trace_bytes: int
     disputes: DisputePolicy
     auto: Auto = Auto()
+    overlay: OverlayEntry | None = None
+
+    @property
+    def seal_key(self) -> Path:
+        """The file of the X25519 key to which clients of the overlay entry seal."""
+        return self.folder / "keys" / "seal.pem"
 
     @property
     def tls_folder(self) -> Path:
@@ -195,7 +206,18 @@ def _checked(folder: Path, file: _File) -> Configuration:
         trace_bytes=int(file.limits.trace_gigabytes * (1 << 30)),
         disputes=DisputePolicy(file.disputes.automatic, file.disputes.outvoted),
         auto=_auto(file.auto),
+        overlay=_overlay(file.overlay, hosted),
     )
+
+
+def _overlay(section: OverlaySection | None, hosted: Segment) -> OverlayEntry | None:
+    if section is not None and hosted.first != 0:
+        remedy = "Host the whole model, or take [overlay] out."
+        raise ConfigError("an overlay entry needs the whole model", f"slice {hosted.first}:{hosted.end}", remedy)
+    try:
+        return entry_of(section)
+    except EntryMisconfigured as error:
+        raise ConfigError(error.what, error.value, error.remedy) from error
 
 
 def _auto(section: _Auto) -> Auto:
@@ -244,6 +266,9 @@ class Choices:
     threads: int
     start_block: int
     engine: str = "torch"
+    committee: str = ""
+    overlay_port: int = 9444
+    overlay_address: str = ""
 
 
 def render(choices: Choices) -> str:
@@ -285,4 +310,4 @@ cache_megabytes = 2048
 sessions = 256
 positions = 8192
 trace_gigabytes = 8.0
-"""
+""" + overlay_table(choices.committee, choices.host, choices.overlay_port, choices.overlay_address)

@@ -10,6 +10,10 @@ NodeError
  │   ├─ BadInput        tensors, tokens or signatures that cannot be right
  │   ├─ OutOfOrder      a message that does not follow from the ones before
  │   └─ AlreadySigned   signing would contradict an earlier signature
+ ├─ EntryRefused    a client's request is not taken at this entry; `status` is HTTP's
+ ├─ SchedulerAway   the scheduler of a client's request cannot be reached, or does not speak as one
+ │   ├─ AlreadySigned   signing would contradict an earlier signature
+ │   └─ NotAMember      a message among nodes of one model from who is none of them
  ├─ OrderRefused    a scheduler would have this node host what its operator has not agreed to
  └─ StorageError    a record could not be written or read back
 
@@ -40,6 +44,20 @@ class ConfigError(NodeError):
 
 class OrderRefused(NodeError):
     """A scheduler's order to host other layers goes beyond what the operator has agreed to."""
+
+
+class EntryRefused(NodeError):
+    """A client's request is not taken at this entry, and nothing was sent on; `retry_after` in seconds, 0 for never."""
+
+    def __init__(self, code: str, status: int, what: str, value: object, remedy: str, *, retry_after: int = 0) -> None:
+        super().__init__(what, value, remedy)
+        self.code = code
+        self.status = status
+        self.retry_after = retry_after
+
+
+class SchedulerAway(NodeError):
+    """The scheduler of a client's request cannot be reached, or its answer is none."""
 
 
 class EngineError(NodeError):
@@ -78,6 +96,12 @@ class OutOfOrder(Refusal):
     """A message that does not follow from those before it."""
 
     code = "out_of_order"
+
+
+class NotAMember(Refusal):
+    """The sender is in no group with this node: of another model, of a part of it, or not bonded."""
+
+    code = "not_a_member"
 
 
 class AlreadySigned(Refusal):

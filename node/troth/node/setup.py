@@ -10,8 +10,9 @@ from troth.chain.passwords import read_password
 from troth.chain.private_files import create_private, read_private
 from troth.node.configuration import FILE, Choices, load, render, segment_of
 from troth.node.errors import ConfigError
+from troth.node.models.folder import find_model
 from troth.overlay.identity import load_or_create_identity
-from troth.protocol.types import Address
+from troth.protocol.types import Address, Segment
 
 OPERATOR_KEY = Path("keys") / "operator.json"
 
@@ -34,6 +35,8 @@ def set_up(home: Path, choices: Choices, import_key: Path | None, password_file:
     path.write_text(render(choices), encoding="utf-8")
     try:
         configuration = load(home)
+        if configuration.overlay is not None:
+            _require_whole(home, choices)
         operator = _operator(home / OPERATOR_KEY, import_key, password_file)
     except Exception:
         # So that the corrected command can be given again.
@@ -47,6 +50,13 @@ def set_up(home: Path, choices: Choices, import_key: Path | None, password_file:
         "tls_key_hash": "0x" + identity.spki_sha256.hex(),
         "next": f"send some ether for gas to {operator}, then: troth node register --home {home} --owner-keystore FILE",
     }
+
+
+def _require_whole(home: Path, choices: Choices) -> None:
+    """Raise ConfigError for an overlay entry of a node that hosts a part of its model; ModelError without the model."""
+    layers = int(find_model(home, choices.model).config["num_hidden_layers"])
+    if segment_of(choices.slice) != Segment(0, layers):
+        raise ConfigError("an overlay entry needs the whole model", choices.slice, f"Use --slice 0:{layers}.")
 
 
 def _operator(path: Path, import_key: Path | None, password_file: Path | None) -> Address:

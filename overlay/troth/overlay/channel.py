@@ -158,6 +158,9 @@ class Channel:
             raise ChannelUnavailable(f"The connection to {self.endpoint} broke", error) from error
         finally:
             self._pending.pop(nonce, None)
+            if answer.done() and not answer.cancelled():
+                # The connection broke while the request was being sent: the reader said so here too, unheard.
+                answer.exception()
 
     async def round_trip(self, timeout: float) -> float:
         """Seconds there and back, without any work; raises ChannelTimeout or ChannelUnavailable."""

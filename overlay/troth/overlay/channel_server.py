@@ -16,7 +16,7 @@ from fastapi import FastAPI, WebSocket
 from starlette.responses import Response
 from starlette.websockets import WebSocketDisconnect
 
-from troth.overlay.envelope import Clock, Kind, Receiver, Sealed, seal
+from troth.overlay.envelope import OVERHEAD, Clock, Kind, Receiver, Sealed, seal
 from troth.overlay.errors import (
     EnvelopeRefused,
     FrameTooLarge,
@@ -178,6 +178,9 @@ class ChannelServer:
 
     def receive(self, frame: bytes, sender: Address) -> Sealed:
         """The checked request in a frame; raises EnvelopeRefused."""
+        # The websocket's own limit is that of the endpoint's most generous channel.
+        if len(frame) > self.limits.frame + OVERHEAD:
+            raise MalformedEnvelope(f"A message has at most {self.limits.frame} bytes here", len(frame))
         sealed = self._receiver.open(frame, sender)
         if sealed.kind is not Kind.REQUEST:
             raise MalformedEnvelope("A peer sends requests only", sealed.kind.name)

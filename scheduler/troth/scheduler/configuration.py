@@ -19,7 +19,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from troth.chain.keystore import keystore_path
-from troth.overlay.sessions.entry import OverlayEntry
+from troth.overlay.errors import EntryMisconfigured
+from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of, overlay_table
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32, segments_from_ends, to_address
 from troth.scheduler.catalogue import Served, Texts
@@ -79,14 +80,6 @@ class _Waits(_Section, frozen=True, forbid_unknown_fields=True):
     opening: _Seconds = 30.0
 
 
-class _Overlay(_Section, frozen=True, forbid_unknown_fields=True):
-    address: str
-    committee: str
-    host: str = "0.0.0.0"  # noqa: S104 - proxies are elsewhere
-    port: _Port = 8444
-    publish_seconds: _Seconds = 1800.0
-
-
 class _File(_Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: _Chain
@@ -95,7 +88,7 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
     serve: tuple[_Serve, ...] = ()
     limits: _Limits = _Limits()
     waits: _Waits = _Waits()
-    overlay: _Overlay | None = None
+    overlay: OverlaySection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,23 +154,22 @@ def _checked(folder: Path, file: _File) -> Configuration:
         concurrent=file.limits.concurrent,
         keep_rows_seconds=file.limits.keep_rows_hours * 3600,
         waits=Waits(Patience(waits.token, waits.prefill), waits.locking, waits.verification, waits.opening),
-        overlay=None if file.overlay is None else _overlay(file.overlay),
+        overlay=_overlay(file.overlay),
     )
 
 
-def _contract(text: str, key: str = "chain.contract") -> Address:
+def _contract(text: str) -> Address:
     try:
         return to_address(text)
     except ProtocolError as error:
-        raise ConfigurationInvalid(f"{key} is no address", text, error.remedy) from error
+        raise ConfigurationInvalid("chain.contract is no address", text, error.remedy) from error
 
 
-def _overlay(section: _Overlay) -> OverlayEntry:
-    host, _, port = section.address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise ConfigurationInvalid("overlay.address is name:port", section.address, "Write it as proxies reach it.")
-    committee = _contract(section.committee, "overlay.committee")
-    return OverlayEntry(section.host, section.port, (host.strip("[]"), int(port)), committee, section.publish_seconds)
+def _overlay(section: OverlaySection | None) -> OverlayEntry | None:
+    try:
+        return entry_of(section)
+    except EntryMisconfigured as error:
+        raise ConfigurationInvalid(error.what, error.value, error.remedy) from error
 
 
 def _served(folder: Path, entry: _Serve) -> Served:
@@ -216,14 +208,12 @@ def template(values: dict[str, Any]) -> str:
             + f"model = {_quoted(entry['model'])}\n"
             for entry in values["serve"]
         )
-        + (_overlay_template(values) if values.get("committee") else "")
-    )
-
-
-def _overlay_template(values: dict[str, Any]) -> str:
-    return (
-        f"\n[overlay]\nhost = {_quoted(values['host'])}\nport = {values['overlay_port']}\n"
-        f"address = {_quoted(values['overlay_address'])}\ncommittee = {_quoted(values['committee'])}\n"
+        + overlay_table(
+            values.get("committee", ""),
+            values["host"],
+            values.get("overlay_port", 0),
+            values.get("overlay_address", ""),
+        )
     )
 
 

@@ -96,7 +96,7 @@ def _text(wishes: Wishes) -> str:
             "endpoint": wishes.endpoint,
             "committee": wishes.committee,
             "overlay_port": wishes.overlay_port,
-            "overlay_address": wishes.overlay_address or f"{wishes.host}:{wishes.overlay_port}",
+            "overlay_address": wishes.overlay_address,
             "serve": [{"class": wishes.class_id, "ends": ends, "model": wishes.model}],
         }
     )

@@ -77,7 +77,7 @@ def bytes_sent(requests: int = 1_500) -> Iterator[Figure]:
 
 def _sync(count: int, chunking: Chunking, label: str) -> Iterator[Figure]:
     naming = Naming(KEY, chunking)
-    blocks, announcer = LocalBlocks(naming), Announcer(chunking.identity, 1)
+    blocks, announcer = LocalBlocks(naming), Announcer(naming.identity, 1)
     told: list[KvEvent] = []
     cache = Cache(13_000, told.append)
     deltas, wholes, raws, stored = [], [], [], 0

@@ -116,7 +116,7 @@ class Overlay:
             for node, view in enumerate(self._views)
         ]
         self._blocks = [LocalBlocks(self._naming) for _ in names]
-        self._announcers = [Announcer(self._naming.chunking.identity, 1) for _ in names]
+        self._announcers = [Announcer(self._naming.identity, 1) for _ in names]
         for node, view in enumerate(self._views):
             view.list_members({str(other): 1.0 for other in self._group[node]}, 0.0)
             for other in self._group[node]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import WholeEngine
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.service.bench import Bench
-from troth.node.service.choosing import Asked, Packed, next_token
+from troth.node.service.choosing import Asked, Chosen, Packed, next_token
 from troth.node.service.forwarding import finish, keep, require_unfinished, sign_rows
 from troth.node.service.work import Work
 from troth.protocol.tensors import rows_to_bytes, tokens_to_bytes
@@ -176,7 +176,7 @@ class Decoding:
                 outputs, seconds = await engine.forward(work.key, work.seat.layers, position, inputs)
                 self._note(seconds)
                 chosen, head_seconds = await next_token(self._bench, work, outputs, position=position, asked=self.asked)
-                row, data = self._keep(inputs, outputs, chosen.token)
+                row, data = self._keep(inputs, outputs, chosen)
             yield _Step(row, data, chosen.token, chosen.logprobs, seconds + head_seconds)
 
     async def _written(self) -> AsyncGenerator[_Step, None]:
@@ -195,7 +195,7 @@ class Decoding:
                     work.require_open()
                     inputs = np.array([work.emitted[work.positions - 1]], dtype=np.int64)
                     # The first step brings the rows of the text so far, too; they are known and signed.
-                    row, data = self._keep(inputs, rows[-1:], token)
+                    row, data = self._keep(inputs, rows[-1:], Chosen(token))
                 yield _Step(row, data, token, msgspec.UNSET, seconds)
                 began = time.perf_counter()
 
@@ -203,11 +203,12 @@ class Decoding:
         layers = self._work.seat.layers
         self._bench.meter.note(layers.end - layers.first, 1, seconds)
 
-    def _keep(self, inputs: NDArray[Any], outputs: NDArray[Any], token: int) -> tuple[Row, bytes]:
+    def _keep(self, inputs: NDArray[Any], outputs: NDArray[Any], chosen: Chosen) -> tuple[Row, bytes]:
         """Add one position to the session; the caller holds the lock."""
         work = self._work
         data = rows_to_bytes(outputs, work.seat.dtype)
         chain, rows = work.own_chain.extend(data, work.row_size, work.tokens_of(inputs))
         keep(work, inputs, outputs, chain, None)
-        work.emitted[rows[-1].position] = token
+        position = rows[-1].position
+        work.note_token(position, *chosen, finish(work, position, chosen.token))
         return rows[-1], data

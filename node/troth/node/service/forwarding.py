@@ -57,7 +57,8 @@ async def forward(bench: Bench, work: Work, header: Forward, payload: memoryview
     keep(work, inputs, outputs, chain, upstream)
     work.bound += bound or ()
     if chosen is not None:
-        work.emitted[rows[-1].position] = chosen.token
+        position = rows[-1].position
+        work.note_token(position, chosen.token, chosen.logprobs, finish(work, position, chosen.token))
     return _reply(work, header, signature, chosen, seconds), data
 
 

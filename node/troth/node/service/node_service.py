@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from troth.node.errors import BadInput, Busy, NotAssigned, OutOfOrder
 from troth.node.metrics import Metrics
@@ -20,6 +20,7 @@ from troth.node.service.seat import take_seat
 from troth.node.service.work import Work
 from troth.overlay.logs import task_bound
 from troth.protocol.announcement import announcement_from_wire
+from troth.protocol.tokens import Finish
 from troth.protocol.types import Address, Hash32, Segment
 from troth.protocol.wire import Commit, Compare, Decode, Forward, NodeReply, NodeRequest, Open, Release, Released
 
@@ -42,11 +43,30 @@ class NodeService:
         self._credit = Credit(bench.view)
         self._beginning: dict[Name, asyncio.Lock] = {}
         self._leaving = False
+        self.answered: Callable[[float], None] = lambda _seconds: None
+        """Told the seconds from a task's first message to its last token, of every answer given here."""
+        self.begun = asyncio.Event()
+        """Set when the next session begins; another one takes its place then."""
 
     @property
     def sessions(self) -> int:
         """Sessions held now."""
         return len(self._works)
+
+    @property
+    def leaving(self) -> bool:
+        """Whether no session is begun any more."""
+        return self._leaving
+
+    def answering(self, task_id: bytes) -> Work | None:
+        """The newest session in which this node answers the task with the whole model; None if there is none."""
+        works = (work for name, work in self._works.items() if name[0] == task_id)
+        whole = (work for work in works if work.seat.infers and work.seat.is_first and work.seat.is_last)
+        return max(whole, key=lambda work: work.attempt, default=None)
+
+    def is_paid(self, work: Work) -> bool:
+        """Whether the fee of a session is locked, by this node's own view of the chain."""
+        return self._credit.is_open(work.seat)
 
     async def leave(self) -> None:
         """Begin no session any more, and wait until those that are there have ended or are asked nothing any more."""
@@ -91,16 +111,23 @@ class NodeService:
             async with work.lock:
                 answer = await forward(self._bench, work, header, rest)
             self._metrics.positions.labels(role=_role(work)).inc(header.count)
+            self._note_answered(work, answer[0].finished)
             return answer
         work = self._find(sender, header)
         if isinstance(header, Decode):
             reply, data = await decode(self._bench, work, header)
             self._metrics.positions.labels(role="inferencer").inc(reply.count)
+            self._note_answered(work, reply.finished)
             return reply, data
         async with work.lock:
             if isinstance(header, Commit):
                 return await commit(self._bench, work, header, payload)
             return await compare(self._bench, work, header, payload)
+
+    def _note_answered(self, work: Work, finished: Finish | None) -> None:
+        if finished is not None and not work.counted:
+            work.counted = True
+            self.answered(self._bench.clock() - work.began)
 
     async def _work_for(self, sender: Address, header: Forward, payload: memoryview) -> tuple[Work, memoryview]:
         """The session of a Forward, begun if the message announces it; and the payload after the request."""
@@ -117,6 +144,8 @@ class NodeService:
             async with lock:
                 if name not in self._works:
                     self._works[name] = await self._begin(sender, header, request)
+                    self.begun.set()
+                    self.begun = asyncio.Event()
         finally:
             self._beginning.pop(name, None)
         return self._find(sender, header), rest

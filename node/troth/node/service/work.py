@@ -12,15 +12,18 @@ from numpy.typing import NDArray
 
 from troth.node.engine.interface import SessionKey
 from troth.node.errors import BadInput, OutOfOrder
+from troth.node.service.answer import Answer
 from troth.node.service.seat import Seat
 from troth.node.traces import StoredTrace
 from troth.protocol import typed_data
 from troth.protocol.rows import RowChain, signed_row, verify_rows
 from troth.protocol.tensors import row_size
+from troth.protocol.tokens import Finish
 from troth.protocol.types import Address
 from troth.protocol.wire import RowSignature
 
 if TYPE_CHECKING:
+    from troth.node.service.choosing import Packed
     from troth.node.service.decoding import Decoding
 
 
@@ -48,6 +51,8 @@ class Work:
     claimed_chain: RowChain | None = None
     claimed: list[NDArray[Any]] = field(default_factory=list)
     decoding: Decoding | None = None
+    answer: Answer = field(default_factory=Answer)
+    counted: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
@@ -84,8 +89,19 @@ class Work:
         """The trace: every row computed."""
         return np.concatenate(self.outputs)
 
+    def note_token(self, position: int, token: int, logprobs: Packed, finished: Finish | None) -> None:
+        """The token that the row at `position` chose; who listens to an answer of the whole model hears it."""
+        self.emitted[position] = token
+        if not (self.seat.is_first and self.seat.is_last):
+            return
+        first = len(self.seat.request.prompt_tokens)
+        known = first + len(self.answer.tokens)
+        before = self.all_inputs()[known : position + 1].tolist() if known <= position else []
+        self.answer.add([*before, token], logprobs, finished)
+
     async def end(self) -> None:
         """The session is over: nothing goes on by itself."""
+        self.answer.end()
         if self.decoding is not None:
             await self.decoding.stop()
 

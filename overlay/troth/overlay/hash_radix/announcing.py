@@ -19,7 +19,7 @@ class Announcer:
     """One node's side of the synchronisation. What comes and goes between two updates is never sent.
 
     Args:
-        chunking: identity of the group's array.
+        chunking: identity of the group's names, `Naming.identity`.
         epoch: milliseconds since 1970 when the node started; later than that of any earlier start.
         most: names that it announces; of more, the earliest (a group's members keep no more of one node).
     """

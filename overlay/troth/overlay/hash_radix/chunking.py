@@ -39,7 +39,7 @@ class Chunking:
     default: int = DEFAULT
     _ends: tuple[int, ...] = field(init=False, repr=False, compare=False)
     identity: bytes = field(init=False, repr=False, compare=False)
-    """4 bytes that tell this array from others: updates and names of another one are not mixed in."""
+    """4 bytes that tell this array from others; `Naming.identity` tells the key as well."""
 
     def __post_init__(self) -> None:
         if len(self.lengths) > MOST_LENGTHS:

@@ -16,7 +16,7 @@ class Verdict(Enum):
     GAP = "gap"
     """One before it is missing: ask for a snapshot."""
     OTHER_CHUNKING = "other_chunking"
-    """Its names are of another chunk-length array."""
+    """Its names are under another key, or of another chunk-length array."""
 
 
 class Followed:

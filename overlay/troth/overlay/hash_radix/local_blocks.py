@@ -62,6 +62,19 @@ class LocalBlocks:
         """Name to parent's name of every chunk held whole, in the order in which they became so."""
         return {name: self._parent_name(self._blocks[end]) for name, end in self._claimed.items()}
 
+    def renamed(self, naming: Naming) -> LocalBlocks:
+        """The same blocks under other names. This one stays as it is, so that another thread may do it."""
+        other = LocalBlocks(naming, self._size)
+        # Parents come before children: a block is kept as long as something hangs on it.
+        for key, block in self._blocks.items():
+            placed = other._placed(key, block.parent, block.tokens)
+            assert placed is not None, "its parent was placed before it"
+            placed.held = block.held
+        for key, block in other._blocks.items():
+            if block.digest and other._whole(key):
+                other._claim(key)
+        return other
+
     def apply(self, event: KvEvent) -> Changes:
         """What this event changes for others."""
         match event:
@@ -89,14 +102,8 @@ class LocalBlocks:
                 self.unplaced += len(event.hashes) - place
                 break
             for end in self._ends_below(key):
-                name = name_of(self._blocks[end].digest)
-                # Two prefixes of one node with one name: the second is kept quiet, or its end would end the first.
-                if name in self._claimed or not self._whole(end):
-                    continue
-                above = self._parent_name(self._blocks[end])
-                if above != name:
-                    self._claimed[name] = end
-                    stored.append((above, name))
+                if self._whole(end):
+                    stored += self._claim(end)
             parent = key
         return Changes(stored=tuple(stored))
 
@@ -114,6 +121,16 @@ class LocalBlocks:
                     removed.append(name)
             self._forget(key)
         return Changes(removed=tuple(removed))
+
+    def _claim(self, end: EngineHash) -> tuple[tuple[int, int], ...]:
+        """(parent's name, name) of the whole chunk that this block ends; nothing if the name is claimed already."""
+        block = self._blocks[end]
+        name, above = name_of(block.digest), self._parent_name(block)
+        # Two prefixes of one node with one name: the second is kept quiet, or its end would end the first.
+        if name in self._claimed or above == name:
+            return ()
+        self._claimed[name] = end
+        return ((above, name),)
 
     def _placed(self, key: EngineHash, parent: EngineHash | None, tokens: bytes) -> _Block | None:
         block = self._blocks.get(key)

@@ -52,6 +52,8 @@ class Naming:
         self.root = chunking.identity.ljust(DIGEST, b"\0")
         """What the chain starts with: names of different arrays have nothing in common."""
         self._keyed = hashlib.blake2b(key=key, digest_size=DIGEST, person=b"troth-hash-radix"[:16])
+        self.identity = hashlib.blake2b(chunking.identity, digest_size=4, key=key, person=b"troth-naming").digest()
+        """4 bytes that tell this key and array from others: updates with names of another one are not mixed in."""
 
     def link(self, parent: bytes, content: bytes | memoryview) -> bytes:
         """The chain's next 16 bytes: `parent` those before, `content` the chunk's packed tokens."""

@@ -21,7 +21,7 @@ class Update:
 
     Args:
         whole: a snapshot, which replaces all that was said before; else a delta on top of `sequence` - 1.
-        chunking: identity of the array that the names are of, 4 bytes.
+        chunking: identity of the names, 4 bytes (`Naming.identity`).
         epoch: when the node began to count, in milliseconds; a restarted node has a later one.
         sequence: rises by one with each update of an epoch, from 1.
         load: how loaded the node is now.
@@ -43,7 +43,7 @@ class Heartbeat:
     """A node's load between two updates, without names.
 
     Args:
-        chunking: identity of the array that its names are of, 4 bytes.
+        chunking: identity of its names, 4 bytes.
         epoch: as in its updates.
         sequence: of its last update, 0 before the first: who has not seen that one missed it.
         number: rises by one with each heartbeat of an epoch, from 1.

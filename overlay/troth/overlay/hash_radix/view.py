@@ -46,6 +46,13 @@ class GroupView:
                 self.members.followed(name).forget()
                 self.tree.add(row.slot, self._claims())
 
+    def rename(self, naming: Naming) -> None:
+        """All names are other ones from now on: nothing is known until members say it again, loads apart."""
+        self.naming = naming
+        for name, row in self.members.rows():
+            self.members.followed(name).forget()
+            self.tree.add(row.slot, self._claims())
+
     def receive(self, sender: str, content: bytes, now: float) -> Verdict:
         """Apply an update or a heartbeat of `sender`; but for REPEATED its load is in the node table then.
 
@@ -53,7 +60,7 @@ class GroupView:
         """
         if sender not in self.members:
             return Verdict.REPEATED
-        said, followed, ours = decode(content), self.members.followed(sender), self.naming.chunking.identity
+        said, followed, ours = decode(content), self.members.followed(sender), self.naming.identity
         verdict = followed.judge(said, ours) if isinstance(said, Update) else followed.judge_heartbeat(said, ours)
         row = self.members[sender]
         if verdict is not Verdict.REPEATED:

@@ -22,29 +22,14 @@ from troth.overlay.relay.delivery_server import DeliveryServer
 from troth.overlay.relay.key import create_handshake_key, load_handshake_key
 from troth.overlay.sessions.asgi import serve_application
 from troth.overlay.sessions.destination import Destination
+from troth.overlay.sessions.entry_section import OverlayEntry
 from troth.overlay.sessions.metrics import Metrics
-from troth.protocol.types import Address
+
+__all__ = ["EntryKeys", "OverlayEntry", "overlay_entry"]
 
 log = logging.getLogger(__name__)
 
 Kind = Literal["scheduler", "node"]
-
-
-@dataclass(frozen=True, slots=True)
-class OverlayEntry:
-    """Where clients reach a party through the overlay, and the committee that lists it.
-
-    Args:
-        host, port: where it listens.
-        address: as proxies reach it.
-        publish_seconds: how often the committee is told again.
-    """
-
-    host: str
-    port: int
-    address: tuple[str, int]
-    committee: Address
-    publish_seconds: float
 
 
 @dataclass(frozen=True, slots=True)

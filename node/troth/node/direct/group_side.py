@@ -1,0 +1,45 @@
+"""The channel among nodes that host the same model, and which part of the node answers which message."""
+
+from __future__ import annotations
+
+from troth.node.direct.listening import Listening
+from troth.node.direct.seams import Group
+from troth.node.direct.taking import Taking
+from troth.node.errors import NotAssigned
+from troth.overlay.channel_server import Limits
+from troth.overlay.hash_radix.codec import LARGEST_UPDATE
+from troth.protocol.types import Address
+from troth.protocol.wire import GroupRequest
+from troth.protocol.wire_fields import HEADER_LIMIT
+from troth.protocol.wire_group import Heard, Take, Taken, Tell, Told
+
+PATH = "/v1/group"
+WHO = "nodes that host the same model"
+GroupAnswer = tuple[Told | Taken | Heard, bytes]
+LIMITS = Limits(
+    frame=4 + HEADER_LIMIT + LARGEST_UPDATE,
+    in_flight=1024,
+    in_flight_per_connection=256,
+    in_flight_per_sender=256,
+    in_flight_bytes=128 * 2**20,
+    connections=256,
+    connections_per_sender=2,
+)
+"""Updates are the largest messages; most requests in flight are listeners that wait."""
+
+
+class GroupSide:
+    """Answers the messages of members: of the group, of promises, of answers."""
+
+    def __init__(self, group: Group, taking: Taking, listening: Listening) -> None:
+        self._group, self._taking, self._listening = group, taking, listening
+
+    async def handle(self, sender: Address, header: GroupRequest, payload: memoryview) -> GroupAnswer:
+        """Answer one message; raises NotAssigned for who has left since it connected, and what the parts raise."""
+        if not self._group.is_member(sender):
+            raise NotAssigned("the sender is no member of this group", sender, "Register for the same model.")
+        if isinstance(header, Tell):
+            return await self._group.tell(sender, header, payload)
+        if isinstance(header, Take):
+            return self._taking.take(sender, header), b""
+        return await self._listening.listen(header)

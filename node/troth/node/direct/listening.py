@@ -1,0 +1,114 @@
+"""Listen: the tokens of an answer go to who ordered it, or to the node that its request entered at, as they are chosen.
+
+The request's salt is the key: who has it has the request. Nothing leaves before the fee is locked by this node's own
+view of the chain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from troth.node.direct.seams import Works
+from troth.node.direct.served import served
+from troth.node.direct.taking import Taking
+from troth.node.errors import Busy, NotAssigned, OutOfOrder
+from troth.node.service.work import Work
+from troth.node.view import ChainView
+from troth.overlay.operator import Operator
+from troth.protocol.tensors import tokens_to_bytes
+from troth.protocol.wire_group import HEARD_LIMIT, Heard, Listen
+
+LISTEN_SECONDS = 10.0
+"""How long a listener waits for the next token before it is told that there is none."""
+MOST_LISTENERS = 256
+LISTENERS_PER_TASK = 4
+
+
+class Listening:
+    """Answers Listen.
+
+    Args:
+        works: the node's sessions.
+        taking: which tasks may be waited for before their session begins.
+        view: the node's own view of the chain.
+        operator: who signs the answer.
+        patience: seconds; see `LISTEN_SECONDS`.
+    """
+
+    def __init__(
+        self, works: Works, taking: Taking, view: ChainView, operator: Operator, patience: float = LISTEN_SECONDS
+    ) -> None:
+        self._works, self._taking, self._view, self._operator = works, taking, view, operator
+        self._patience = patience
+        self._listeners: Counter[bytes] = Counter()
+
+    async def listen(self, message: Listen) -> tuple[Heard, bytes]:
+        """What was chosen from `start` on, as soon as there is something; nothing after a while of silence.
+
+        Raises:
+            Busy: too many listen.
+            NotAssigned: there is no such task here, or this is not its salt; it is not said which.
+            OutOfOrder: the session is over, and its answer was never whole.
+        """
+        with self._place(message.task_id), suppress(TimeoutError):
+            async with asyncio.timeout(self._patience):
+                return await self._heard(message)
+        return Heard(message.start, 0), b""
+
+    @contextmanager
+    def _place(self, task_id: bytes) -> Iterator[None]:
+        if self._listeners.total() >= MOST_LISTENERS or self._listeners[task_id] >= LISTENERS_PER_TASK:
+            raise Busy("too many listen already", self._listeners.total(), "Wait for the scheduler's own stream.")
+        self._listeners[task_id] += 1
+        try:
+            yield
+        finally:
+            self._listeners[task_id] -= 1
+            if not self._listeners[task_id]:
+                del self._listeners[task_id]
+
+    async def _heard(self, message: Listen) -> tuple[Heard, bytes]:
+        work = await self._work(message)
+        await self._until(lambda: self._works.is_paid(work))
+        answer, start = work.answer, message.start
+        await answer.reach(start)
+        tokens = answer.tokens[start : start + HEARD_LIMIT]
+        ended = answer.finished is not None and start + len(tokens) >= len(answer.tokens)
+        if not tokens and not ended:
+            raise OutOfOrder("the session is over", start, "Go on with the scheduler's own stream.")
+        logprobs = _told(work, start, len(tokens))
+        if not ended:
+            return Heard(start, len(tokens), logprobs=logprobs), tokens_to_bytes(tokens)
+        signature = self._operator.sign(served(work.seat.task_id, work.seat.salt, answer.tokens))
+        return Heard(start, len(tokens), answer.finished, signature, logprobs), tokens_to_bytes(tokens)
+
+    async def _work(self, message: Listen) -> Work:
+        """The session that answers; the scheduler may need a moment longer than the listener."""
+        while True:
+            begun, work = self._works.begun, self._works.answering(message.task_id)
+            if work is not None and hmac.compare_digest(work.seat.salt, message.salt):
+                return work
+            if work is not None or not self._taking.expects(message.task_id, message.salt):
+                raise NotAssigned("there is no such task here, or another salt", None, "Send the task's own salt.")
+            await begun.wait()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            begun = time.monotonic()
+            if not await self._view.until(condition, self._patience):
+                # Our own time runs out with it; never in a loop without rest, whatever the view does.
+                await asyncio.sleep(max(0.0, self._patience - (time.monotonic() - begun)))
+
+
+def _told(work: Work, start: int, count: int) -> tuple[bytes, ...]:
+    """One packed entry a token, or none where some token has none."""
+    found = work.answer.logprobs[start : start + count]
+    told = tuple(one for one in found if not isinstance(one, msgspec.UnsetType))
+    return told if len(told) == count else ()

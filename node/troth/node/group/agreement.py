@@ -1,0 +1,81 @@
+"""The names of a group: key and chunk lengths that its members come to without a vote, each from what it heard.
+
+Members that hear alike come to the same. Until they do their names differ, which `Naming.identity` tells, so that they
+go by load alone. What would change the names must stand for a while, and the more often they changed lately the longer
+the present ones stay.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterable
+
+from troth.node.group.key import REST, Shares
+from troth.overlay.hash_radix.chunking import BLOCK, Chunking, chunking_for
+from troth.overlay.hash_radix.naming import KEY, Naming
+from troth.overlay.hash_radix.sentry import DEEPEST, agreed
+from troth.protocol.types import Address
+
+SETTLED = 3.0
+"""Seconds that a change is wanted before it is made: several members come and go at once."""
+FREE_CHANGES = 3
+"""Changes within `REST` after which each further one waits twice as long."""
+PAUSE = 15.0
+"""Seconds that the first of those waits."""
+LONGEST = DEEPEST * BLOCK
+"""Tokens: no Sentry looks further, so that no longer length is a proposal."""
+
+_Wish = tuple[bytes, tuple[int, ...]]
+
+
+class Agreement:
+    """What the names should be. `now` in seconds, never falling."""
+
+    def __init__(self, own: Address) -> None:
+        self._own = own
+        self.share = secrets.token_bytes(KEY)
+        self._shares = Shares(own, self.share)
+        self._proposals: dict[Address, tuple[int, ...]] = {}
+        self._wish: _Wish = (self.share, ())
+        self._since = 0.0
+        self._taken: _Wish = self._wish
+        self._changes: list[float] = []
+        self.naming = Naming(self.share, Chunking())
+
+    def hear(self, name: Address, share: bytes, lengths: Iterable[int], now: float) -> None:
+        """A member told its share and the lengths that it proposes."""
+        self._shares.hear(name, share, now)
+        self._proposals[name] = tuple(length for length in lengths if length <= LONGEST)
+
+    def look(self, lengths: tuple[int, ...], alive: Collection[Address], listed: int, now: float) -> Naming | None:
+        """New names, if it is time for them.
+
+        Args:
+            lengths: this node's own proposal.
+            alive: the other members that were heard lately.
+            listed: members by the chain, this node included.
+        """
+        _, key = self._shares.leader(alive, now)
+        proposals: dict[str, tuple[int, ...]] = {self._own: lengths}
+        proposals |= {name: self._proposals[name] for name in alive if name in self._proposals}
+        # Of two members one would be more than a third.
+        wish = key, agreed(proposals, max(listed, 3) if listed > 1 else 1)
+        if wish != self._wish:
+            self._wish, self._since = wish, now
+        if wish == self._taken or now - self._since < SETTLED or now < self._next_change(now):
+            return None
+        self._taken = wish
+        self._changes.append(now)
+        self.naming = Naming(key, chunking_for(wish[1]))
+        return self.naming
+
+    def keep(self, names: Collection[Address]) -> None:
+        """Forget who is not in the group any more."""
+        self._shares.keep(names)
+        for name in [name for name in self._proposals if name not in names]:
+            del self._proposals[name]
+
+    def _next_change(self, now: float) -> float:
+        self._changes = [change for change in self._changes if now - change < REST]
+        more = len(self._changes) - FREE_CHANGES
+        return self._changes[-1] + min(REST, PAUSE * 2**more) if more >= 0 else now

@@ -1,0 +1,101 @@
+"""This node among the nodes of its model, as its entry sees it: who serves a prompt, and on which channel."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from troth.node.errors import NotAMember
+from troth.node.group.allowance import Allowance
+from troth.node.group.loads import Loads, load_of, load_part
+from troth.node.group.membership import Membership
+from troth.node.group.sharing import UNRATED, Follow, Reputation, Sharing
+from troth.overlay.channel import Channel
+from troth.overlay.forwarding.passage import Passage
+from troth.overlay.hash_radix.load import Load
+from troth.overlay.hash_radix.naming import packed
+from troth.overlay.operator import Operator
+from troth.protocol.types import Address
+from troth.protocol.wire_group import LoadPart, Tell, Told
+
+
+class Group:
+    """Members are named by their checksummed operator addresses; time is `time.monotonic`.
+
+    Args:
+        follow: makes the follower of this node's cache.
+        reputation: the committee's word about a member, 0 to 1.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        membership: Membership,
+        loads: Loads,
+        follow: Follow,
+        reputation: Reputation = lambda _: UNRATED,
+    ) -> None:
+        self.own: Address = operator.address
+        self._membership, self._loads = membership, loads
+        self._allowance = Allowance()
+        self._sharing = Sharing(operator, membership, follow, self.load, reputation)
+        self.passage = Passage(self.own, self._sharing.forwarder)
+
+    def path(self, tokens: Sequence[int]) -> Sequence[tuple[int, int]]:
+        """(name, tokens up to its end) of each chunk of a prompt that entered here, which is noted as such."""
+        content = packed(tokens)
+        self._sharing.proposal.note(content)
+        self._loads.prompted(len(tokens))
+        self._sharing.refresh()
+        return tuple(self._sharing.view.naming.path(content))
+
+    def load(self) -> Load:
+        """This node's own load, now."""
+        return self._loads.now(self.passage.taken)
+
+    def load_part(self) -> LoadPart:
+        """The same as it travels."""
+        return load_part(self.load())
+
+    def served(self, seconds: float) -> None:
+        """A request was served here in so many seconds."""
+        self._loads.served(seconds)
+
+    def channel(self, node: Address) -> Channel:
+        """The channel to a member; raises ChannelUnavailable, an OverlayError, for who is none."""
+        return self._sharing.telling.channel(node)
+
+    def acknowledged(self, node: Address, part: LoadPart, round_trip: float) -> None:
+        """A member has the request that was forwarded to it, and says how loaded it is; seconds there and back."""
+        self._sharing.forwarder.acknowledged(node, load_of(part), round_trip, time.monotonic())
+
+    def is_member(self, sender: Address) -> bool:
+        """Whether this node and the sender are in one group now, by the chain."""
+        return sender in self._membership.peers
+
+    async def tell(self, sender: Address, message: Tell, payload: memoryview) -> tuple[Told, bytes]:
+        """A member's word, which the channel authenticated.
+
+        Raises:
+            NotAMember: the sender is a stranger.
+            Busy: it tells more than it may.
+            UpdateMalformed: the payload is nothing that a member says; nothing was changed.
+        """
+        peers = self._membership.peers
+        if sender not in peers:
+            raise NotAMember("the sender is in no group with this node", sender, "Check its registration.")
+        self._allowance.keep(peers)
+        self._allowance.take(sender, len(payload), time.monotonic())
+        asks = self._sharing.receive(sender, message, bytes(payload))
+        return Told(self.load_part(), whole=asks), b""
+
+    async def run(self) -> None:
+        """Tell, and keep what is known, until cancelled."""
+        async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(self._sharing.cache.run())
+            jobs.create_task(self._sharing.run())
+
+    async def close(self) -> None:
+        """End the channels."""
+        await self._sharing.telling.close()

@@ -1,0 +1,71 @@
+"""Who is in this node's group, by the chain alone: bonded nodes that host the whole of the same model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from troth.overlay.hash_radix.groups import split
+from troth.protocol.state import State, bonded
+from troth.protocol.types import Address, Hash32, Segment
+
+REGION = ""
+"""The chain names no regions: all nodes are in one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another member, and where it listens."""
+
+    operator: Address
+    endpoint: str
+    tls_key_hash: Hash32
+
+
+class Membership:
+    """Follows the folded chain. A node that is not bonded, or hosts a part only, is alone.
+
+    Args:
+        own: this node's operator.
+        execution_class: whose nodes compute alike.
+        state: the folded chain.
+    """
+
+    def __init__(self, own: Address, execution_class: Hash32, state: Callable[[], State]) -> None:
+        self._own = own
+        self._execution_class = execution_class
+        self._state = state
+        self._seen: State | None = None
+        self._peers: dict[Address, Peer] = {}
+
+    @property
+    def peers(self) -> Mapping[Address, Peer]:
+        """The other members, at most `groups.LARGEST_GROUP` with this node."""
+        state = self._state()
+        if state is not self._seen:
+            self._seen, self._peers = state, self._listed(state)
+        return self._peers
+
+    def _listed(self, state: State) -> dict[Address, Peer]:
+        hosts = self._hosts(state)
+        if self._own not in hosts:
+            return {}
+        # Nobody could choose its address after the class's identity was known, but for whoever registers later; a
+        # seed that changes would move everybody to other groups.
+        groups = split(dict.fromkeys(hosts, REGION), self._execution_class)
+        names = next(group for group in groups if self._own in group)
+        return {Address(name): hosts[Address(name)] for name in names if name != self._own}
+
+    def _hosts(self, state: State) -> dict[Address, Peer]:
+        rules = state.classes.get(self._execution_class)
+        model = state.models.get(rules.model) if rules is not None else None
+        if rules is None or model is None:
+            return {}
+        whole = Segment(0, model.layers)
+        return {
+            node.operator: Peer(node.operator, node.endpoint, node.tls_key_hash)
+            for node in state.nodes.values()
+            if node.execution_class == self._execution_class
+            and node.slice == whole
+            and bonded(state, node.operator, rules)
+        }

@@ -1,0 +1,224 @@
+"""Members of one group in one event loop: real channels over TLS, a chain of their own, engines that are told what
+their caches hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from fastapi import FastAPI
+from support.waiting import eventually
+
+from troth.node.engine.interface import Cleared, Load, Removed, Stored
+from troth.node.engine.vllm.blocks import block_names, packed
+from troth.node.engine.vllm.cache_events import Audience
+from troth.node.group import agreement, key, sharing, telling
+from troth.node.group.assembly import group_of
+from troth.node.group.group import Group
+from troth.node.group.telling import PATH
+from troth.node.pool.meter import Meter
+from troth.overlay.channel import Channel
+from troth.overlay.channel_server import ChannelServer
+from troth.overlay.hash_radix import members as member_table
+from troth.overlay.hash_radix import view as views
+from troth.overlay.identity import create_identity
+from troth.overlay.operator import Operator
+from troth.overlay.server import TlsServer
+from troth.protocol.contract_types import Account, Role
+from troth.protocol.events import LogMeta
+from troth.protocol.identifiers import class_id, model_id
+from troth.protocol.state import Node, State
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import ZERO_HASH, Address, ExecutionClass, Hash32, ModelDescriptor, Segment
+from troth.protocol.wire_group import Tell
+
+DOMAIN = Domain(31337, Address("0x" + "11" * 20))
+MODEL = ModelDescriptor("toy", 2, 32, 64, 0, ZERO_HASH)
+RULES = ExecutionClass(model_id(MODEL), "toy", 0, True, 10, 8, 9000, 1, 2, 3, 5, 1, 100, 1000, 20000, ZERO_HASH)
+CLASS = class_id(RULES)
+WHOLE = Segment(0, MODEL.layers)
+BLOCK = 32
+PACE = 0.1
+"""Seconds of a prompt token: a match is worth any way."""
+META = LogMeta(1, 0, ZERO_HASH, ZERO_HASH)
+
+
+class StagedEngine:
+    """A whole engine of which only its cache is there."""
+
+    slice, layers, hidden_size, vocabulary, dtype, cache_bytes, failure = WHOLE, 2, 32, 64, 0, 0, None
+
+    def __init__(self) -> None:
+        self.audience = Audience()
+        self.running = self.waiting = 0
+        self.block = BLOCK
+
+    @property
+    def load(self) -> Load:
+        return Load(self.running, self.waiting, 0.0, 1000, self.block, 0, 0)
+
+    def holds_prompt(self, tokens: Sequence[int]) -> None:
+        """The blocks of a prompt come into the cache."""
+        names = tuple(block_names(tokens, BLOCK))
+        self.audience.tell(Stored(ZERO_HASH, names, packed(tokens[: len(names) * BLOCK])))
+
+    def evicts(self, tokens: Sequence[int]) -> None:
+        self.audience.tell(Removed(tuple(block_names(tokens, BLOCK)[::-1])))
+
+    def clears(self) -> None:
+        self.audience.tell(Cleared())
+
+    def events(self) -> AsyncIterator[Any]:
+        return self.audience.listen()
+
+    async def _unused(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    forward = reference = logits = holds = rehost = forget = release = close = _unused
+    generate = prefill = probabilities = _unused
+
+
+class Member:
+    """One node as far as its group goes."""
+
+    def __init__(self, stage: Stage, number: int, folder: Path) -> None:
+        self.stage = stage
+        self.operator = Operator(bytes([number]) * 32, DOMAIN)
+        self.identity = create_identity(folder / f"member{number}")
+        self.engine = StagedEngine()
+        self.port = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """A new process: nothing is known but key and chain."""
+        meter = Meter()
+        meter.note(MODEL.layers, 1, PACE)
+        bench = SimpleNamespace(engine=self.engine, operator=self.operator, execution_class=CLASS, meter=meter)
+        group = group_of(cast(Any, bench), state=lambda: self.stage.chain, sessions=lambda: 0, wanted=True)
+        assert group is not None
+        self.group: Group = group
+        self.refused: list[Exception] = []
+
+    @property
+    def address(self) -> Address:
+        return self.operator.address
+
+    async def _handle(self, sender: Address, header: Tell, payload: memoryview) -> Any:
+        try:
+            return await self.group.tell(sender, header, payload)
+        except Exception as error:
+            self.refused.append(error)
+            raise
+
+    async def start(self) -> None:
+        app = FastAPI()
+        server = ChannelServer(self.operator, self._handle, self.group.is_member, requests=(Tell,), path=PATH)
+        server.mount(app)
+        self.server = TlsServer(app, self.identity, "127.0.0.1", self.port)
+        await self.server.start()
+        self.port = self.server.port
+        self.stage.register(self)
+        self.running = asyncio.create_task(self.group.run())
+
+    async def stop(self) -> None:
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
+        await self.group.close()
+        await self.server.stop()
+
+    def known(self, other: Member, tokens: Sequence[int]) -> int:
+        """Tokens of a prompt that this member believes another one to hold."""
+        view = self.group._sharing.view
+        if other.address not in view.members:
+            return 0
+        matches = view.search(view.naming.path(packed(list(tokens))), 1 << view.members[other.address].slot)
+        return matches.tokens
+
+    def alive(self, other: Member) -> bool:
+        view = self.group._sharing.view
+        return other.address in view.members and view.members[other.address].alive
+
+    @property
+    def names(self) -> bytes:
+        return self.group._sharing.view.naming.identity
+
+    @property
+    def share(self) -> bytes:
+        return self.group._sharing.header().share
+
+    def channel_to(self, other: Member) -> Channel:
+        """A channel of its own, to say what no Group would."""
+        return Channel(
+            f"https://127.0.0.1:{other.port}", other.identity.spki_sha256, self.operator, other.address, path=PATH
+        )
+
+
+class Stage:
+    """The chain and its members."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.members: list[Member] = []
+        state = State()
+        self.chain = State(
+            models=state.models.with_item(RULES.model, MODEL), classes=state.classes.with_item(CLASS, RULES)
+        )
+
+    def register(self, member: Member, *, stake: int = 100, hosted: Segment = WHOLE) -> None:
+        address = member.address
+        key_hash = Hash32(member.identity.spki_sha256)
+        endpoint = f"https://127.0.0.1:{member.port}"
+        node = Node(address, address, address, CLASS, hosted, endpoint, key_hash, META)
+        self.chain = State(
+            models=self.chain.models,
+            classes=self.chain.classes,
+            nodes=self.chain.nodes.with_item(address, node),
+            accounts=self.chain.accounts.with_item(address, Account(stake, role=Role.NODE)),
+        )
+
+    def make(self, number: int) -> Member:
+        member = Member(self, number, self._folder)
+        self.members.append(member)
+        return member
+
+    async def started(self, count: int) -> list[Member]:
+        """So many members, in the order of their addresses, that have come to the same names."""
+        made = [self.make(number) for number in range(1, count + 1)]
+        for member in made:
+            await member.start()
+        await eventually(lambda: agreed(made))
+        return sorted(made, key=lambda member: member.address.lower())
+
+
+def agreed(made: Sequence[Member]) -> bool:
+    """Whether all know each other and have the same names."""
+    return len({member.names for member in made}) == 1 and all(
+        one.alive(other) for one in made for other in made if one is not other
+    )
+
+
+@asynccontextmanager
+async def group_stage(folder: Path) -> AsyncIterator[Stage]:
+    stage = Stage(folder)
+    try:
+        yield stage
+    finally:
+        for member in stage.members:
+            if hasattr(member, "running"):
+                await member.stop()
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tenths of seconds instead of seconds, but for silence: this machine is slow."""
+    for module in (telling, sharing):
+        monkeypatch.setattr(module, "HEARTBEAT", 0.1)
+        monkeypatch.setattr(module, "INTERVAL", 0.5)
+    monkeypatch.setattr(views, "INTERVAL", 0.5)
+    monkeypatch.setattr(agreement, "SETTLED", 0.3)
+    for module in (member_table, key):
+        monkeypatch.setattr(module, "SILENCE", 4.0)
