@@ -25,7 +25,7 @@ from troth.overlay.errors import ChannelTimeout, ChannelUnavailable, CircuitFail
 from troth.overlay.https import naming_errors, pinned_client
 from troth.overlay.sessions.errors import RequestFailed
 from troth.protocol.state import Scheduler
-from troth.protocol.types import SEGMENTS_LIMIT, Hash32
+from troth.protocol.types import SEGMENTS_LIMIT, Address, Hash32
 
 LARGEST_LINE = 1024 * 1024
 """Bytes of a line of the stream; the longest is the receipt, with the tokens of the whole answer in it."""
@@ -73,6 +73,10 @@ class SchedulerApi:
                     raise _refusal(response.status_code, await _bounded_body(response, LARGEST_REFUSAL))
                 async for line in _bounded_lines(response):
                     yield read_object(line)
+
+    def near(self, node: Address) -> SchedulerApi:
+        """The same calls: a scheduler chooses who serves by itself."""
+        return self
 
     async def _get(self, path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
         try:
