@@ -52,6 +52,14 @@ def test_names_depend_on_key_array_and_all_that_stands_before() -> None:
     assert [name for name, _ in naming().path(prompt + words([3])[:-4])] == names  # A part of a block has no name.
 
 
+def test_the_identity_of_names_tells_key_and_array() -> None:
+    keys, arrays = (bytes(32), b"\1" * 32), (Chunking(), Chunking((64,)), Chunking((), 64))
+    identities = {Naming(key, array).identity for key in keys for array in arrays}
+    assert len(identities) == 6
+    assert {len(identity) for identity in identities} == {4}
+    assert Naming(bytes(32), Chunking()).identity in identities
+
+
 def test_a_path_hashes_no_further_than_it_is_asked() -> None:
     path = naming().path(words([1] * 1_000))
     assert next(path)[1] == BLOCK

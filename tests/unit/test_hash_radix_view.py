@@ -12,8 +12,9 @@ from troth.overlay.hash_radix.errors import GroupFull, UpdateMalformed
 from troth.overlay.hash_radix.following import Verdict
 from troth.overlay.hash_radix.kv_events import BlocksRemoved
 from troth.overlay.hash_radix.load import Load
-from troth.overlay.hash_radix.local_blocks import LocalBlocks
+from troth.overlay.hash_radix.local_blocks import Changes, LocalBlocks
 from troth.overlay.hash_radix.members import SILENCE
+from troth.overlay.hash_radix.naming import Naming
 from troth.overlay.hash_radix.update import Heartbeat, Run, Update
 from troth.overlay.hash_radix.view import PATIENCE, GroupView
 
@@ -335,3 +336,27 @@ def test_two_chunks_of_one_name_at_one_node_do_not_end_each_other(monkeypatch: p
     assert len(seen) == len(blocks.names) == 2
     quiet = next(token for token in range(20) if stored([token]).hashes[0] not in blocks._claimed.values())
     assert blocks.apply(BlocksRemoved(stored([quiet]).hashes)).removed == ()
+
+
+def test_after_a_new_naming_nothing_is_known_but_loads_until_it_is_said_again() -> None:
+    view, node, other = view_of("ab", NAMING), _Node(), naming(64)
+    node.store(1, 2)
+    view.receive("a", node.say(), 1.0)
+    view.own("b", Changes(stored=((0, 7),)))
+    view.rename(other)
+    assert view.tree.contents() == {}
+    assert view.members["a"].alive
+    assert view.receive("a", node.say(), 2.0) is Verdict.OTHER_CHUNKING
+    announcer = Announcer(other.identity, 2)
+    renamed = node.blocks.renamed(other)
+    announcer.note(Changes(stored=tuple((parent, name) for name, parent in renamed.names.items()), cleared=True))
+    announcer.note(renamed.apply(stored([1, 2, 3])))
+    assert view.receive("a", encode_update(announcer.next_update(IDLE)), 3.0) is Verdict.APPLY
+    assert view.search(other.path(words([1, 2, 3])), EVERYBODY).tokens == 96
+
+
+def test_names_under_another_key_are_not_mixed_in() -> None:
+    view, other = view_of("abc", NAMING), Naming(bytes(32), NAMING.chunking)
+    update = Update(True, other.identity, 1, 1, IDLE, (Run(0, (5,)),))
+    assert view.receive("a", encode_update(update), 1.0) is Verdict.OTHER_CHUNKING
+    assert view.tree.contents() == {}
