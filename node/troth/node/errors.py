@@ -9,11 +9,10 @@ NodeError
  │   ├─ NotAssigned     the announcement does not give this node this work
  │   ├─ BadInput        tensors, tokens or signatures that cannot be right
  │   ├─ OutOfOrder      a message that does not follow from the ones before
- │   └─ AlreadySigned   signing would contradict an earlier signature
- ├─ EntryRefused    a client's request is not taken at this entry; `status` is HTTP's
- ├─ SchedulerAway   the scheduler of a client's request cannot be reached, or does not speak as one
  │   ├─ AlreadySigned   signing would contradict an earlier signature
  │   └─ NotAMember      a message among nodes of one model from who is none of them
+ ├─ EntryRefused    a client's request is not taken at this entry; `status` is HTTP's
+ ├─ SchedulerAway   the scheduler of a client's request cannot be reached, or does not speak as one
  ├─ OrderRefused    a scheduler would have this node host what its operator has not agreed to
  └─ StorageError    a record could not be written or read back
 

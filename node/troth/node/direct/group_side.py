@@ -5,7 +5,8 @@ from __future__ import annotations
 from troth.node.direct.listening import Listening
 from troth.node.direct.seams import Group
 from troth.node.direct.taking import Taking
-from troth.node.errors import NotAssigned
+from troth.node.errors import NotAMember
+from troth.node.group.telling import PATH
 from troth.overlay.channel_server import Limits
 from troth.overlay.hash_radix.codec import LARGEST_UPDATE
 from troth.protocol.types import Address
@@ -13,9 +14,10 @@ from troth.protocol.wire import GroupRequest
 from troth.protocol.wire_fields import HEADER_LIMIT
 from troth.protocol.wire_group import Heard, Take, Taken, Tell, Told
 
-PATH = "/v1/group"
 WHO = "nodes that host the same model"
 GroupAnswer = tuple[Told | Taken | Heard, bytes]
+__all__ = ["LIMITS", "PATH", "WHO", "GroupSide"]
+
 LIMITS = Limits(
     frame=4 + HEADER_LIMIT + LARGEST_UPDATE,
     in_flight=1024,
@@ -35,9 +37,9 @@ class GroupSide:
         self._group, self._taking, self._listening = group, taking, listening
 
     async def handle(self, sender: Address, header: GroupRequest, payload: memoryview) -> GroupAnswer:
-        """Answer one message; raises NotAssigned for who has left since it connected, and what the parts raise."""
+        """Answer one message; raises NotAMember for who has left since it connected, and what the parts raise."""
         if not self._group.is_member(sender):
-            raise NotAssigned("the sender is no member of this group", sender, "Register for the same model.")
+            raise NotAMember("the sender is no member of this group", sender, "Register for the same model.")
         if isinstance(header, Tell):
             return await self._group.tell(sender, header, payload)
         if isinstance(header, Take):

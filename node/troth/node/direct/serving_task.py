@@ -184,7 +184,7 @@ class ServingTask:
                 packed = piece.logprobs[position - piece.start] if piece.logprobs else None
                 await self._out.put(token_line(position, token, packed, self._order.logprobs, self._vocabulary))
             self._counters.tokens.labels(source="node").inc(len(fresh))
-            if piece.signature is not None:
+            if piece.signature is not None and self._merging.listening:
                 self._signed = node, piece.signature
 
     def _note(self, found: Contradiction) -> None:
