@@ -246,6 +246,15 @@ async def test_a_stream_lost_after_the_answer_leaves_the_verdict_to_the_chain(tm
         assert (body["troth"]["outcome"], body["usage"]["cost_wei"]) == ("accepted", str(OFFER.fee))
 
 
+async def test_a_silent_scheduler_behind_a_node_may_still_charge(tmp_path: Path) -> None:
+    async with direct_gateway(tmp_path) as stage:
+        stage.nodes.refusing = dict.fromkeys(NODES, (502, "scheduler_away"))
+        answer = await stage.chat(HELLO)
+        error = answer.json()["error"]
+        assert (error["troth"]["hop"], error["troth"]["charged"]) == ("scheduler", "unknown")
+        assert answer.headers["x-should-retry"] == "false"
+
+
 async def test_no_node_to_enter_costs_nothing(tmp_path: Path) -> None:
     async with direct_gateway(tmp_path) as stage:
         stage.nodes.dead = set(NODES)

@@ -164,6 +164,15 @@ async def test_what_may_have_arrived_is_not_sent_again() -> None:
         assert len(nodes.entered) == 2, "what a node relays as a refusal may be a lie about an order that it passed on"
 
 
+async def test_a_node_whose_scheduler_is_silent_may_have_passed_the_order_on() -> None:
+    async with entries() as nodes:
+        nodes.refusing = dict.fromkeys(NODES, (502, "scheduler_away"))
+        with pytest.raises(OverlayFailed) as raised:
+            await ordered(nodes)
+        assert (raised.value.hop, raised.value.delivered) == ("scheduler", "unknown")
+        assert len(nodes.entered) == 1
+
+
 async def test_a_node_that_broke_its_stream_off_is_tried_last_afterwards(tmp_path: Path) -> None:
     async with entries() as nodes:
         ways = Ways(nodes.opening)

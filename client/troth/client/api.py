@@ -140,6 +140,9 @@ def _refusal(status: int, body: bytes) -> Exception:
     if code == "insufficient_escrow" and isinstance(shortfall, str) and _WEI.fullmatch(shortfall):
         top_up = f"Top up with `troth client deposit {shortfall}wei --broadcast`."
         return InsufficientBalance(message, f"{shown}, {shortfall} wei short", top_up, int(shortfall))
+    if code == "scheduler_away":
+        # A node's word: its scheduler is silent, and may have the order all the same.
+        return OverlayFailed(message, shown, _ORDER_REMEDY, hop="scheduler", delivered="unknown")
     kind = OutdatedOffer if code == "other_split" else SchedulerRefused
     return kind(message, shown, read_text(parts.get("remedy", "")))
 

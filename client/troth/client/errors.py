@@ -79,7 +79,8 @@ class OverlayFailed(SchedulerUnreachable):
     """The request or its answer was lost on its way through the overlay.
 
     Args:
-        hop: what failed: guard, middle, proxy, destination, in direct mode node, path (several), or client.
+        hop: what failed: guard, middle, proxy, destination, path (several), or client; in direct mode node, or the
+            scheduler behind it.
         delivered: "no", "yes" or "unknown": whether scheduler or node had the request. After "no" a retry is free.
     """
 

@@ -22,6 +22,8 @@ from troth.protocol.types import Address, Hash32
 KNOCK_SECONDS = 20.0
 """Time for a node's first answer: the order is sent only to one that has just answered."""
 _ENDS = {"settled", "failed"}
+_CIRCUITS = {"guard", "middle", "proxy", "path", "client"}
+"""Hops that are no node's fault."""
 _NOT_THERE = (SchedulerUnreachable, StreamError, SchedulerRefused)
 
 Answer = TypeVar("Answer")
@@ -99,7 +101,7 @@ class DirectCalls:
                         whole = whole or line.get("type") in _ENDS
                         yield line
         except SchedulerUnreachable as error:
-            own = _at(node, error).hop != "node"
+            own = _at(node, error).hop in _CIRCUITS
             raise
         except SchedulerRefused:
             own = True
@@ -121,7 +123,7 @@ class DirectCalls:
                     return answer
             except passed_over as error:
                 failure = _at(node, error) if isinstance(error, SchedulerUnreachable) else error
-                if isinstance(failure, OverlayFailed) and failure.hop != "node":
+                if isinstance(failure, OverlayFailed) and failure.hop in _CIRCUITS:
                     raise failure from error
                 self._choice.failed(node)
                 if node == nodes[-1]:
