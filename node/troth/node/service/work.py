@@ -111,7 +111,8 @@ class Work:
 
     def slice_of(self, parts: list[NDArray[Any]], start: int, count: int) -> NDArray[Any]:
         """Some consecutive positions of what was stored."""
-        return np.concatenate(parts)[start : start + count]
+        rows: NDArray[Any] = np.concatenate(parts)[start : start + count]
+        return rows
 
     def check_upstream(
         self,
