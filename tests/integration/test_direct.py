@@ -295,3 +295,18 @@ async def test_the_rest_of_a_scheduler_s_interface(deployed: Any, tmp_path: Path
         assert texts["tokenizer"] == "{}"
         placement = await stage.client.get(f"{stage.path}/placement")
         assert placement.status_code == 404
+
+
+async def test_nodes_that_found_each_other_by_the_chain(deployed: Any, tmp_path: Path) -> None:
+    """No told choices: the group's own view decides, and every order is served by a candidate that it knows."""
+    async with direct_stage(deployed, tmp_path, grouped=True) as stage:
+        sharing = stage.entry.group._sharing
+        await eventually(lambda: sum(row.alive for _, row in sharing.view.members.rows()) == len(stage.nodes))
+        for _ in range(6):
+            submitted = await stage.scene.order(max_tokens=12)
+            lines = await stage.order(submitted)
+            assert kinds(lines) == STEPS
+            assert signer(stage, lines, submitted.salt) in candidates(lines)
+        found = ways(stage.entry)
+        assert found["scheduler"] == 0
+        assert found["here"] + found["forwarded"] == 6
