@@ -13,7 +13,7 @@ if both names collide.
 A tag is GHASH of the chunk, a universal hash as the paper asks for, plus AES of the nonce. Two prefixes of a prompt of
 2^20 tokens have one state with a chance below 2^-80 for who does not know the keys, and states are seen by nobody:
 a nonce comes again with another chunk, which would give GHASH's key away to who sees tags, so a second cipher stands
-before them. BLAKE2b over all tokens took three times as long, which was nearly all of a search.
+before them. BLAKE2b over all tokens took twice as long, which was nearly all of a search.
 Who knows the keys can write two prompts with all names alike: a prompt that is forwarded for the other's sake is
 computed once more at each node where the other was, and is there from then on.
 """
