@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from troth.client.template import Message
 from troth.demo import acts
 from troth.demo.gateway import LocalGateway
-from troth.demo.network import fetched, is_ready
+from troth.demo.network import fetched
 
 MAX_TOKENS = 24
 INSTRUCTIONS: Message = {
@@ -43,18 +43,18 @@ STRANGERS = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One question's way: names of the nodes, and how many tokens of its prompt the serving node did not compute."""
+    """One question's way: names of the nodes; tokens of its prompt that the serving node had told its group it holds."""
 
     answer: str
     entered_at: str
     served_by: str
-    cached_tokens: int
+    held_tokens: int
     gas: int
 
     @property
     def was_forwarded_to_its_prefix(self) -> bool:
         """Whether another node than the entry served it, out of its cache."""
-        return self.entered_at != self.served_by and self.cached_tokens > 0
+        return self.entered_at != self.served_by and self.held_tokens > 0
 
 
 @dataclass(slots=True)
@@ -82,13 +82,13 @@ class Script:
         acts.require_accepted(played, expected)
         entered = [name for name in after if after[name].entered > before[name].entered]
         served = stage.network.node_of(streamed.served_by).name if streamed.served_by else "?"
-        cached = after[served].cached - before[served].cached if served in after else 0
-        asked = Asked(played.answer, "".join(entered), served, cached, sum(played.gas.values()))
+        held = sum(after[name].held - before[name].held for name in after)
+        asked = Asked(played.answer, "".join(entered), served, held, sum(played.gas.values()))
         acts.demand(asked.entered_at != "", "the request entered at one of the nodes", asked)
         acts.demand(served in after, "the answer is signed by the node that served it", asked)
         way = f"served there as node {served}" if served == asked.entered_at else f"forwarded to node {served}"
         display.good(
-            f"entered at node {asked.entered_at}, {way}, which held {cached} tokens of the prompt; all roots equal"
+            f"entered at node {asked.entered_at}, {way}, which held {held} tokens of the prompt; all roots equal"
         )
         self.asked.append(asked)
         return asked
@@ -111,17 +111,12 @@ class Script:
 @dataclass(frozen=True, slots=True)
 class _Numbers:
     entered: int
-    cached: int
+    held: int
 
 
 def _numbers(endpoint: str) -> _Numbers:
-    is_ready(endpoint)  # The engine's numbers are looked up when readiness is.
     families = text_string_to_metric_families(fetched(endpoint, "/metrics"))
     samples = [sample for family in families for sample in family.samples]
     entered = sum(sample.value for sample in samples if sample.name == "troth_node_entry_requests_total")
-    cached = sum(
-        sample.value
-        for sample in samples
-        if sample.name == "troth_node_engine_prompt_tokens" and sample.labels.get("source") == "cache"
-    )
-    return _Numbers(int(entered), int(cached))
+    held = sum(sample.value for sample in samples if sample.name == "troth_node_entry_match_tokens_total")
+    return _Numbers(int(entered), int(held))
