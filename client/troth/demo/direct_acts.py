@@ -43,7 +43,7 @@ STRANGERS = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One question's way: names of the nodes; tokens of its prompt that the serving node had told its group it holds."""
+    """One question's way: names of the nodes; tokens of its prompt that the serving node had told others it holds."""
 
     answer: str
     entered_at: str
