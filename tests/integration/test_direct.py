@@ -147,7 +147,7 @@ async def test_a_busy_node_is_passed_over(deployed: Any, tmp_path: Path) -> None
 
 
 async def test_nobody_takes_it_and_the_scheduler_chooses(deployed: Any, tmp_path: Path) -> None:
-    async with direct_stage(deployed, tmp_path) as stage:
+    async with direct_stage(deployed, tmp_path, choice_seconds=1.0) as stage:
         for node in stage.nodes.values():
             node.group.running = 8
         stage.prefer(*(address for address in stage.nodes if address != stage.entry.node.address))
@@ -159,7 +159,7 @@ async def test_nobody_takes_it_and_the_scheduler_chooses(deployed: Any, tmp_path
 
 
 async def test_an_entry_that_names_no_candidate_is_not_followed(deployed: Any, tmp_path: Path) -> None:
-    async with direct_stage(deployed, tmp_path) as stage:
+    async with direct_stage(deployed, tmp_path, choice_seconds=1.0) as stage:
         forwarder = stage.entry.group.forwarder
         wrong: list[str] = []
 

@@ -10,16 +10,19 @@ import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from prometheus_client import CollectorRegistry
 from support.client_network import reachable
 from support.real_nodes import LAYERS, RealNode, real_stage
 from support.scheduler_stage import Stage, body_of
 from support.waiting import SECONDS
 
+from troth.node.direct import entering, serving_task
 from troth.node.direct.assembly import DirectParts, direct_parts
 from troth.node.direct.counters import Counters
 from troth.node.direct.entry_app import entry_app
@@ -37,9 +40,13 @@ from troth.overlay.server import TlsServer, serving
 from troth.protocol.types import Address
 from troth.protocol.wire import GROUP_REQUESTS
 from troth.protocol.wire_group import LoadPart, Tell, Told
+from troth.scheduler import lifecycle
 from troth.scheduler.admission import SubmittedOrder
 from troth.scheduler.api import scheduler_app
 from troth.scheduler.assembly import assembled
+from troth.scheduler.desk import Waits
+from troth.scheduler.entry_choice import EntryChoice
+from troth.scheduler.pipeline import Patience
 from troth.scheduler.service import Scheduler
 
 
@@ -159,13 +166,23 @@ class DirectStage:
 
 @asynccontextmanager
 async def direct_stage(
-    deployed: Any, folder: Path, *, grouped: bool = False, **options: Any
+    deployed: Any, folder: Path, *, grouped: bool = False, choice_seconds: float = SECONDS, **options: Any
 ) -> AsyncIterator[DirectStage]:
-    """Everything. `grouped`: the nodes' own groups, which find each other, instead of told ones; the other `options`
-    are those of `real_stage`."""
+    """Everything, with all the time that a busy machine needs.
+
+    Args:
+        grouped: the nodes' own groups, which find each other, instead of told ones.
+        choice_seconds: how long the scheduler waits for the entry's word.
+        options: those of `real_stage`.
+    """
+    waits = Waits(Patience(token=SECONDS, prefill=SECONDS), SECONDS, SECONDS, SECONDS)
     async with AsyncExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(entering, "ASKING_SECONDS", SECONDS)
+        patch.setattr(serving_task, "SERVED_SECONDS", SECONDS)
+        patch.setattr(lifecycle, "EntryChoice", partial(EntryChoice, seconds=choice_seconds))
         scene = await stack.enter_async_context(real_stage(deployed, folder, ends=(LAYERS,), **options))
-        scheduler = await stack.enter_async_context(assembled(scene.configuration(), scene.keys))
+        scheduler = await stack.enter_async_context(assembled(scene.configuration(waits=waits), scene.keys))
         await stack.enter_async_context(reachable(scene, scheduler_app(scheduler), folder / "scheduler-tls"))
         view = scene.nodes[0].bench.view
         await view._follower.catch_up()
