@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.client_stage import CLIENT, DOMAIN
-from support.direct_stage import Entries, candidates, direct_lines, entries
+from support.direct_client_stage import Entries, candidates, direct_lines, entries
 from typer.testing import CliRunner
 
 from troth.client import answers, conversation
