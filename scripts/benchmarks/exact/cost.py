@@ -33,17 +33,23 @@ async def measure(folder: Path, dtype: int) -> list[dict[str, object]]:
         steps = [await _driven(core, number + 200) for number in range(ROUNDS)]
     finally:
         await core.close()
-    note = f"{TEXTS} texts at once, {PROMPT} and {OUTPUT} tokens; median of {ROUNDS} pairs"
+    share, extra = [100 * value for value in share], [100 * (value - 1) for value in rows]
+    note = f"{TEXTS} texts at once, {PROMPT} and {OUTPUT} tokens"
     return [
-        {"name": "rows, share of processor time", "value": 100 * statistics.median(share), "unit": "%",
-         "paper": None, "reach": 3.0, "note": "spent on them in both processes, over all the rest"},
-        {"name": "rows, extra processor time", "value": 100 * (statistics.median(rows) - 1), "unit": "%",
-         "paper": None, "reach": 3.0, "note": note},
+        {"name": "rows, share of processor time", "value": statistics.median(share), "unit": "%",
+         "paper": None, "reach": 3.0, "note": f"spent on them in both processes, over all the rest; {_spread(share)}"},
+        {"name": "rows, extra processor time", "value": statistics.median(extra), "unit": "%",
+         "paper": None, "reach": 3.0, "note": f"{note}; {_spread(extra)}"},
         {"name": "fixed shapes, processor time", "value": statistics.median(shapes), "unit": "×", "paper": None,
-         "reach": None, "note": note},
+         "reach": None, "note": f"{note}; {_spread(shapes)}"},
         {"name": "steps driven from outside, processor time", "value": statistics.median(steps), "unit": "×",
-         "paper": None, "reach": None, "note": "one text, against the engine writing it by itself"},
+         "paper": None, "reach": None, "note": f"one text, against the engine writing it by itself; {_spread(steps)}"},
     ]  # fmt: skip
+
+
+def _spread(ratios: list[float]) -> str:
+    """A median says little without it on a machine that does other work too."""
+    return f"median of {len(ratios)}, {min(ratios):.3g} to {max(ratios):.3g}"
 
 
 async def _ratio(core: Core, method: str, on: object, off: object, number: int) -> float:
