@@ -24,8 +24,8 @@ from troth.demo import acts, cli
 from troth.demo.display import Display
 from troth.demo.network import PASSWORD, READY_SECONDS, LocalNetwork, Party, is_ready
 from troth.demo.plan import Plan
-from troth.demo.play import prepare_models
 from troth.demo.processes import Child, wait_until
+from troth.demo.weights import prepare_models
 from troth.protocol import vrf
 from troth.protocol.assignment import assignment_alpha, draw
 from troth.protocol.identifiers import group_id

@@ -28,8 +28,8 @@ from troth.demo.anvil import rpc
 from troth.demo.display import Display
 from troth.demo.network import LocalNetwork
 from troth.demo.plan import Plan
-from troth.demo.play import prepare_models
 from troth.demo.processes import wait_until
+from troth.demo.weights import prepare_models
 from troth.protocol.assignment import Assignment
 from troth.protocol.events import Slashed
 from troth.protocol.settlement import Outcome, SlashReason

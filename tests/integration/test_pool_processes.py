@@ -16,8 +16,8 @@ from troth.client.session import session
 from troth.demo import acts
 from troth.demo.display import Display
 from troth.demo.plan import Plan
-from troth.demo.play import prepare_models
 from troth.demo.pool import Hardware, PoolNetwork
+from troth.demo.weights import prepare_models
 from troth.protocol.assignment import Assignment
 from troth.protocol.types import Address
 

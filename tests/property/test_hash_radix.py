@@ -214,6 +214,28 @@ def test_views_converge_to_what_the_caches_hold(
         assert [matches.held_by(slot) for slot in range(3)] == [engine.match(prompt) for engine in engines]
 
 
+@given(ACTIONS, st.integers(0, 60), st.sampled_from([(), (96,), (32, 64), (128, 32)]))
+@settings(deadline=None)
+def test_renamed_blocks_are_those_that_had_the_names_from_the_start(
+    actions: list[tuple[int, str, list[int]]], place: int, lengths: tuple[int, ...]
+) -> None:
+    other = naming(*lengths, default=64)
+    engine, fresh, renamed = _Engine(), LocalBlocks(other), LocalBlocks(NAMING)
+    for number, (_, action, prompt) in enumerate(actions):
+        if number == place:
+            renamed = renamed.renamed(other)
+        if action in ("store", "remove", "clear"):
+            for event in _happening(engine, action, prompt):
+                fresh.apply(event)
+                renamed.apply(event)
+    if place >= len(actions):
+        before = renamed.names
+        changed = renamed.renamed(other)
+        assert renamed.names == before
+        renamed = changed
+    assert renamed.names == fresh.names
+
+
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.sampled_from("sSrexu"), st.lists(st.integers(1, 30), max_size=6)), max_size=60

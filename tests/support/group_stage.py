@@ -17,7 +17,7 @@ from support.waiting import eventually
 from troth.node.engine.interface import Cleared, Load, Removed, Stored
 from troth.node.engine.vllm.blocks import block_names, packed
 from troth.node.engine.vllm.cache_events import Audience
-from troth.node.group import agreement, key, sharing, telling
+from troth.node.group import agreement, key, line, sharing
 from troth.node.group.assembly import group_of
 from troth.node.group.group import Group
 from troth.node.group.telling import PATH
@@ -215,7 +215,7 @@ async def group_stage(folder: Path) -> AsyncIterator[Stage]:
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tenths of seconds instead of seconds, but for silence: this machine is slow."""
-    for module in (telling, sharing):
+    for module in (line, sharing):
         monkeypatch.setattr(module, "HEARTBEAT", 0.1)
         monkeypatch.setattr(module, "INTERVAL", 0.5)
     monkeypatch.setattr(views, "INTERVAL", 0.5)

@@ -64,3 +64,42 @@ def test_options_go_before_the_file_and_may_replace_it(tmp_path: Path) -> None:
     other = read_configuration(home, rpc="http://other")
     assert (other.rpc, other.scheduler, other.start_block) == ("http://other", WHOLE.scheduler, 7)
     assert stat.S_IMODE(home.folder.stat().st_mode) == 0o700
+
+
+COMMITTEE = "0x" + "12" * 20
+
+
+def test_direct_mode_reads_back_and_an_older_file_is_without_it(tmp_path: Path) -> None:
+    path = tmp_path / "client.toml"
+    direct = Configuration(CONTRACT, committee=COMMITTEE, mode="direct")
+    save(path, direct)
+    assert load(path) == direct
+    assert load(path).direct
+    path.write_text(f'version = 1\ncontract = "{CONTRACT}"\n')
+    assert not load(path).direct
+
+
+@pytest.mark.parametrize("fields", [{}, {"committee": COMMITTEE, "overlay": "off"}])
+def test_direct_mode_without_the_overlay_is_refused(fields: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="through the overlay alone") as raised:
+        Configuration(CONTRACT, mode="direct", **fields).checked()
+    assert "--no-direct" in raised.value.remedy
+
+
+def test_another_mode_is_refused_with_the_options_that_there_are() -> None:
+    with pytest.raises(ConfigurationError, match="--direct or --no-direct"):
+        Configuration(CONTRACT, mode="sideways").checked()
+
+
+def test_the_option_goes_before_the_file_in_both_directions(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.create()
+    save(home.configuration, Configuration(CONTRACT, committee=COMMITTEE))
+    assert not read_configuration(home).direct
+    assert read_configuration(home, direct=True).direct
+    save(home.configuration, Configuration(CONTRACT, committee=COMMITTEE, mode="direct"))
+    assert read_configuration(home).direct
+    assert not read_configuration(home, direct=False).direct
+    assert not read_configuration(home, overlay="off", direct=False).anonymous
+    with pytest.raises(ConfigurationError, match="through the overlay alone"):
+        read_configuration(home, overlay="off")

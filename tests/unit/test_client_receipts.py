@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from troth.client.history import Entry
 from troth.client.receipts import Receipts
 from troth.client.standing import standing_of
 from troth.protocol.settlement import Outcome
+from troth.protocol.types import Address
 
 CRASH = """
 import os, sys
@@ -153,3 +155,85 @@ def test_a_task_that_was_never_opened_lapses_with_its_order(tmp_path: Path, monk
     later = time.time() + 3600
     monkeypatch.setattr("troth.client.history.time.time", lambda: later)
     assert entry.state == "lapsed"
+
+
+OLD_SCHEMA = """
+CREATE TABLE receipts (
+    task_id TEXT PRIMARY KEY, chain_id TEXT NOT NULL, contract TEXT NOT NULL,
+    created INTEGER NOT NULL, fee TEXT NOT NULL, salt TEXT NOT NULL,
+    order_body TEXT NOT NULL, tokens TEXT NOT NULL DEFAULT '[]', transactions TEXT NOT NULL DEFAULT '{}',
+    outcome TEXT, paid TEXT, failure TEXT
+) STRICT
+"""
+"""As versions before direct mode made it."""
+OLD_COLUMNS = (
+    "task_id, chain_id, contract, created, fee, salt, order_body, tokens, transactions, outcome, paid, failure"
+)
+NODE = Address("0x" + "ab" * 20)
+
+
+def old_file(folder: Path) -> str:
+    """A file of an earlier version with one receipt, whose name is returned."""
+    made = journal(folder / "made")
+    signed = signed_order()
+    made.ordered(signed)
+    made.answered(signed.task_id, [4, 5])
+    made.decided(signed.task_id, "accepted", 7)
+    made.close()
+    old = sqlite3.connect(folder / "receipts.sqlite3")
+    old.execute(OLD_SCHEMA)
+    old.execute("ATTACH DATABASE ? AS made", (str(folder / "made" / "receipts.sqlite3"),))
+    old.execute(f"INSERT INTO receipts SELECT {OLD_COLUMNS} FROM made.receipts")
+    old.commit()
+    old.close()
+    return "0x" + signed.task_id.hex()
+
+
+def test_an_earlier_version_s_receipts_stay_and_new_ones_name_the_node(tmp_path: Path) -> None:
+    name = old_file(tmp_path)
+    receipts = journal(tmp_path)
+    (kept,) = receipts.all()
+    assert (kept.task_id, kept.tokens, kept.outcome, kept.paid, kept.served_by) == (name, (4, 5), "accepted", 7, None)
+    signed = signed_order()
+    receipts.ordered(signed)
+    receipts.served(signed.task_id, NODE, b"\x05" * 65)
+    receipts.close()
+    again = journal(tmp_path)
+    found = again.find("0x" + signed.task_id.hex())
+    assert (found.served_by, found.served_signature) == (NODE, "0x" + "05" * 65)
+    assert len(again.all()) == 2
+    assert f"{NODE}, which signed" in "\n".join(Entry(found, None).lines())
+    assert Entry(found, None).to_json()["served_by"] == NODE
+
+
+def test_an_earlier_version_can_still_write_to_the_file(tmp_path: Path) -> None:
+    old_file(tmp_path)
+    journal(tmp_path).close()
+    earlier = sqlite3.connect(tmp_path / "receipts.sqlite3")
+    earlier.execute(
+        "INSERT INTO receipts (task_id, chain_id, contract, created, fee, salt, order_body) "
+        "SELECT '0x01', chain_id, contract, created, fee, salt, order_body FROM receipts"
+    )
+    assert len(earlier.execute(f"SELECT {OLD_COLUMNS} FROM receipts").fetchall()) == 2
+    earlier.commit()
+    earlier.close()
+    assert len(journal(tmp_path).all()) == 2
+
+
+def test_processes_that_open_an_earlier_file_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    old_file(tmp_path)
+    code = (
+        "import sys; sys.path[:0] = [sys.argv[1]]\n"
+        "from pathlib import Path\n"
+        "from support.client_stage import DOMAIN\n"
+        "from troth.client.receipts import Receipts\n"
+        "sys.stdin.readline()\n"
+        "print(len(Receipts(Path(sys.argv[2]), DOMAIN).all()))\n"
+    )
+    arguments = [sys.executable, "-c", code, str(Path(__file__).parents[1]), str(tmp_path / "receipts.sqlite3")]
+    running = [subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    assert [process.communicate(timeout=120)[0].strip() for process in running] == ["1"] * 3

@@ -12,7 +12,9 @@ import pytest
 from troth.node.direct.entry_app import Places
 from troth.node.direct.held import HeldResponse
 from troth.node.errors import EntryRefused
+from troth.protocol.types import Address
 
+SCHEDULER, OTHER = Address("0x" + "a1" * 20), Address("0x" + "b2" * 20)
 SCOPE = {"type": "http", "asgi": {"spec_version": "2.3"}}
 
 
@@ -49,7 +51,7 @@ async def answered(client: Client, places: Places, *, endless: bool = False) -> 
             closed = True
 
     async with AsyncExitStack() as stack:
-        stack.enter_context(places.one())
+        stack.enter_context(places.one(SCHEDULER))
         response = HeldResponse(stack.pop_all(), pieces(), "text/plain")
     assert places.taken == 1
     await response(dict(SCOPE), client.receive, client.send)
@@ -80,8 +82,17 @@ async def test_where_the_client_goes() -> None:
 
 def test_places_are_bounded() -> None:
     places = Places(1)
-    with places.one(), pytest.raises(EntryRefused) as full, places.one():
+    with places.one(SCHEDULER), pytest.raises(EntryRefused) as full, places.one(SCHEDULER):
         pass
     assert (full.value.status, full.value.retry_after) == (503, 5)
-    with places.one():
+    with places.one(SCHEDULER):
         assert places.taken == 1
+
+
+def test_one_scheduler_leaves_places_to_the_others() -> None:
+    places = Places(4)
+    with places.one(SCHEDULER), places.one(SCHEDULER), places.one(SCHEDULER):
+        with pytest.raises(EntryRefused), places.one(SCHEDULER):
+            pass
+        with places.one(OTHER):
+            assert places.taken == 4

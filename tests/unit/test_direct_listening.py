@@ -7,13 +7,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 import pytest
 
 from troth.node.direct import listening as module
 from troth.node.direct.listening import Listening
 from troth.node.direct.served import is_signed_by, served
-from troth.node.errors import Busy, NotAssigned, OutOfOrder
+from troth.node.errors import AlreadySigned, Busy, NotAssigned, OutOfOrder
 from troth.node.service.answer import Answer
+from troth.node.service.work import Work
 from troth.overlay.operator import Operator
 from troth.protocol.tensors import tokens_from_bytes
 from troth.protocol.typed_data import Domain, address_of
@@ -35,7 +37,14 @@ class Stage:
         self.moved = asyncio.Event()
         self.work: Any = None
         taking = SimpleNamespace(expects=lambda task, salt: self.expected and task == TASK and salt == SALT)
-        self.listening = Listening(cast(Any, self), cast(Any, taking), cast(Any, self), OPERATOR, patience)
+        self.signed: dict[Any, object] = {}
+        self.listening = Listening(cast(Any, self), cast(Any, taking), cast(Any, self), self.sign, patience)
+
+    async def sign(self, subject: Any, message: object) -> bytes:
+        """As the signing record does."""
+        if self.signed.setdefault(subject, message) != message:
+            raise AlreadySigned("this node signed something else there", 0, "Start another attempt.")
+        return OPERATOR.sign(message)
 
     def begin(self, *tokens: int) -> Answer:
         answer = Answer()
@@ -175,3 +184,32 @@ async def test_listeners_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_LISTENERS", 0)
     with pytest.raises(Busy):
         await stage.listen()
+
+
+async def test_words_that_a_scheduler_puts_into_a_node_s_mouth_are_not_signed() -> None:
+    """It announces a second attempt, says that the first one chose these tokens, and has only the last one chosen."""
+    stage = Stage()
+    stage.begin()
+    seat = SimpleNamespace(
+        task_id=TASK, salt=SALT, index=0, is_first=True, is_last=True, request=SimpleNamespace(prompt_tokens=(1, 2))
+    )
+    work = Work.begin(cast(Any, seat), 1, 0.0)
+    work.inputs.append(np.array([1, 2, 30, 31]))
+    work.note_token(3, 32, UNTOLD, "stop")
+    stage.work = work
+    tokens, heard = await stage.listen()
+    assert (tokens, heard.finished, heard.signature) == ([30, 31, 32], "stop", None)
+    assert not stage.signed
+
+
+async def test_one_answer_of_a_task_is_signed() -> None:
+    """Two attempts here may choose differently, where a scheduler wants them to; two signed answers would be a lie."""
+    stage = Stage()
+    stage.begin().add([1], UNTOLD, "stop")
+    first = (await stage.listen())[1].signature
+    assert first is not None
+    stage.begin().add([2], UNTOLD, "stop")
+    tokens, heard = await stage.listen()
+    assert (tokens, heard.finished, heard.signature) == ([2], "stop", None)
+    stage.begin().add([1], UNTOLD, "stop")
+    assert (await stage.listen())[1].signature == first

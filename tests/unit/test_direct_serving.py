@@ -289,3 +289,13 @@ async def test_a_client_that_reads_slowly_holds_its_scheduler_up_and_no_memory(s
     assert play.upstream.qsize() >= 2000 - UNREAD_LINES - 2
     await stream.aclose()  # type: ignore[attr-defined]
     assert play.ended == [None]
+
+
+async def test_a_task_without_an_end_gives_its_place_back(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler and a client that are in it together, one line each few minutes."""
+    monkeypatch.setattr(serving_task, "LONGEST_SECONDS", 0.3)
+    play = script()
+    await play.scheduler(ASSIGNED)
+    await asyncio.wait_for(play.reading, 10)
+    assert play.kinds() == ["assigned"]
+    assert play.ended == [None]

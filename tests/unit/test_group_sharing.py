@@ -159,7 +159,7 @@ async def test_a_stranger_is_turned_away(stage: Stage) -> None:
 async def test_a_member_that_leaves_the_chain_is_let_go(stage: Stage) -> None:
     members = await stage.started(3)
     stage.register(members[1], stake=0)
-    await eventually(lambda: all(m.address not in members[0].group._sharing.telling._lines for m in members[1:2]))
+    await eventually(lambda: all(m.address not in members[0].group._sharing.telling._ears for m in members[1:2]))
     assert not members[0].group.is_member(members[1].address)
     assert members[1].address not in members[0].group._sharing.view.members
     with pytest.raises(OverlayError):

@@ -12,8 +12,9 @@ from troth.overlay.hash_radix.errors import GroupFull, UpdateMalformed
 from troth.overlay.hash_radix.following import Verdict
 from troth.overlay.hash_radix.kv_events import BlocksRemoved
 from troth.overlay.hash_radix.load import Load
-from troth.overlay.hash_radix.local_blocks import LocalBlocks
+from troth.overlay.hash_radix.local_blocks import Changes, LocalBlocks
 from troth.overlay.hash_radix.members import SILENCE
+from troth.overlay.hash_radix.naming import Naming
 from troth.overlay.hash_radix.update import Heartbeat, Run, Update
 from troth.overlay.hash_radix.view import PATIENCE, GroupView
 
@@ -135,6 +136,13 @@ def test_a_heartbeat_brings_the_load_and_no_names() -> None:
     node.store(2)
     assert view.receive("a", node.say(), 4.0) is Verdict.APPLY  # No gap behind a heartbeat.
     assert [_held(view, "a", block) for block in (1, 2)] == [32, 32]
+
+
+def test_a_heartbeat_is_due_each_second_and_sooner_after_a_burst() -> None:
+    announcer = Announcer(NAMING.chunking.identity, 1)
+    announcer.heartbeat(Load(taken=2**32 - 2))
+    due = [announcer.heartbeat_due(taken, since) for taken, since in ((1, 0.9), (2, 0.9), (2, 0.05), (2**32 - 2, 1.0))]
+    assert due == [False, True, False, True]
 
 
 def test_a_heartbeat_shows_that_an_update_was_missed() -> None:
@@ -328,10 +336,34 @@ def test_a_collision_of_one_name_does_not_carry_on_below_it() -> None:
 
 
 def test_two_chunks_of_one_name_at_one_node_do_not_end_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("troth.overlay.hash_radix.local_blocks.name_of", lambda digest: digest[0] % 2 + 1)
+    monkeypatch.setattr(NAMING, "name_of", lambda digest: digest[0] % 2 + 1)
     blocks, seen = LocalBlocks(NAMING), []
     for token in range(20):
         seen += blocks.apply(stored([token])).stored
     assert len(seen) == len(blocks.names) == 2
     quiet = next(token for token in range(20) if stored([token]).hashes[0] not in blocks._claimed.values())
     assert blocks.apply(BlocksRemoved(stored([quiet]).hashes)).removed == ()
+
+
+def test_after_a_new_naming_nothing_is_known_but_loads_until_it_is_said_again() -> None:
+    view, node, other = view_of("ab", NAMING), _Node(), naming(64)
+    node.store(1, 2)
+    view.receive("a", node.say(), 1.0)
+    view.own("b", Changes(stored=((0, 7),)))
+    view.rename(other)
+    assert view.tree.contents() == {}
+    assert view.members["a"].alive
+    assert view.receive("a", node.say(), 2.0) is Verdict.OTHER_CHUNKING
+    announcer = Announcer(other.identity, 2)
+    renamed = node.blocks.renamed(other)
+    announcer.note(Changes(stored=tuple((parent, name) for name, parent in renamed.names.items()), cleared=True))
+    announcer.note(renamed.apply(stored([1, 2, 3])))
+    assert view.receive("a", encode_update(announcer.next_update(IDLE)), 3.0) is Verdict.APPLY
+    assert view.search(other.path(words([1, 2, 3])), EVERYBODY).tokens == 96
+
+
+def test_names_under_another_key_are_not_mixed_in() -> None:
+    view, other = view_of("abc", NAMING), Naming(bytes(32), NAMING.chunking)
+    update = Update(True, other.identity, 1, 1, IDLE, (Run(0, (5,)),))
+    assert view.receive("a", encode_update(update), 1.0) is Verdict.OTHER_CHUNKING
+    assert view.tree.contents() == {}

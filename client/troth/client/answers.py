@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from troth.client.api import SchedulerApi
 from troth.client.chain_view import view
 from troth.client.checking import check_commitment
 from troth.client.configuration import Configuration
@@ -11,6 +10,7 @@ from troth.client.errors import AnswerUnavailable, ProofError
 from troth.client.home import Home
 from troth.client.language import Language
 from troth.client.receipts import Receipt, opened
+from troth.client.scheduler_calls import SchedulerCalls
 from troth.client.session import load_language
 from troth.client.standing import Standing, standing_of
 from troth.client.untrusted import read_list, read_whole
@@ -30,7 +30,7 @@ async def fetch_answer(home: Home, configuration: Configuration, task: str) -> s
         with opened(home.receipts, chain.domain) as receipts:
             receipt, state = receipts.find(task), follower.state
             standing = _committed(receipt, state)
-            async with connection(home, configuration, _scheduler(receipt, state)) as reached:
+            async with connection(home, configuration, _scheduler(receipt, state), lambda: follower.state) as reached:
                 api = reached.api
                 if not holds_answer(receipt, standing):
                     tokens = await fetch_tokens(api, receipt, _model(receipt, state), standing)
@@ -49,8 +49,11 @@ def holds_answer(receipt: Receipt, standing: Standing) -> bool:
     return True
 
 
-async def fetch_tokens(api: SchedulerApi, receipt: Receipt, model: ModelDescriptor, standing: Standing) -> list[int]:
+async def fetch_tokens(api: SchedulerCalls, receipt: Receipt, model: ModelDescriptor, standing: Standing) -> list[int]:
     """The committed answer's tokens from its scheduler; AnswerUnavailable or ProofError otherwise."""
+    if receipt.served_by is not None:
+        # Whoever is asked sees the answer; this node knows it already.
+        api = api.near(to_address(receipt.served_by))
     found = await api.task(receipt.identifier, receipt.salt)
     if found.get("tokens") is None:
         raise AnswerUnavailable("The scheduler has no answer any more", receipt.task_id, "Ask again, or ask another.")
@@ -59,7 +62,7 @@ async def fetch_tokens(api: SchedulerApi, receipt: Receipt, model: ModelDescript
     return tokens
 
 
-async def _language(home: Home, api: SchedulerApi, receipt: Receipt, state: State) -> Language:
+async def _language(home: Home, api: SchedulerCalls, receipt: Receipt, state: State) -> Language:
     return await load_language(home, api, receipt.execution_class, _model(receipt, state).architecture)
 
 

@@ -25,7 +25,7 @@ from troth.overlay.errors import ChannelTimeout, ChannelUnavailable, CircuitFail
 from troth.overlay.https import naming_errors, pinned_client
 from troth.overlay.sessions.errors import RequestFailed
 from troth.protocol.state import Scheduler
-from troth.protocol.types import SEGMENTS_LIMIT, Hash32
+from troth.protocol.types import SEGMENTS_LIMIT, Address, Hash32
 
 LARGEST_LINE = 1024 * 1024
 """Bytes of a line of the stream; the longest is the receipt, with the tokens of the whole answer in it."""
@@ -73,6 +73,10 @@ class SchedulerApi:
                     raise _refusal(response.status_code, await _bounded_body(response, LARGEST_REFUSAL))
                 async for line in _bounded_lines(response):
                     yield read_object(line)
+
+    def near(self, node: Address) -> SchedulerApi:
+        """The same calls: a scheduler chooses who serves by itself."""
+        return self
 
     async def _get(self, path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
         try:
@@ -136,6 +140,9 @@ def _refusal(status: int, body: bytes) -> Exception:
     if code == "insufficient_escrow" and isinstance(shortfall, str) and _WEI.fullmatch(shortfall):
         top_up = f"Top up with `troth client deposit {shortfall}wei --broadcast`."
         return InsufficientBalance(message, f"{shown}, {shortfall} wei short", top_up, int(shortfall))
+    if code == "scheduler_away":
+        # A node's word: its scheduler is silent, and may have the order all the same.
+        return OverlayFailed(message, shown, _ORDER_REMEDY, hop="scheduler", delivered="unknown")
     kind = OutdatedOffer if code == "other_split" else SchedulerRefused
     return kind(message, shown, read_text(parts.get("remedy", "")))
 

@@ -10,7 +10,7 @@ from troth.client.market import Offer
 from troth.client.ordering import SignedOrder
 from troth.client.standing import Standing
 from troth.client.untrusted import read_hex, read_list
-from troth.protocol import vrf
+from troth.protocol import typed_data, vrf
 from troth.protocol.announcement import Announcement
 from troth.protocol.assignment import Assignment, AssignmentContext, verify_assignment
 from troth.protocol.errors import ProtocolError
@@ -19,7 +19,14 @@ from troth.protocol.request import output_hash
 from troth.protocol.state import State
 from troth.protocol.task import Task
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import SEGMENTS_LIMIT, Address, Hash32, segments_from_ends
+from troth.protocol.types import (
+    SEGMENTS_LIMIT,
+    Address,
+    Hash32,
+    Served,
+    address_from_bytes,
+    segments_from_ends,
+)
 
 PROOF_BYTES = 81
 _PARTIES_LIMIT = 256
@@ -90,6 +97,30 @@ def check_output_hash(claimed: object, salt: Hash32, tokens: Sequence[int]) -> N
             "0x" + found.hex(),
             f"The streamed tokens hash to 0x{expected.hex()}. {_REMEDY}",
         )
+
+
+def check_served(
+    line: dict[str, Any], assignment: Assignment, salt: Hash32, tokens: Sequence[int], domain: Domain
+) -> tuple[Address, bytes]:
+    """The candidate that signed just these tokens as its answer to the task, and its signature.
+
+    Raises:
+        ProofError: another than the named node signed, or another answer, or the node was not drawn to infer.
+        StreamError: the line is malformed.
+    """
+    node, signature = address_from_bytes(read_hex(line.get("node"), 20)), read_hex(line.get("signature"), 65)
+    drawn = assignment.candidates(len(assignment.segments) - 1)
+    if node not in drawn:
+        raise ProofError("A node is said to have served that was not drawn for it", node, f"Drawn: {drawn}. {_REMEDY}")
+    answer = Served(assignment.task_id, output_hash(salt, tokens))
+    try:
+        signer = typed_data.recover(answer, domain, signature)
+    except ProtocolError as error:
+        raise ProofError(error.what, error.value, _REMEDY) from error
+    if signer != node:
+        what = "The node that is said to have served has not signed this answer"
+        raise ProofError(what, node, f"{signer} fits the signature. {_REMEDY}")
+    return node, signature
 
 
 def check_commitment(standing: Standing, prompt: int, salt: Hash32, tokens: Sequence[int]) -> None:

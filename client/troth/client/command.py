@@ -16,6 +16,7 @@ from troth.client.options import (
     ClassOption,
     CommitteeOption,
     ContractOption,
+    DirectOption,
     HomeOption,
     JsonOption,
     MaxCostOption,
@@ -24,6 +25,7 @@ from troth.client.options import (
     RpcOption,
     SchedulerOption,
     millionths,
+    mode_of,
     read_configuration,
 )
 
@@ -46,6 +48,7 @@ def init(  # noqa: PLR0917
         ),
     ] = 0,
     committee: CommitteeOption = "",
+    direct: DirectOption = None,
     region: Annotated[
         str, typer.Option("--region", envvar="TROTH_REGION", help="Prefer relays of this region, if there are enough.")
     ] = "",
@@ -62,8 +65,9 @@ def init(  # noqa: PLR0917
     from troth.client.wallet import create_wallet
 
     place = Home(home.expanduser())
+    mode = mode_of(direct) or "scheduler"
     configuration = Configuration(
-        contract, rpc, scheduler, execution_class, start_block, committee, region=region
+        contract, rpc, scheduler, execution_class, start_block, committee, region=region, mode=mode
     ).checked()
     key = create_wallet(place, password_file, import_key)
     save(place.configuration, configuration)
@@ -143,6 +147,7 @@ def estimate(  # noqa: PLR0917
     contract: ContractOption = "",
     committee: CommitteeOption = "",
     overlay: OverlayOption = "",
+    direct: DirectOption = None,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
@@ -158,7 +163,12 @@ def estimate(  # noqa: PLR0917
     async def read() -> tuple[int, int]:
         async with session(
             place,
-            read_configuration(place, rpc, contract, scheduler, execution_class, committee=committee, overlay=overlay),
+            read_configuration(
+                *(place, rpc, contract, scheduler, execution_class),
+                committee=committee,
+                overlay=overlay,
+                direct=direct,
+            ),
         ) as ready:
             return ready.offer.fee, ready.follower.state.escrow_of(address)
 
@@ -204,6 +214,7 @@ def chat(  # noqa: PLR0917
     contract: ContractOption = "",
     committee: CommitteeOption = "",
     overlay: OverlayOption = "",
+    direct: DirectOption = None,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
@@ -220,7 +231,7 @@ def chat(  # noqa: PLR0917
     limit = parse_amount(max_cost) if max_cost else None
     choices = Choices(max_tokens, millionths(temperature, 0), millionths(top_p, 1), limit)
     configuration = read_configuration(
-        place, rpc, contract, scheduler, execution_class, committee=committee, overlay=overlay
+        place, rpc, contract, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct
     )
     key = open_wallet(place, password_file)
     talk = print_json_answer if as_json else converse
@@ -237,6 +248,7 @@ def receipts(  # noqa: PLR0917
     contract: ContractOption = "",
     committee: CommitteeOption = "",
     overlay: OverlayOption = "",
+    direct: DirectOption = None,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
@@ -247,7 +259,7 @@ def receipts(  # noqa: PLR0917
     if answer and not task:
         raise typer.BadParameter("name the task whose answer you want", param_hint="--answer")
     place = Home(home.expanduser())
-    configuration = read_configuration(place, rpc, contract, committee=committee, overlay=overlay)
+    configuration = read_configuration(place, rpc, contract, committee=committee, overlay=overlay, direct=direct)
     _run(print_receipts(place, configuration, task, as_json, answer))
 
 

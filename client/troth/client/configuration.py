@@ -21,8 +21,10 @@ _SHAPES = (
     ("execution_class", _HASH, "a class id, 0x and 64 hex digits"),
     ("committee", _ADDRESS, "an address, 0x and 40 hex digits"),
     ("overlay", re.compile("on|off"), "on or off"),
+    ("mode", re.compile("scheduler|direct"), "scheduler or direct"),
     ("region", re.compile("[a-z0-9-]{1,16}"), "up to 16 of a-z, 0-9 and -"),
 )
+_OPTIONS = {"mode": "--direct or --no-direct"}
 _OPTIONAL = {"scheduler", "execution_class", "committee", "region"}
 
 
@@ -33,7 +35,8 @@ class Configuration:
     `scheduler` is the operator address of the one to use, and `execution_class` the class id (0x…); empty means: the
     only one there is. `committee` is the contract whose members sign the overlay's directory: with it, and unless
     `overlay` is "off", no request goes to a scheduler directly. `region` is preferred for relays. `start_block` is a
-    block before the contract's first event; it saves reading older ones.
+    block before the contract's first event; it saves reading older ones. With `mode` "direct" requests enter through
+    the overlay at a node that hosts the whole model, not at the scheduler.
     """
 
     contract: str
@@ -44,23 +47,35 @@ class Configuration:
     committee: str = ""
     overlay: str = "on"
     region: str = ""
+    mode: str = "scheduler"
 
     @property
     def anonymous(self) -> bool:
         """Whether requests go through the overlay."""
         return bool(self.committee) and self.overlay == "on"
 
+    @property
+    def direct(self) -> bool:
+        """Whether requests enter at a node."""
+        return self.mode == "direct"
+
     def checked(self) -> Configuration:
         """This configuration, or ConfigurationError naming the first value that cannot be."""
         for name, pattern, shape in _SHAPES:
             value = getattr(self, name)
             if (value or name not in _OPTIONAL) and not pattern.fullmatch(value):
-                option = f"--{name.replace('_', '-')}"
+                option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
                 # An RPC address may hold a provider's secret, so a wrong one is not repeated.
                 shown = f"{len(value)} characters, not shown" if name == "rpc" else repr(value)
                 raise ConfigurationError(f"'{name}' must be {shape}", shown, f"Set it in client.toml or with {option}.")
         if self.start_block < 0:
             raise ConfigurationError("'start_block' is negative", self.start_block, "Use 0 or a block number.")
+        if self.direct and not self.anonymous:
+            raise ConfigurationError(
+                "Direct mode reaches nodes through the overlay alone",
+                "overlay is off" if self.committee else "no committee is configured",
+                "Leave --overlay off out and name the --committee, or go through the scheduler with --no-direct.",
+            )
         return self
 
     def overridden(self, **values: str | None) -> Configuration:

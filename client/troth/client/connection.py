@@ -1,8 +1,11 @@
-"""How the client reaches its scheduler: through the overlay where a committee is configured, else directly."""
+"""How the client reaches its scheduler: through the overlay where a committee is configured, else openly.
+
+In direct mode the overlay leads to a node that hosts the whole model, and the node passes the scheduler's word on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -10,9 +13,13 @@ import httpx
 
 from troth.client.api import SchedulerApi, connected
 from troth.client.configuration import Configuration
+from troth.client.direct.calls import DirectCalls
+from troth.client.direct.overlay_ways import node_choice, overlay_opening
+from troth.client.direct.ways import Ways
 from troth.client.errors import OverlayFailed
 from troth.client.home import Home
 from troth.client.own_relay import own_relay_name
+from troth.client.scheduler_calls import SchedulerCalls
 from troth.overlay.circuits.client import Client
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.directory.fetching import DirectoryClient
@@ -22,8 +29,8 @@ from troth.overlay.paths.guards import Guards
 from troth.overlay.paths.pool import CircuitPool
 from troth.overlay.sessions.sessions import Sessions
 from troth.overlay.sessions.transport import OverlayTransport
-from troth.protocol.state import Scheduler
-from troth.protocol.types import to_address
+from troth.protocol.state import Scheduler, State
+from troth.protocol.types import Hash32, to_address
 
 RETRY_SECONDS = 5.0
 
@@ -32,7 +39,7 @@ RETRY_SECONDS = 5.0
 class Connection:
     """Where requests go. `pool` is None without the overlay."""
 
-    api: SchedulerApi
+    api: SchedulerCalls
     pool: CircuitPool | None
 
 
@@ -65,11 +72,13 @@ class Directory:
 
 
 @asynccontextmanager
-async def connection(home: Home, configuration: Configuration, scheduler: Scheduler) -> AsyncIterator[Connection]:
-    """The interface of this scheduler and of nobody else.
+async def connection(
+    home: Home, configuration: Configuration, scheduler: Scheduler, state: Callable[[], State]
+) -> AsyncIterator[Connection]:
+    """The interface of this scheduler and of nobody else; `state` is the chain's, which says which nodes there are.
 
     Raises:
-        OverlayFailed: no directory, or the scheduler is not in it. The request is never sent directly instead.
+        OverlayFailed: no directory, or the scheduler is not in it. The request is never sent openly instead.
     """
     if not configuration.anonymous:
         async with connected(scheduler) as api:
@@ -85,14 +94,39 @@ async def connection(home: Home, configuration: Configuration, scheduler: Schedu
             pool = CircuitPool(circuits, directory.current, Guards(home.guards), region=configuration.region)
             await pool.start()
             stack.push_async_callback(pool.close)
-            sessions = Sessions(pool, lambda: _destination(directory.current(), scheduler))
-            await sessions.current()
+            if configuration.direct:
+                calls: SchedulerCalls = _through_nodes(stack, pool, directory, configuration, scheduler, state)
+            else:
+                calls = await _through_entry(stack, pool, directory, scheduler)
         except OverlayError as error:
             raise OverlayFailed(error.what, error.value, error.remedy, hop="path", delivered="no") from error
-        stack.push_async_callback(sessions.close)
-        # The address is never connected to; it names the scheduler in errors.
-        client = httpx.AsyncClient(base_url=scheduler.endpoint, transport=OverlayTransport(sessions), timeout=30.0)
-        yield Connection(SchedulerApi(await stack.enter_async_context(client), scheduler.endpoint), pool)
+        yield Connection(calls, pool)
+
+
+async def _through_entry(
+    stack: AsyncExitStack, pool: CircuitPool, directory: Directory, scheduler: Scheduler
+) -> SchedulerApi:
+    sessions = Sessions(pool, lambda: _destination(directory.current(), scheduler))
+    await sessions.current()
+    stack.push_async_callback(sessions.close)
+    # The address is never connected to; it names the scheduler in errors.
+    client = httpx.AsyncClient(base_url=scheduler.endpoint, transport=OverlayTransport(sessions), timeout=30.0)
+    return SchedulerApi(await stack.enter_async_context(client), scheduler.endpoint)
+
+
+def _through_nodes(  # noqa: PLR0917
+    stack: AsyncExitStack,
+    pool: CircuitPool,
+    directory: Directory,
+    configuration: Configuration,
+    scheduler: Scheduler,
+    state: Callable[[], State],
+) -> DirectCalls:
+    ways = Ways(overlay_opening(pool, directory.current, state, scheduler))
+    stack.push_async_callback(ways.close)
+    wanted = configuration.execution_class
+    identifier = Hash32(bytes.fromhex(wanted[2:])) if wanted else None
+    return DirectCalls(node_choice(directory.current, state), ways, identifier)
 
 
 def _destination(listing: Listing, scheduler: Scheduler) -> ListedDestination:

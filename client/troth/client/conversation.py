@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import BinaryIO
 
 from troth.chain.errors import ChainError
@@ -21,8 +22,17 @@ from troth.client.prompt import LARGEST_PROMPT, check_text, decode_question
 from troth.client.session import Session, session
 from troth.client.template import Message
 from troth.client.terminal import printable
+from troth.protocol.types import Address
 
 FAREWELLS = {"/exit", "/quit"}
+
+
+@dataclass
+class Talk:
+    """A conversation so far, and the node that served its last turn: the next one enters there if it can."""
+
+    history: list[Message]
+    near: Address | None = None
 
 
 async def converse(  # noqa: PLR0917
@@ -34,14 +44,14 @@ async def converse(  # noqa: PLR0917
         AnswerNotAccepted: the single question's answer was not accepted by its verifiers.
     """
     async with session(home, configuration) as ready:
-        history = opening(system)
+        talk = Talk(opening(system))
         if question:
-            outcome = await _turn(ready, key, choices, history, question)
+            outcome = await _turn(ready, key, choices, talk, question)
             require_accepted(outcome)
             return
         _say(f"{format_amount(ready.offer.fee)} a question; /exit ends the conversation")
         while (line := _next_question(sys.stdin.buffer)) is not None:
-            await _survive(ready, key, choices, history, line)
+            await _survive(ready, key, choices, talk, line)
 
 
 async def print_json_answer(  # noqa: PLR0917
@@ -71,8 +81,8 @@ def _note(update: Update, pieces: list[str], result: dict[str, object]) -> None:
     match update:
         case Text(text):
             pieces.append(text)
-        case Finished(reason, tokens):
-            result |= {"finish_reason": reason, "tokens": tokens}
+        case Finished(reason, tokens, served_by):
+            result |= {"finish_reason": reason, "tokens": tokens, "served_by": served_by}
         case Verdict(outcome, cost):
             result |= {"outcome": outcome, "cost_wei": str(cost)}
         case Posted(step, transaction, gas):
@@ -101,8 +111,9 @@ def describe(update: Update, signed: SignedOrder) -> str:
             count = len(assignment.segments)
             drawn = f"{count} segment{'s' if count > 1 else ''}"
             return f"task       0x{assignment.task_id.hex()}: parties of {drawn} drawn, proofs checked"
-        case Finished(reason, tokens):
-            return f"answer     {tokens} tokens ({reason}); its verifiers re-compute it now"
+        case Finished(reason, tokens, served_by):
+            served = "" if served_by is None else f"served by  {served_by}, which signed this answer\n"
+            return f"{served}answer     {tokens} tokens ({reason}); its verifiers re-compute it now"
         case Posted(step, transaction, gas):
             return f"{step:<10} {transaction} ({gas:,} gas)"
         case Verdict("accepted", cost):
@@ -114,23 +125,25 @@ def describe(update: Update, signed: SignedOrder) -> str:
             return ""
 
 
-async def _survive(ready: Session, key: Key, choices: Choices, history: list[Message], line: bytes) -> None:
+async def _survive(ready: Session, key: Key, choices: Choices, talk: Talk, line: bytes) -> None:
     """One turn of a conversation, which an error does not end."""
     try:
         question = decode_question(line)
         if question.strip():
-            await _turn(ready, key, choices, history, question)
+            await _turn(ready, key, choices, talk, question)
     except (ClientError, ChainError) as error:
         _say(f"error: {error.what}\nvalue: {error.value}\nto do: {error.remedy}")
 
 
-async def _turn(ready: Session, key: Key, choices: Choices, history: list[Message], question: str) -> str:
-    messages = [*history, _user(question)]
+async def _turn(ready: Session, key: Key, choices: Choices, talk: Talk, question: str) -> str:
+    messages = [*talk.history, _user(question)]
     signed = await ready.prepare(messages, choices, key)
     pieces: list[str] = []
-    outcome = ""
+    outcome, served_by = "", None
+    # Should this turn fail, the next one enters anywhere.
+    near, talk.near = talk.near, None
     try:
-        afresh = ask_afresh(ready, signed, lambda session: session.prepare(messages, choices, key))
+        afresh = ask_afresh(ready.near(near), signed, lambda session: session.prepare(messages, choices, key))
         async with aclosing(afresh) as updates:
             async for update in updates:
                 if isinstance(update, SignedOrder):
@@ -138,6 +151,8 @@ async def _turn(ready: Session, key: Key, choices: Choices, history: list[Messag
                     _say("the nodes have moved: ordered anew at the new terms")
                     continue
                 _show(update, signed, pieces)
+                if isinstance(update, Finished):
+                    served_by = update.served_by
                 if isinstance(update, Verdict):
                     outcome = update.outcome
     except asyncio.CancelledError:
@@ -145,7 +160,8 @@ async def _turn(ready: Session, key: Key, choices: Choices, history: list[Messag
         _say(f"\ninterrupted; the task goes on, `troth client receipts {name}` shows how it ends")
         raise
     if outcome == "accepted":
-        history[:] = [*messages, {"role": "assistant", "content": "".join(pieces)}]
+        talk.history = [*messages, {"role": "assistant", "content": "".join(pieces)}]
+        talk.near = served_by
     return outcome
 
 

@@ -10,7 +10,7 @@ ClientError
 ├── InsufficientBalance     the escrow balance does not cover the fee
 ├── SchedulerUnreachable    no answer from the scheduler's registered endpoint
 │   ├── WrongSchedulerKey   somebody else answers there
-│   └── OverlayFailed       a relay, or the way to the scheduler's overlay entry; names the class of the hop
+│   └── OverlayFailed       a relay, or the way to an overlay entry of scheduler or node; names the class of the hop
 ├── SchedulerRefused        the scheduler answered with an error
 │   └── OutdatedOffer       it splits the layers otherwise by now: sign its new offer
 ├── StreamError             the scheduler's answer or stream was malformed
@@ -79,8 +79,9 @@ class OverlayFailed(SchedulerUnreachable):
     """The request or its answer was lost on its way through the overlay.
 
     Args:
-        hop: what failed: guard, middle, proxy, destination, path (several), or client.
-        delivered: "no", "yes" or "unknown": whether the scheduler had the request. After "no" a retry is free.
+        hop: what failed: guard, middle, proxy, destination, path (several), or client; in direct mode node, or the
+            scheduler behind it.
+        delivered: "no", "yes" or "unknown": whether scheduler or node had the request. After "no" a retry is free.
     """
 
     def __init__(self, what: str, value: object, remedy: str, *, hop: str, delivered: str) -> None:

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from troth.chain.errors import ChainError, FollowTimeout
-from troth.client.checking import check_assignment, check_commitment, check_output_hash, check_terms
+from troth.client.checking import (
+    check_assignment,
+    check_commitment,
+    check_output_hash,
+    check_served,
+    check_terms,
+)
 from troth.client.chosen import Chosen, read_chosen
 from troth.client.detokenizer import Detokenizer
 from troth.client.errors import ProofError, SchedulerRefused, StreamError
@@ -18,14 +24,14 @@ from troth.client.standing import Standing, standing_of
 from troth.client.untrusted import read_hex, read_text, read_whole
 from troth.protocol.assignment import Assignment
 from troth.protocol.logprobs import NO_LOGPROBS
-from troth.protocol.types import Hash32
+from troth.protocol.types import Address, Hash32
 
 __all__ = ["Assigned", "Chosen", "Exchange", "Finished", "Posted", "Text", "Update", "Verdict"]
 
 FOLLOW_SECONDS = 60.0
 """How far the client's chain node may lag behind the scheduler's."""
 OTHER_LINES = 64
-"""Lines besides tokens; a task has six."""
+"""Lines besides tokens; a task has seven."""
 LARGEST_GAS = 2**63
 
 
@@ -49,10 +55,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The answer is whole ("end" or "length"); what follows is its verification."""
+    """The answer is whole ("end" or "length"); what follows is its verification.
+
+    `served_by` is the candidate that signed it to the client, None where none did: the verification is the same.
+    """
 
     reason: str
     tokens: int
+    served_by: Address | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,8 @@ class Exchange:
         self._signed = signed
         self._detokenizer = Detokenizer(session.language)
         self._lines = 0
-        self._assigned = False
+        self._assignment: Assignment | None = None
+        self._served_by: Address | None = None
         self._transactions: dict[str, str] = {}
         self._unshown: list[Chosen] = []
         self.tokens: list[int] = []
@@ -105,6 +116,8 @@ class Exchange:
                 return [self._read_assignment(line)]
             case "token":
                 return self._read_token(line)
+            case "served":
+                return self._read_served(line)
             case "finished":
                 return self._read_finish(line)
             case "opened" | "committed" | "settled" as step:
@@ -115,20 +128,24 @@ class Exchange:
                 return []
 
     def _read_assignment(self, line: dict[str, Any]) -> Assigned:
-        if self._assigned:
+        if self._assignment is not None:
             raise ProofError("The scheduler assigned the task twice", self.name, "Use another scheduler.")
         session = self._session
         drawn = check_assignment(line, self._signed, session.offer, session.chain.domain, session.follower.state)
-        self._assigned = True
+        self._assignment = drawn
         return Assigned(drawn)
 
     def _read_token(self, line: dict[str, Any]) -> list[Update]:
-        if not self._assigned:
+        if self._assignment is None:
             raise ProofError(
                 "The scheduler sent tokens before it proved who serves", self.name, "Use another scheduler."
             )
         if self.finished is not None or len(self.tokens) >= self._signed.request.max_tokens:
             raise StreamError("The scheduler sent a token after the last one", len(self.tokens), "See the receipt.")
+        if self._served_by is not None:
+            raise ProofError(
+                "The answer goes on after a node has signed it as whole", self._served_by, "Use another scheduler."
+            )
         token = read_whole(line.get("id"), 0, self._session.offer.model.vocabulary - 1)
         position = read_whole(line.get("position"), 0, 2**32)
         if position != len(self.tokens):
@@ -143,6 +160,16 @@ class Exchange:
     def _piece(self, text: str) -> Text:
         chosen, self._unshown = tuple(self._unshown), []
         return Text(text, chosen)
+
+    def _read_served(self, line: dict[str, Any]) -> list[Update]:
+        if self._assignment is None or not self.tokens or self.finished is not None or self._served_by is not None:
+            what = "A node's word on its answer came twice, or before or after that answer"
+            raise StreamError(what, len(self.tokens), "See the receipt.")
+        signed, domain = self._signed, self._session.chain.domain
+        node, signature = check_served(line, self._assignment, signed.salt, self.tokens, domain)
+        self._served_by = node
+        self._session.receipts.served(signed.task_id, node, signature)
+        return []
 
     def _read_finish(self, line: dict[str, Any]) -> list[Update]:
         request = self._signed.request
@@ -160,7 +187,7 @@ class Exchange:
         self.finished = reason
         rest = self._detokenizer.flush()
         left = bool(self._unshown) and self._signed.logprobs != NO_LOGPROBS
-        return [*([self._piece(rest)] if rest or left else []), Finished(reason, len(self.tokens))]
+        return [*([self._piece(rest)] if rest or left else []), Finished(reason, len(self.tokens), self._served_by)]
 
     async def _read_step(self, step: str, line: dict[str, Any]) -> list[Update]:
         transaction = "0x" + read_hex(line.get("tx"), 32).hex()

@@ -15,6 +15,7 @@ from troth.client.options import (
     ClassOption,
     CommitteeOption,
     ContractOption,
+    DirectOption,
     HomeOption,
     OverlayOption,
     PasswordOption,
@@ -78,6 +79,7 @@ def serve(  # noqa: PLR0917
     execution_class: ClassOption = "",
     committee: CommitteeOption = "",
     overlay: OverlayOption = "",
+    direct: DirectOption = None,
     relay: Annotated[
         bool,
         typer.Option("--relay/--no-relay", envvar="TROTH_RELAY", help="Carry others too: run a relay beside it."),
@@ -121,7 +123,7 @@ def serve(  # noqa: PLR0917
     ).checked()
     place = Home(home.expanduser())
     configuration = read_configuration(
-        place, rpc, contract, scheduler, execution_class, committee=committee, overlay=overlay
+        place, rpc, contract, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct
     )
     key = open_wallet(place, password_file)
     configure(log_level)

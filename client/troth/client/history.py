@@ -61,6 +61,7 @@ class Entry:
             "tokens": len(receipt.tokens),
             "answer_matches_chain": self.answer_matches,
             "transactions": receipt.transactions,
+            "served_by": receipt.served_by,
             "failure": receipt.failure,
         }
 
@@ -78,6 +79,8 @@ class Entry:
         created = time.strftime("%Y-%m-%d %H:%M", time.localtime(receipt.created))
         lines = [f"{receipt.task_id}  {created}  {self.state:<13} {money}"]
         lines += [f"  {step:<10} {transaction}" for step, transaction in receipt.transactions.items()]
+        if receipt.served_by is not None:
+            lines.append(f"  {'served by':<10} {receipt.served_by}, which signed the answer")
         if receipt.failure is not None:
             lines.append(f"  {'failure':<10} {printable_line(receipt.failure)}")
         matches = {None: "none is committed", True: "is the committed one", False: "incomplete; --answer fetches it"}

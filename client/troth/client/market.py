@@ -75,6 +75,16 @@ def offer_of(state: State, scheduler: Scheduler, identifier: Hash32, ends: tuple
     return Offer(scheduler, rules, model, ends)
 
 
+def require_whole(offer: Offer) -> None:
+    """Raise ModelUnavailable where no one node serves the whole model: in direct mode there is no relay between."""
+    if len(offer.ends) != 1:
+        raise ModelUnavailable(
+            "The scheduler splits the model over several nodes, and direct mode needs one that hosts all of it",
+            f"segments end at {offer.ends}",
+            "Go through the scheduler with --no-direct, or use another class or scheduler.",
+        )
+
+
 def _require_common(state: State, identifier: Hash32, segment: Segment) -> None:
     """Refuses a segment whose group most of the nodes that host its layers have not joined.
 

@@ -46,6 +46,14 @@ OverlayOption = Annotated[
     str,
     typer.Option("--overlay", envvar="TROTH_OVERLAY", help="on, or off: connect openly, the scheduler sees you."),
 ]
+DirectOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--direct/--no-direct",
+        envvar="TROTH_DIRECT",
+        help="Enter at a node with the whole model, not at the scheduler; needs the overlay.",
+    ),
+]
 MaxCostOption = Annotated[
     str, typer.Option("--max-cost", envvar="TROTH_MAX_COST", help="Refuse to pay more, e.g. 0.01ether or 500gwei.")
 ]
@@ -58,6 +66,11 @@ def millionths(value: float, least: int) -> int:
     return max(round(value * 1_000_000), least)
 
 
+def mode_of(direct: bool | None) -> str:
+    """The mode that --direct or --no-direct names; empty where neither was given."""
+    return "" if direct is None else "direct" if direct else "scheduler"
+
+
 def read_configuration(
     home: Home,
     rpc: str = "",
@@ -67,10 +80,11 @@ def read_configuration(
     *,
     committee: str = "",
     overlay: str = "",
+    direct: bool | None = None,
 ) -> Configuration:
     """client.toml with the given options in place of what it says; without a file the options must suffice."""
     given = {"rpc": rpc, "contract": contract, "scheduler": scheduler, "execution_class": execution_class}
-    given |= {"committee": committee, "overlay": overlay}
+    given |= {"committee": committee, "overlay": overlay, "mode": mode_of(direct)}
     if contract and not home.configuration.exists():
         return Configuration(contract).overridden(**given)
     return load(home.configuration).overridden(**given)

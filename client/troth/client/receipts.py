@@ -19,23 +19,30 @@ from typing import Any
 from troth.client.errors import ReceiptNotFound, ReceiptsUnreadable
 from troth.client.ordering import SignedOrder
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import Hash32
+from troth.protocol.types import Address, Hash32
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS receipts (
     task_id TEXT PRIMARY KEY, chain_id TEXT NOT NULL, contract TEXT NOT NULL,
     created INTEGER NOT NULL, fee TEXT NOT NULL, salt TEXT NOT NULL,
     order_body TEXT NOT NULL, tokens TEXT NOT NULL DEFAULT '[]', transactions TEXT NOT NULL DEFAULT '{}',
-    outcome TEXT, paid TEXT, failure TEXT
+    outcome TEXT, paid TEXT, failure TEXT, served_by TEXT, served_signature TEXT
 ) STRICT
 """
-_COLUMNS = "task_id, created, fee, salt, order_body, tokens, transactions, outcome, paid, failure"
+_ADDED = ("served_by", "served_signature")
+"""Columns that a file of an earlier version lacks."""
+_COLUMNS = (
+    "task_id, created, fee, salt, order_body, tokens, transactions, outcome, paid, failure, served_by, served_signature"
+)
 _BEGINNING = re.compile(r"0x[0-9a-f]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the client wrote down of one task; wei. `outcome` and `paid` are the chain's, None until it has decided."""
+    """What the client wrote down of one task; wei. `outcome` and `paid` are the chain's, None until it has decided.
+
+    `served_by` is the node that signed the answer to the client (types.Served), with that signature in hex; or None.
+    """
 
     task_id: str
     created: int
@@ -47,6 +54,8 @@ class Receipt:
     outcome: str | None
     paid: int | None
     failure: str | None
+    served_by: str | None = None
+    served_signature: str | None = None
 
     @property
     def identifier(self) -> Hash32:
@@ -87,6 +96,7 @@ class Receipts:
             self._execute("PRAGMA journal_mode=WAL")
             self._execute("PRAGMA synchronous=FULL")
             self._execute(_SCHEMA)
+            self._add_columns()
         except ReceiptsUnreadable:
             self._database.close()
             raise
@@ -111,6 +121,15 @@ class Receipts:
     def answered(self, task: Hash32, tokens: list[int]) -> None:
         """Note the answer, as far as it has come."""
         self._execute("UPDATE receipts SET tokens = ? WHERE task_id = ?", json.dumps(tokens), _name(task))
+
+    def served(self, task: Hash32, node: Address, signature: bytes) -> None:
+        """Note which node signed the answer as its own: evidence, whatever is committed on chain afterwards."""
+        self._execute(
+            "UPDATE receipts SET served_by = ?, served_signature = ? WHERE task_id = ?",
+            node,
+            "0x" + signature.hex(),
+            _name(task),
+        )
 
     def posted(self, task: Hash32, transactions: dict[str, str]) -> None:
         """Note the transactions so far."""
@@ -137,6 +156,24 @@ class Receipts:
     def all(self) -> list[Receipt]:
         """All receipts, newest first."""
         return self._rows("")
+
+    def _add_columns(self) -> None:
+        """Bring the table of an earlier version up to this one; what is in it stays."""
+        if not self._missing():
+            return
+        # Locked before it is looked at again: another process may be doing the same.
+        self._execute("BEGIN IMMEDIATE")
+        try:
+            for column in self._missing():
+                self._execute(f"ALTER TABLE receipts ADD COLUMN {column} TEXT")
+        except BaseException:
+            self._execute("ROLLBACK")
+            raise
+        self._execute("COMMIT")
+
+    def _missing(self) -> list[str]:
+        present = {row[1] for row in self._execute("PRAGMA table_info(receipts)").fetchall()}
+        return [column for column in _ADDED if column not in present]
 
     def _rows(self, condition: str, *values: str) -> list[Receipt]:
         # The statement is put together from this module's own constants.
@@ -170,7 +207,7 @@ def opened(path: Path, domain: Domain) -> Iterator[Receipts]:
 
 
 def _receipt(task: str, created: int, fee: str, salt: str, body: str, *rest: Any) -> Receipt:
-    tokens, transactions, outcome, paid, failure = rest
+    tokens, transactions, outcome, paid, failure, served_by, served_signature = rest
     return Receipt(
         task_id=task,
         created=created,
@@ -182,6 +219,8 @@ def _receipt(task: str, created: int, fee: str, salt: str, body: str, *rest: Any
         outcome=outcome,
         paid=None if paid is None else int(paid),
         failure=failure,
+        served_by=served_by,
+        served_signature=served_signature,
     )
 
 

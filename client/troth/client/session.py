@@ -9,32 +9,45 @@ from dataclasses import dataclass, replace
 from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
 from troth.chain.keystore import Key
-from troth.client.api import SchedulerApi
 from troth.client.chain_view import view
 from troth.client.configuration import Configuration
 from troth.client.connection import connection
 from troth.client.errors import ModelUnavailable
 from troth.client.home import Home
 from troth.client.language import Language, LanguageCache, check_files
-from troth.client.market import Offer, find_class, find_scheduler, offer_of
+from troth.client.market import Offer, find_class, find_scheduler, offer_of, require_whole
 from troth.client.ordering import Choices, SignedOrder, require_affordable, require_room, sign_order
 from troth.client.receipts import Receipts, opened
+from troth.client.scheduler_calls import SchedulerCalls
 from troth.client.template import Message
 from troth.overlay.paths.pool import CircuitPool
-from troth.protocol.types import Hash32
+from troth.protocol.types import Address, Hash32
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Everything that asking needs; `pool` has the circuits, None without the overlay."""
+    """Everything that asking needs; `pool` has the circuits, None without the overlay.
+
+    `mode` is "scheduler", or "direct" where requests enter at a node that hosts the whole model.
+    """
 
     chain: Chain
     follower: EventFollower
-    api: SchedulerApi
+    api: SchedulerCalls
     offer: Offer
     language: Language
     receipts: Receipts
     pool: CircuitPool | None = None
+    mode: str = "scheduler"
+
+    @property
+    def destination(self) -> str:
+        """Whom requests are sent to: "scheduler" or "node"."""
+        return "node" if self.mode == "direct" else "scheduler"
+
+    def near(self, node: Address | None) -> Session:
+        """The same session, whose requests enter at this node where that can be chosen; None: at any."""
+        return self if node is None else replace(self, api=self.api.near(node))
 
     async def renewed(self) -> Session:
         """The same session with what the scheduler offers now; raises ModelUnavailable if that is no fair offer."""
@@ -43,7 +56,10 @@ class Session:
         identifier = self.offer.class_id
         if identifier not in served:
             raise ModelUnavailable("The scheduler no longer serves the class", "0x" + identifier.hex(), "Use another.")
-        return replace(self, offer=offer_of(state, self.offer.scheduler, identifier, served[identifier]))
+        offer = offer_of(state, self.offer.scheduler, identifier, served[identifier])
+        if self.mode == "direct":
+            require_whole(offer)
+        return replace(self, offer=offer)
 
     async def prepare(self, messages: Sequence[Message], choices: Choices, key: Key) -> SignedOrder:
         """A signed order for a conversation, checked against context, cost and balance; nothing is sent."""
@@ -64,17 +80,19 @@ async def session(home: Home, configuration: Configuration) -> AsyncIterator[Ses
     """Connect to the chain and to the scheduler, and load the model's checked tokenizer."""
     async with view(home, configuration) as (chain, follower):
         scheduler = find_scheduler(follower.state, configuration)
-        async with connection(home, configuration, scheduler) as reached:
+        async with connection(home, configuration, scheduler, lambda: follower.state) as reached:
             api = reached.api
             served = await api.classes()
             identifier = find_class(follower.state, configuration, served)
             offer = offer_of(follower.state, scheduler, identifier, served[identifier])
+            if configuration.direct:
+                require_whole(offer)
             language = await load_language(home, api, offer.class_id, offer.model.architecture)
             with opened(home.receipts, chain.domain) as receipts:
-                yield Session(chain, follower, api, offer, language, receipts, reached.pool)
+                yield Session(chain, follower, api, offer, language, receipts, reached.pool, configuration.mode)
 
 
-async def load_language(home: Home, api: SchedulerApi, identifier: Hash32, architecture: str) -> Language:
+async def load_language(home: Home, api: SchedulerCalls, identifier: Hash32, architecture: str) -> Language:
     """The language side of a class's model, from the cache or from the scheduler, checked against the chain."""
     cache = LanguageCache(home.languages)
     files = cache.get(architecture)

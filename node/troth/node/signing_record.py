@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS signed (
 CREATE INDEX IF NOT EXISTS signed_by_age ON signed (signed_at);
 """
 
-ROW, TRACE_ROOT, TRACE_COMMITMENT, VERDICT = "row", "trace-root", "trace-commitment", "verdict"
+ROW, TRACE_ROOT, TRACE_COMMITMENT, VERDICT, SERVED = "row", "trace-root", "trace-commitment", "verdict", "served"
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,9 @@ def _address(endpoint: str) -> httpx.URL:
     """An endpoint comes from a stranger's registration; raises ChannelUnavailable where it cannot be one."""
     try:
         address = httpx.URL(endpoint)
+        if address.scheme != "https":
+            # Without TLS there is no pin: it could be anything that listens near whoever is made to ask.
+            raise ChannelUnavailable("An endpoint starts with https://", endpoint, "Correct the registration.")
         if address.port is not None and not 0 < address.port < 1 << 16:
             raise ChannelUnavailable(f"{endpoint} has an impossible port", address.port)
         address.host.encode("idna")

@@ -86,7 +86,8 @@ def rho(claimed: Numbers, reference_low: Numbers, reference_high: Numbers) -> ND
     """Each row's distance from float32 relative to that of the reference at the class's precision, shape (rows,)."""
     sigma = dimension_spread(reference_high)
     noise = weighted_rms(reference_low, reference_high, sigma)
-    return weighted_rms(claimed, reference_high, sigma) / np.maximum(noise, RHO_FLOOR)
+    distances: NDArray[np.float64] = weighted_rms(claimed, reference_high, sigma) / np.maximum(noise, RHO_FLOOR)
+    return distances
 
 
 def geometric_mean(distances: NDArray[np.float64], floor: float) -> float:

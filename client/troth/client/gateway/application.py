@@ -112,7 +112,7 @@ def gateway_app(gateway: Gateway) -> FastAPI:
     @app.get("/v1/paths")
     async def paths() -> JSONResponse:
         async with gateway.connection.lease() as held:
-            return JSONResponse(paths_json(held.session.pool))
+            return JSONResponse(paths_json(held.session.pool, held.session.mode))
 
     @app.get("/v1/receipts/{identifier}")
     async def receipts(identifier: str) -> JSONResponse:

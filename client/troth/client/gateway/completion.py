@@ -14,6 +14,7 @@ from troth.client.gateway.orders import Told
 from troth.client.gateway.request import Wanted
 from troth.client.language import Language
 from troth.client.ordering import SignedOrder
+from troth.protocol.types import Address
 
 
 def new_identifier(wanted: Wanted) -> str:
@@ -38,6 +39,7 @@ class Completion:
         self.choices = [Choice(self.wanted.stops, self.language.end_tokens) for _ in self.signed]
         self._queue: asyncio.Queue[tuple[int, Told]] = asyncio.Queue()
         self._outcomes: dict[int, Verdict] = {}
+        self._served: dict[int, Address] = {}
         self._unheard = set(range(len(self.signed)))
         self._begun = asyncio.Event()
         self._early: GatewayRefusal | None = None
@@ -66,6 +68,11 @@ class Completion:
             return "pending"
         others = [one.outcome for one in self._outcomes.values() if one.outcome != "accepted"]
         return others[0] if others else "accepted"
+
+    @property
+    def served_by(self) -> Address | None:
+        """The node that signed the first choice's answer, as far as that was heard; the receipt has all."""
+        return self._served.get(0)
 
     @property
     def whole(self) -> bool:
@@ -105,6 +112,8 @@ class Completion:
             case Text():
                 return number, choice.feed(told)
             case Finished():
+                if told.served_by is not None:
+                    self._served[number] = told.served_by
                 return number, choice.finish(told)
             case Verdict():
                 self._outcomes[number] = told

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-
-import httpx
 
 from troth.chain.errors import ChainError
+from troth.client.delivered import causes, never_sent
 from troth.client.errors import (
     ClientError,
     FeeTooHigh,
@@ -36,7 +34,6 @@ from troth.client.session import Session
 from troth.client.standing import standing_of
 from troth.overlay.errors import ChannelTimeout, CircuitFailed, CircuitSilent
 
-_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _OVERLOADED = {"busy", "group_too_small", "chain_unavailable", "other_split"}
 _HOPS = {
     "node_failed": "inferencer",
@@ -86,9 +83,9 @@ async def failure_of(session: Session, signed: SignedOrder, error: Exception, *,
         refusal = short_of(error.what, error.shortfall)
         refusal.troth["task"] = task
         return refusal
-    certain = not answered and (_never_sent(error) or isinstance(error, SchedulerRefused))
+    certain = not answered and (never_sent(error) or isinstance(error, SchedulerRefused))
     charged = False if certain else await _charged(session, signed, error)
-    return _hop_failed(error, Money(charged, (task,)))
+    return _hop_failed(error, Money(charged, (task,)), session.destination)
 
 
 async def _charged(session: Session, signed: SignedOrder, error: Exception) -> bool | str:
@@ -103,8 +100,8 @@ async def _charged(session: Session, signed: SignedOrder, error: Exception) -> b
     return "unknown" if standing.outcome is None else standing.paid > 0
 
 
-def _hop_failed(error: Exception, money: Money) -> HopFailed:
-    hop, status, code = _classified(error)
+def _hop_failed(error: Exception, money: Money, destination: str = "scheduler") -> HopFailed:
+    hop, status, code = _classified(error, destination)
     what, value = getattr(error, "what", "The request failed"), getattr(error, "value", type(error).__name__)
     remedy = getattr(error, "remedy", "") or "Try again."
     if money.charged == "unknown":
@@ -112,12 +109,12 @@ def _hop_failed(error: Exception, money: Money) -> HopFailed:
     return HopFailed(what, value or "", remedy, money, hop=hop, status=status, code=code)
 
 
-def _classified(error: Exception) -> tuple[str, int, str]:
-    """The class of what failed, the HTTP status, and a word for programs."""
-    silent = any(isinstance(one, CircuitSilent) for one in _causes(error))
+def _classified(error: Exception, destination: str) -> tuple[str, int, str]:
+    """The class of what failed, the HTTP status, and a word for programs; `destination` is whom requests go to."""
+    silent = any(isinstance(one, CircuitSilent) for one in causes(error))
     if isinstance(error, OverlayFailed):
         return error.hop, 504 if silent else 502, "hop_failed"
-    circuit = next((one for one in _causes(error) if isinstance(one, CircuitFailed)), None)
+    circuit = next((one for one in causes(error) if isinstance(one, CircuitFailed)), None)
     if circuit is not None:
         return circuit.hop, 504 if silent else 502, "hop_failed"
     if isinstance(error, ChainError):
@@ -125,37 +122,24 @@ def _classified(error: Exception) -> tuple[str, int, str]:
     if isinstance(error, ReceiptsUnreadable):
         return "gateway", 503, "receipts_unreadable"
     if isinstance(error, SchedulerRefused):
+        # Also in direct mode its own word, which the node passed on.
         code = _scheduler_code(error)
         return _HOPS.get(code, "scheduler"), 503 if code in _OVERLOADED else 502, code
     if isinstance(error, WrongSchedulerKey):
-        return "scheduler", 502, "wrong_scheduler_key"
+        return destination, 502, f"wrong_{destination}_key"
     if isinstance(error, ProofError):
-        return "scheduler", 502, "scheduler_contradicted"
-    if any(isinstance(one, TimeoutError | ChannelTimeout) for one in _causes(error)):
-        return "scheduler", 504, "scheduler_timeout"
+        return destination, 502, f"{destination}_contradicted"
+    if any(isinstance(one, TimeoutError | ChannelTimeout) for one in causes(error)):
+        return destination, 504, f"{destination}_timeout"
     if isinstance(error, SchedulerUnreachable):
-        return "scheduler", 503, "scheduler_unreachable"
-    return "scheduler", 502, "scheduler_stream_broken" if isinstance(error, StreamError) else "hop_failed"
+        return destination, 503, f"{destination}_unreachable"
+    return destination, 502, f"{destination}_stream_broken" if isinstance(error, StreamError) else "hop_failed"
 
 
 def _scheduler_code(error: SchedulerRefused) -> str:
     """The scheduler's own word, which stands last in the error's value."""
     found = _WORD.findall(str(error.value))
     return found[-1] if found else "scheduler_refused"
-
-
-def _never_sent(error: Exception) -> bool:
-    if isinstance(error, OverlayFailed):
-        return error.delivered == "no"
-    return isinstance(error, WrongSchedulerKey) or any(isinstance(one, _NEVER_SENT) for one in _causes(error))
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    for _ in range(16):
-        if error is None:
-            return
-        yield error
-        error = error.__cause__
 
 
 _FREE = {"charged": False, "retry_free": True}

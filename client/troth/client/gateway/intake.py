@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
+from troth.client.direct.affinity import Affinity
 from troth.client.errors import ClientError
 from troth.client.gateway.catalogue import require_model
 from troth.client.gateway.completion import Completion, new_identifier
@@ -15,13 +15,16 @@ from troth.client.gateway.connection import Connection, Held
 from troth.client.gateway.errors import InvalidRequest, PaymentRequired
 from troth.client.gateway.failures import chain_failed, refusal_before, short_of
 from troth.client.gateway.ledger import Ledger, today
-from troth.client.gateway.orders import Orders
+from troth.client.gateway.orders import Listener, Orders, Told
 from troth.client.gateway.request import Prompt, Wanted
 from troth.client.gateway.settling import settle
+from troth.client.gateway.turn import Turn
 from troth.client.money import format_amount
 from troth.client.ordering import Choices, SignedOrder
 from troth.client.prompt import LARGEST_PROMPT
 from troth.client.session import Session
+from troth.client.template import Message
+from troth.protocol.types import Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class Intake:
         self._ledger = ledger
         self._key = key
         self._limits = limits
+        self._affinity = Affinity()
 
     async def start(self, wanted: Wanted) -> Completion:
         """Order what is wanted. Raises GatewayRefusal, and then nothing was sent and nothing is charged."""
@@ -63,9 +67,24 @@ class Intake:
                 if isinstance(error, ChainError):
                     raise chain_failed(error) from error
                 raise
+            messages = _conversation(wanted)
+            near = self._affinity.near(messages)
             for number, order in enumerate(signed):
-                self._orders.start(held, order, partial(completion.hear, number))
+                self._orders.start(held, order, self._listener(completion, number, messages, near), near)
             return completion
+
+    def _listener(
+        self, completion: Completion, number: int, messages: Sequence[Message], near: Address | None
+    ) -> Listener:
+        if not messages:
+            return lambda told: completion.hear(number, told)
+        turn = Turn(self._affinity, messages, completion.wanted.stops, near)
+
+        def hear(told: Told) -> None:
+            turn.hear(told)
+            completion.hear(number, told)
+
+        return hear
 
     async def _signed(
         self, session: Session, prompts: Sequence[tuple[int, ...]], choices: Choices, count: int
@@ -95,6 +114,14 @@ class Intake:
             what = f"Today's budget of {format_amount(budget)} is used up"
             shown = f"{format_amount(spent)} ordered, {format_amount(total)} asked for"
             raise _over(what, shown, "Wait until midnight UTC, or raise --budget.", "budget_exceeded")
+
+
+def _conversation(wanted: Wanted) -> list[Message]:
+    """A chat's messages; none for raw prompts, which are no conversation that could go on."""
+    (prompt, *_) = wanted.prompts
+    if wanted.kind != "chat" or isinstance(prompt, str):
+        return []
+    return [message for message in prompt if not isinstance(message, int)]
 
 
 def _over(what: str, value: str, remedy: str, code: str) -> PaymentRequired:

@@ -9,7 +9,14 @@ from contextlib import aclosing
 
 from troth.chain.errors import ChainError
 from troth.client.asking import Finished, Update, Verdict, ask
-from troth.client.errors import ClientError, OutdatedOffer, ProofError, SchedulerUnreachable, StreamError
+from troth.client.errors import (
+    ClientError,
+    OutdatedOffer,
+    OverlayFailed,
+    ProofError,
+    SchedulerUnreachable,
+    StreamError,
+)
 from troth.client.gateway.connection import Connection, Held
 from troth.client.gateway.errors import GatewayRefusal, NotReady, TooMany, Unsupported
 from troth.client.gateway.failures import failure_of
@@ -17,9 +24,11 @@ from troth.client.gateway.following import verdict_on_chain
 from troth.client.gateway.ledger import Ledger
 from troth.client.gateway.metrics import Metrics
 from troth.client.ordering import SignedOrder
+from troth.client.session import Session
 from troth.client.standing import standing_of
 from troth.overlay.errors import OverlayError
 from troth.overlay.logs import task_bound
+from troth.protocol.types import Address
 
 MOST_FOLLOWED = 64
 """Orders whose verdict is awaited, with those being answered: each holds a connection to the scheduler."""
@@ -67,9 +76,12 @@ class Orders:
         """Ids of the tasks that are followed now."""
         return {"0x" + order.task_id.hex() for order in self._running.values()}
 
-    def start(self, held: Held, signed: SignedOrder, listener: Listener) -> None:
-        """Send an order, for which a place was taken, and tell the listener what becomes of it."""
-        task = asyncio.create_task(self._run(held, signed, listener), name="gateway order")
+    def start(self, held: Held, signed: SignedOrder, listener: Listener, near: Address | None = None) -> None:
+        """Send an order, for which a place was taken, and tell the listener what becomes of it.
+
+        It enters at the node `near`, where the session can choose that.
+        """
+        task = asyncio.create_task(self._run(held, signed, listener, near), name="gateway order")
         self._running[task] = signed
         task.add_done_callback(lambda done: self._running.pop(done, None))
 
@@ -80,11 +92,11 @@ class Orders:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, held: Held, signed: SignedOrder, listener: Listener) -> None:
+    async def _run(self, held: Held, signed: SignedOrder, listener: Listener, near: Address | None) -> None:
         answered, whole, in_place = False, False, True
         with held.use() as session, task_bound(signed.task_id):
             try:
-                async with aclosing(ask(session, signed)) as updates:
+                async with aclosing(ask(session.near(near), signed)) as updates:
                     async for update in updates:
                         answered = True
                         if isinstance(update, Finished):
@@ -96,7 +108,7 @@ class Orders:
                 listener(NotReady(what, "", "GET /v1/receipts shows how the task ends.", "gateway"))
                 raise
             except _FAILURES as error:
-                self._report(error)
+                self._report(held.session, error)
                 if not (whole and await self._decided(held, signed, error, listener)):
                     await self._failed(held, signed, error, listener, answered=answered)
             finally:
@@ -113,8 +125,8 @@ class Orders:
             self._metrics.decided(update.outcome, update.cost)
             _log.info("%s, %d wei paid", update.outcome, update.cost)
 
-    def _report(self, error: Exception) -> None:
-        if isinstance(error, _MENDABLE):
+    def _report(self, session: Session, error: Exception) -> None:
+        if isinstance(error, _MENDABLE) and not _of_one_node(session, error):
             self._connection.report(error)
 
     async def _decided(self, held: Held, signed: SignedOrder, error: Exception, listener: Listener) -> bool:
@@ -137,3 +149,13 @@ class Orders:
         self._metrics.failures.labels(refusal.troth.get("hop", "wallet")).inc()
         _log.warning("the order failed: %s", refusal.code)
         listener(refusal)
+
+
+def _of_one_node(session: Session, error: Exception) -> bool:
+    """Whether it is the fault of the node that an order went through: other nodes are reached by the same session.
+
+    New circuits because of it would let any node make its clients build paths until bad relays are on them.
+    """
+    if session.destination != "node":
+        return False
+    return error.hop == "node" if isinstance(error, OverlayFailed) else isinstance(error, StreamError | ProofError)

@@ -10,12 +10,15 @@ from troth.overlay.paths.pool import CircuitPool
 HOPS = ("guard", "middle", "proxy")
 
 
-def paths_json(pool: CircuitPool | None) -> dict[str, Any]:
-    """Every live circuit from guard to proxy; without the overlay it says that the scheduler sees this machine."""
+def paths_json(pool: CircuitPool | None, mode: str) -> dict[str, Any]:
+    """Every live circuit from guard to proxy; without the overlay it says that the scheduler sees this machine.
+
+    `mode` says where requests enter: at the "scheduler", or at a node ("direct").
+    """
     if pool is None:
-        return {"overlay": False, "circuits": [], "shortage": ""}
+        return {"overlay": False, "mode": mode, "circuits": [], "shortage": ""}
     circuits = [{"in_use": held, "relays": _relays(circuit)} for circuit, held in pool.circuits()]
-    return {"overlay": True, "circuits": circuits, "shortage": pool.status.shortage}
+    return {"overlay": True, "mode": mode, "circuits": circuits, "shortage": pool.status.shortage}
 
 
 def _relays(circuit: Circuit) -> list[dict[str, str]]:

@@ -56,7 +56,7 @@ async def _task_json(ledger: Ledger, session: Session, task: str) -> dict[str, A
         found = refreshed(session.receipts, session.receipts.find(task), session.follower.state)
     except ReceiptNotFound:
         unknown = {"task": task, "state": "not sent", "outcome": None, "paid_wei": "0", "held_wei": "0"}
-        return unknown | {"transactions": {}, "answer": None, "checked": None, "failure": None}
+        return unknown | {"transactions": {}, "answer": None, "checked": None, "served_by": None, "failure": None}
     found = await _with_answer(session, found)
     if found.state not in {"running", "not opened"}:
         ledger.paid(task, found.paid)
@@ -69,6 +69,7 @@ async def _task_json(ledger: Ledger, session: Session, task: str) -> dict[str, A
         "transactions": found.receipt.transactions,
         "answer": session.language.decode(list(found.receipt.tokens)),
         "checked": found.answer_matches,
+        "served_by": found.receipt.served_by,
         "failure": found.receipt.failure,
     }
 

@@ -59,6 +59,7 @@ class Shapes:
             "cost_wei": str(completion.cost),
             "receipt": f"{self._base}/v1/receipts/{completion.identifier}",
             "outcome": completion.outcome,
+            "served_by": completion.served_by,
         }
 
     @property

@@ -45,7 +45,7 @@ def direct_parts(
 ) -> DirectParts:
     """The parts around a group, a node's service, and the folded chain."""
     taking = Taking(group, lambda: service.leaving)
-    listening = Listening(service, taking, bench.view, bench.operator)
+    listening = Listening(service, taking, bench.view, bench.sign)
     schedulers = SchedulerSide(state)
     entry = Entry(
         me=bench.operator.address,

@@ -55,6 +55,7 @@ class Entering:
             node = Address(step.to)
             if await self._takes(node, Take(task_id, order.salt_hash)):
                 self._counters.way.labels(way="forwarded").inc()
+                self._counters.matched.inc(step.tokens)
                 return node
             step = self._group.passage.busy(name, node, None, self._clock())
         return self._settled(step, order, task_id)
@@ -76,6 +77,7 @@ class Entering:
             return None
         self._taking.expect(task_id, order.salt_hash)
         self._counters.way.labels(way="here").inc()
+        self._counters.matched.inc(step.tokens)
         return self._group.own
 
     async def _takes(self, node: Address, message: Take) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ BODY_SECONDS = 30.0
 MOST_ORDERS = 64
 """Orders that are answered at once; each holds a connection to its scheduler."""
 MOST_FETCHES = 16
+ONE_SCHEDULER = 0.75
+"""The part of all places that one scheduler's orders may take: if it hangs, the others' still find some."""
 LARGEST_FILES = 64 * 2**20
 """Bytes of a model's tokenizer and its companions."""
 FETCH_SECONDS = 120.0
@@ -62,24 +65,31 @@ class Entry:
 
 
 class Places:
-    """How many requests of a kind are under way."""
+    """How many requests of a kind are under way, to each scheduler."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self.taken = 0
+        self._taken: Counter[Address] = Counter()
+
+    @property
+    def taken(self) -> int:
+        """Places in use."""
+        return self._taken.total()
 
     @contextmanager
-    def one(self) -> Iterator[None]:
-        """A place; raises EntryRefused where all are taken."""
-        if self.taken >= self._most:
-            what = f"All {self._most} places of this entry are taken"
+    def one(self, scheduler: Address) -> Iterator[None]:
+        """A place; raises EntryRefused where all are taken, or this scheduler's part of them."""
+        if self.taken >= self._most or self._taken[scheduler] >= self._most * ONE_SCHEDULER:
+            what = f"The {self._most} places of this entry are taken"
             remedy = f"Try again in {RETRY_AFTER} s, or enter at another node."
             raise EntryRefused("busy", 503, what, self.taken, remedy, retry_after=RETRY_AFTER)
-        self.taken += 1
+        self._taken[scheduler] += 1
         try:
             yield
         finally:
-            self.taken -= 1
+            self._taken[scheduler] -= 1
+            if not self._taken[scheduler]:
+                del self._taken[scheduler]
 
 
 def entry_app(entry: Entry) -> FastAPI:
@@ -125,7 +135,7 @@ def entry_app(entry: Entry) -> FastAPI:
 
 async def _order(entry: Entry, places: Places, scheduler: Scheduler, request: Request) -> Response:
     async with AsyncExitStack() as stack:
-        stack.enter_context(places.one())
+        stack.enter_context(places.one(scheduler.operator))
         entry.counters.under_way.inc()
         stack.callback(entry.counters.under_way.dec)
         body = await _body(request)
@@ -160,10 +170,9 @@ def _serving(entry: Entry, order: EnteredOrder, scheduler: Scheduler) -> Serving
 
 async def _fetch(entry: Entry, places: Places, scheduler: str, path: str, salt: str | None) -> Response:
     async with AsyncExitStack() as stack:
-        stack.enter_context(places.one())
-        response = await stack.enter_async_context(
-            entry.schedulers.fetch(entry.schedulers.bonded(scheduler), path, salt)
-        )
+        bonded = entry.schedulers.bonded(scheduler)
+        stack.enter_context(places.one(bonded.operator))
+        response = await stack.enter_async_context(entry.schedulers.fetch(bonded, path, salt))
         if response.status_code != httpx.codes.OK:
             return _passed_on(await refusal(response))
         pieces = _in_time(bounded(response, LARGEST_FILES))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import msgspec
@@ -18,17 +19,21 @@ import msgspec
 from troth.node.direct.seams import Works
 from troth.node.direct.served import served
 from troth.node.direct.taking import Taking
-from troth.node.errors import Busy, NotAssigned, OutOfOrder
+from troth.node.errors import AlreadySigned, Busy, NotAssigned, OutOfOrder
 from troth.node.service.work import Work
+from troth.node.signing_record import SERVED, Subject
 from troth.node.view import ChainView
-from troth.overlay.operator import Operator
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.wire_group import HEARD_LIMIT, Heard, Listen
+
+log = logging.getLogger(__name__)
 
 LISTEN_SECONDS = 10.0
 """How long a listener waits for the next token before it is told that there is none."""
 MOST_LISTENERS = 256
 LISTENERS_PER_TASK = 4
+
+Sign = Callable[[Subject, object], Awaitable[bytes]]
 
 
 class Listening:
@@ -38,14 +43,14 @@ class Listening:
         works: the node's sessions.
         taking: which tasks may be waited for before their session begins.
         view: the node's own view of the chain.
-        operator: who signs the answer.
+        sign: gives this node's signature over a statement, recorded first (`Bench.sign`).
         patience: seconds; see `LISTEN_SECONDS`.
     """
 
     def __init__(
-        self, works: Works, taking: Taking, view: ChainView, operator: Operator, patience: float = LISTEN_SECONDS
+        self, works: Works, taking: Taking, view: ChainView, sign: Sign, patience: float = LISTEN_SECONDS
     ) -> None:
-        self._works, self._taking, self._view, self._operator = works, taking, view, operator
+        self._works, self._taking, self._view, self._sign = works, taking, view, sign
         self._patience = patience
         self._listeners: Counter[bytes] = Counter()
 
@@ -86,8 +91,25 @@ class Listening:
         logprobs = _told(work, start, len(tokens))
         if not ended:
             return Heard(start, len(tokens), logprobs=logprobs), tokens_to_bytes(tokens)
-        signature = self._operator.sign(served(work.seat.task_id, work.seat.salt, answer.tokens))
+        signature = await self._signature(work)
         return Heard(start, len(tokens), answer.finished, signature, logprobs), tokens_to_bytes(tokens)
+
+    async def _signature(self, work: Work) -> bytes | None:
+        """This node's word on the whole answer; None where it cannot give it.
+
+        One answer of a task is signed and no other. Tokens that the scheduler says an earlier attempt has chosen could
+        be anything: they are checked before a trace is signed, which is later.
+        """
+        if not work.answer.own:
+            return None
+        seat = work.seat
+        try:
+            return await self._sign(
+                Subject(seat.task_id, 0, 0, SERVED), served(seat.task_id, seat.salt, work.answer.tokens)
+            )
+        except AlreadySigned as error:
+            log.warning("another answer to this task was signed before: %s", error)
+            return None
 
     async def _work(self, message: Listen) -> Work:
         """The session that answers; the scheduler may need a moment longer than the listener."""

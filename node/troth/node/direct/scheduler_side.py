@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +21,14 @@ from troth.protocol.state import Scheduler, State
 from troth.protocol.types import Address, Hash32, to_address
 
 LARGEST_LINE = 1024 * 1024
-"""Bytes of a line of the stream; the longest is the receipt, with the tokens of the whole answer in it."""
+"""Bytes of the longest line of a stream: the receipt, with the tokens of the whole answer in it."""
+ORDINARY_LINE = 32 * 1024
+"""Bytes of any other: the names of 510 parties. Lines wait for the client, so only one of a stream may be longer."""
 LARGEST_REFUSAL = 64 * 1024
 LINE_SECONDS = 600.0
 """The longest pause between two lines: the chain may take its time to lock a fee or to settle."""
+HEAD_SECONDS = 60.0
+"""Until it says whether it takes an order: it may have to catch up with the chain."""
 CONNECT_SECONDS = 5.0
 SEND_SECONDS = 30.0
 CHOICE_SECONDS = 3.0
@@ -73,9 +79,13 @@ class SchedulerSide:
         headers = HEADERS | {"content-type": "application/json"}
         with _away():
             client = self._client(scheduler)
-            async with client.stream(
-                "POST", "/v1/direct/orders", content=body, headers=headers, timeout=timeout
-            ) as response:
+            request = client.build_request("POST", "/v1/direct/orders", content=body, headers=headers, timeout=timeout)
+            try:
+                async with asyncio.timeout(HEAD_SECONDS):
+                    response = await client.send(request, stream=True)
+            except TimeoutError as error:
+                raise SchedulerAway("The scheduler does not answer", f"{HEAD_SECONDS:g} s", _REMEDY) from error
+            async with aclosing(response):
                 if response.status_code == httpx.codes.OK:
                     yield _lines(response)
                 else:
@@ -83,17 +93,18 @@ class SchedulerSide:
 
     async def choose(self, scheduler: Scheduler, task_id: Hash32, salt: Hash32, node: Address) -> bool:
         """Name the node that serves; False where the scheduler does not take it, for whatever reason."""
+        path, headers = f"/v1/tasks/0x{task_id.hex()}/inferencer", HEADERS | {SALT_HEADER: "0x" + salt.hex()}
         try:
             with naming_errors(scheduler.endpoint):
-                answer = await self._client(scheduler).post(
-                    f"/v1/tasks/0x{task_id.hex()}/inferencer",
-                    json={"operator": node},
-                    headers=HEADERS | {SALT_HEADER: "0x" + salt.hex()},
-                    timeout=CHOICE_SECONDS,
-                )
-        except OverlayError:
+                client = self._client(scheduler)
+                # Only the status is read: a body could be without end. The limit is for all of it, not for each piece.
+                async with (
+                    asyncio.timeout(CHOICE_SECONDS),
+                    client.stream("POST", path, json={"operator": node}, headers=headers) as answer,
+                ):
+                    return answer.status_code == httpx.codes.NO_CONTENT
+        except (OverlayError, TimeoutError):
             return False
-        return answer.status_code == httpx.codes.NO_CONTENT
 
     @asynccontextmanager
     async def fetch(self, scheduler: Scheduler, path: str, salt: str | None) -> AsyncIterator[httpx.Response]:
@@ -143,7 +154,7 @@ async def refusal(response: httpx.Response) -> Refused:
     if not 400 <= response.status_code < 600:
         raise SchedulerAway("The scheduler answers with another status", response.status_code, _REMEDY)
     wait = response.headers.get("retry-after", "")
-    return Refused(response.status_code, body, wait if wait.isdecimal() and len(wait) < 5 else None)
+    return Refused(response.status_code, body, wait if re.fullmatch("[0-9]{1,4}", wait) else None)
 
 
 async def bounded(response: httpx.Response, limit: int) -> AsyncIterator[bytes]:
@@ -158,12 +169,15 @@ async def bounded(response: httpx.Response, limit: int) -> AsyncIterator[bytes]:
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
-    rest = bytearray()
+    rest, long = bytearray(), 0
     with _away():
         async for piece in response.aiter_raw():
             searched = len(rest)
             rest += piece
             while (end := rest.find(b"\n", searched)) >= 0:
+                long += end > ORDINARY_LINE
+                if long > 1:
+                    raise SchedulerAway("The scheduler's stream has more than one long line", end, _REMEDY)
                 yield bytes(rest[:end])
                 del rest[: end + 1]
                 searched = 0

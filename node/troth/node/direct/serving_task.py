@@ -29,10 +29,12 @@ from troth.protocol.types import Address, ExecutionClass
 
 log = logging.getLogger(__name__)
 
-UNREAD_LINES = 256
+UNREAD_LINES = 64
 """Lines that wait for a client who reads slowly; then the scheduler's connection is not read any further either."""
 OTHER_LINES = 64
 """Lines of the scheduler besides tokens; a task has seven."""
+LONGEST_SECONDS = 7200.0
+"""A task that lasts longer is not passed on to its end: its place is needed. The client asks for the receipt."""
 SERVED_SECONDS = 1.0
 """How long the end waits for the node's signature over the whole answer, where the scheduler told the end first."""
 
@@ -79,7 +81,7 @@ class ServingTask:
         """Every line for the client. Whoever stops reading ends the listening; the task goes on at its scheduler."""
         reading = asyncio.create_task(self._read(upstream))
         try:
-            while (line := await self._out.get()) is not None:
+            while (line := await self._next()) is not None:
                 yield line + b"\n"
         finally:
             under_way = [reading] if self._following is None else [reading, self._following]
@@ -88,6 +90,13 @@ class ServingTask:
             await asyncio.gather(*under_way, return_exceptions=True)
             if self._drawn is not None:
                 self._entering.ended(self._order, self._drawn.task_id, self._answered)
+
+    async def _next(self) -> bytes | None:
+        try:
+            return await asyncio.wait_for(self._out.get(), self._began + LONGEST_SECONDS - time.monotonic())
+        except TimeoutError:
+            log.warning("a task lasts too long: %g s", LONGEST_SECONDS)
+            return None
 
     async def _read(self, upstream: AsyncIterator[bytes]) -> None:
         """The scheduler's lines, one by one, until it has told the last."""

@@ -2,7 +2,8 @@
 
 Members that hear alike come to the same. Until they do their names differ, which `Naming.identity` tells, so that they
 go by load alone. What would change the names must stand for a while, and the more often they changed lately the longer
-the present ones stay.
+the present ones stay. A key under which most others keep telling other names is one that its member did not tell to
+all alike.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ FREE_CHANGES = 3
 """Changes within `REST` after which each further one waits twice as long."""
 PAUSE = 15.0
 """Seconds that the first of those waits."""
+DOUBT = 30.0
+"""Seconds for which most others have other names before the key's member is left out: six updates."""
 LONGEST = DEEPEST * BLOCK
 """Tokens: no Sentry looks further, so that no longer length is a proposal."""
 
@@ -40,11 +43,14 @@ class Agreement:
         self._since = 0.0
         self._taken: _Wish = self._wish
         self._changes: list[float] = []
+        self._foreign: dict[Address, bool] = {}
+        self._alike = 0.0
         self.naming = Naming(self.share, Chunking())
 
-    def hear(self, name: Address, share: bytes, lengths: Iterable[int], now: float) -> None:
-        """A member told its share and the lengths that it proposes."""
+    def hear(self, name: Address, share: bytes, lengths: Iterable[int], now: float, *, foreign: bool) -> None:
+        """A member told its share and the lengths that it proposes; `foreign`: under other names than ours."""
         self._shares.hear(name, share, now)
+        self._foreign[name] = foreign
         self._proposals[name] = tuple(length for length in lengths if length <= LONGEST)
 
     def look(self, lengths: tuple[int, ...], alive: Collection[Address], listed: int, now: float) -> Naming | None:
@@ -55,7 +61,8 @@ class Agreement:
             alive: the other members that were heard lately.
             listed: members by the chain, this node included.
         """
-        _, key = self._shares.leader(alive, now)
+        leader, key = self._shares.leader(alive, now)
+        self._watch(leader, alive, now)
         proposals: dict[str, tuple[int, ...]] = {self._own: lengths}
         proposals |= {name: self._proposals[name] for name in alive if name in self._proposals}
         # Of two members one would be more than a third.
@@ -73,7 +80,16 @@ class Agreement:
         """Forget who is not in the group any more."""
         self._shares.keep(names)
         for name in [name for name in self._proposals if name not in names]:
-            del self._proposals[name]
+            del self._proposals[name], self._foreign[name]
+
+    def _watch(self, leader: Address, alive: Collection[Address], now: float) -> None:
+        """Doubt a leader whose key most others do not have, though they had the time."""
+        others = [self._foreign[name] for name in alive if name in self._foreign and name != leader]
+        if leader == self._own or 2 * sum(others) <= len(others):
+            self._alike = now
+        elif now - max([self._alike, *self._changes[-1:]]) > DOUBT:
+            self._shares.doubt(leader, now)
+            self._alike = now
 
     def _next_change(self, now: float) -> float:
         self._changes = [change for change in self._changes if now - change < REST]

@@ -1,7 +1,7 @@
 """Whose share is the group's naming key: of the member with the lowest address among those that are alive.
 
 Whoever has that address could make all others change their names again and again, by other shares or by coming and
-going. So who turns too often is not followed for a while.
+going, or tell each of them another share. So who turns too often is not followed for a while, nor who is doubted.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ class Shares:
         if share != voice.share or now - voice.heard > SILENCE:
             voice.turns = [*voice.turns[-MOST_TURNS:], now]
         voice.share, voice.heard = share, now
+
+    def doubt(self, name: Address, now: float) -> None:
+        """This member is not to be followed for `REST`."""
+        if name in self._voices:
+            self._voices[name].turns = [now] * (MOST_TURNS + 1)
 
     def keep(self, names: Collection[Address]) -> None:
         """Forget all others: they are not in the group any more."""

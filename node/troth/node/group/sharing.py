@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from troth.node.group.loads import load_of
 from troth.node.group.membership import Membership
 from troth.node.group.saying import Saying
 from troth.node.group.telling import Telling
+from troth.overlay.errors import OverlayError
 from troth.overlay.forwarding.forwarder import Forwarder
 from troth.overlay.forwarding.gated import Gated
 from troth.overlay.hash_radix.announcing import HEARTBEAT, INTERVAL
@@ -25,6 +27,8 @@ from troth.overlay.hash_radix.view import GroupView
 from troth.overlay.operator import Operator
 from troth.protocol.types import Address
 from troth.protocol.wire_group import Tell, Told
+
+log = logging.getLogger(__name__)
 
 UNRATED = 1.0
 """Reputation of a member that nobody rated: a newcomer is trusted until something is known."""
@@ -70,9 +74,13 @@ class Sharing:
             self.telling.follow(self._membership.peers)
             self.refresh()
             self.view.expire(now)
-            await self._agree(now)
-            if now - self._announced >= INTERVAL:
-                self._announce(now)
+            try:
+                await self._agree(now)
+                if now - self._announced >= INTERVAL:
+                    self._announce(now)
+            except OverlayError as error:
+                # What this node holds stays unknown to the others then; it serves on.
+                log.warning("the group cannot be told what is held here: %s", error)
             await asyncio.sleep(HEARTBEAT)
 
     def refresh(self) -> None:
@@ -86,7 +94,8 @@ class Sharing:
             self._list(now)
         verdict = self.view.receive(sender, content, now)
         if verdict is not Verdict.REPEATED:
-            self._agreement.hear(sender, message.share, message.lengths, now)
+            foreign = verdict is Verdict.OTHER_CHUNKING
+            self._agreement.hear(sender, message.share, message.lengths, now, foreign=foreign)
             self.forwarder.reported(sender, self.view.members[sender].load, now)
             self.telling.wake(sender)
         return verdict is Verdict.GAP and self.view.may_ask(sender, now)
@@ -119,8 +128,6 @@ class Sharing:
     def _note(self, changes: Changes) -> None:
         self._saying.note(changes)
         self.view.own(self._own, changes)
-
-    # What `telling.Words` asks for.
 
     def header(self) -> Tell:
         """Share and proposed lengths."""

@@ -24,6 +24,8 @@ class Answer:
         self.tokens: list[int] = []
         self.logprobs: list[Packed] = []
         self.finished: Finish | None = None
+        self.own = True
+        """Whether this session chose every token itself: of others it does not know where they come from."""
         self._ended = False
         self._waiting: set[asyncio.Future[None]] = set()
 
@@ -32,10 +34,12 @@ class Answer:
         """Whether nothing follows: the text has ended, or its session has."""
         return self._ended or self.finished is not None
 
-    def add(self, tokens: Sequence[int], logprobs: Packed, finished: Finish | None) -> None:
-        """The next tokens: the last one was chosen now, those before it by an earlier attempt elsewhere."""
+    def add(self, tokens: Sequence[int], logprobs: Packed, finished: Finish | None, *, own: bool = True) -> None:
+        """The next tokens: the last one was chosen now, those before it, by the scheduler's word, by an earlier attempt
+        elsewhere; then they are not `own`."""
         if self.over:
             return
+        self.own = self.own and own
         self.tokens += tokens
         self.logprobs += [*(msgspec.UNSET for _ in tokens[1:]), logprobs]
         self.finished = finished

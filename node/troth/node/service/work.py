@@ -97,7 +97,7 @@ class Work:
         first = len(self.seat.request.prompt_tokens)
         known = first + len(self.answer.tokens)
         before = self.all_inputs()[known : position + 1].tolist() if known <= position else []
-        self.answer.add([*before, token], logprobs, finished)
+        self.answer.add([*before, token], logprobs, finished, own=not before)
 
     async def end(self) -> None:
         """The session is over: nothing goes on by itself."""
@@ -111,7 +111,8 @@ class Work:
 
     def slice_of(self, parts: list[NDArray[Any]], start: int, count: int) -> NDArray[Any]:
         """Some consecutive positions of what was stored."""
-        return np.concatenate(parts)[start : start + count]
+        rows: NDArray[Any] = np.concatenate(parts)[start : start + count]
+        return rows
 
     def check_upstream(
         self,

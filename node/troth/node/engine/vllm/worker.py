@@ -8,6 +8,7 @@ head reads. It is never called inside of a captured graph: the engine runs with 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -19,6 +20,11 @@ import torch
 
 from troth.node.engine.fixed_rows import in_fixed_rows
 from troth.node.engine.vllm.row_frames import LENGTH, Part, frame_to_bytes
+
+LOADING = "vllm.model_executor.models.utils"
+CAST = "Attempted to load weight %s with dtype"
+# Folders hold float32: that each weight is cast to the class's dtype is meant so, and not worth a warning each.
+logging.getLogger(LOADING).addFilter(lambda record: not str(record.msg).startswith(CAST))
 
 
 class RowTap:
