@@ -175,7 +175,8 @@ async def direct_stage(
         choice_seconds: how long the scheduler waits for the entry's word.
         options: those of `real_stage`.
     """
-    waits = Waits(Patience(token=SECONDS, prefill=SECONDS), SECONDS, SECONDS, SECONDS)
+    # Openings are waited for in vain until the next block, which comes with the next transaction here.
+    waits = Waits(Patience(token=SECONDS, prefill=SECONDS), SECONDS, SECONDS, opening=4.0)
     async with AsyncExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(entering, "ASKING_SECONDS", SECONDS)
