@@ -16,7 +16,7 @@ from benchmarks.forwarding.scenario import scenario
 from benchmarks.forwarding.service import MACHINES, Machine
 
 PARTS = ("simulation", "ablation", "sizes", "costs", "peers")
-REQUESTS = {"documents": 1_500, "mixed": 1_250, "tool use": 4_000, "chat": 4_000, "coding": 1_000}
+REQUESTS = {"documents": 1_500, "mixed": 1_250, "tool use": 6_000, "chat": 4_000, "coding": 1_000}
 """Of each workload on eight nodes."""
 SIZED = {64: 4_000, 32: 2_000, 256: 8_000}
 """Nodes and requests of `sizes`: tool use and chat."""
