@@ -90,7 +90,7 @@ def sized(scene: Scenario) -> Iterator[Figure]:
         f"{scene.nodes} nodes, {scene.name}: best hit rate there can be", scene.best, "", note=_described(scene)
     )
     none = None
-    for name in ("no forwarding", "round robin", "least loaded, exact", "published", "ours"):
+    for name in ("no forwarding", "round robin", "least loaded, exact", "ours"):
         result = _run(scene, compared[name])
         none = none or result
         yield from _rows(f"{scene.nodes} nodes, {scene.name}, {name}", result, none)
