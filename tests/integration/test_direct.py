@@ -147,7 +147,7 @@ async def test_a_busy_node_is_passed_over(deployed: Any, tmp_path: Path) -> None
 
 
 async def test_nobody_takes_it_and_the_scheduler_chooses(deployed: Any, tmp_path: Path) -> None:
-    async with direct_stage(deployed, tmp_path) as stage:
+    async with direct_stage(deployed, tmp_path, choice_seconds=1.0) as stage:
         for node in stage.nodes.values():
             node.group.running = 8
         stage.prefer(*(address for address in stage.nodes if address != stage.entry.node.address))
@@ -159,7 +159,7 @@ async def test_nobody_takes_it_and_the_scheduler_chooses(deployed: Any, tmp_path
 
 
 async def test_an_entry_that_names_no_candidate_is_not_followed(deployed: Any, tmp_path: Path) -> None:
-    async with direct_stage(deployed, tmp_path) as stage:
+    async with direct_stage(deployed, tmp_path, choice_seconds=1.0) as stage:
         forwarder = stage.entry.group.forwarder
         wrong: list[str] = []
 
@@ -315,3 +315,18 @@ async def test_the_rest_of_a_scheduler_s_interface(deployed: Any, tmp_path: Path
         assert texts["tokenizer"] == "{}"
         placement = await stage.client.get(f"{stage.path}/placement")
         assert placement.status_code == 404
+
+
+async def test_nodes_that_found_each_other_by_the_chain(deployed: Any, tmp_path: Path) -> None:
+    """No told choices: the group's own view decides, and every order is served by a candidate that it knows."""
+    async with direct_stage(deployed, tmp_path, grouped=True) as stage:
+        sharing = stage.entry.group._sharing
+        await eventually(lambda: sum(row.alive for _, row in sharing.view.members.rows()) == len(stage.nodes))
+        for _ in range(6):
+            submitted = await stage.scene.order(max_tokens=12)
+            lines = await stage.order(submitted)
+            assert kinds(lines) == STEPS
+            assert signer(stage, lines, submitted.salt) in candidates(lines)
+        found = ways(stage.entry)
+        assert found["scheduler"] == 0
+        assert found["here"] + found["forwarded"] == 6

@@ -253,6 +253,43 @@ async def test_other_weights_are_not_served(tmp_path: Path, operator: Operator, 
     assert "not the registered model: weights_root differs" in errors
 
 
+async def test_an_entry_of_the_overlay(
+    tmp_path: Path, operator: Operator, deployed: Any, processes: list[subprocess.Popen[str]]
+) -> None:
+    owner, imported = create_account(tmp_path / "owner.json", PASSWORD, scrypt_n=DEMO_SCRYPT_N), _operator_key(tmp_path)
+    deployed.anvil.fund(owner)
+    tiny_model(tmp_path / "tiny", 1)
+    where = ("--rpc", deployed.anvil.url, "--contract", deployed.chain.contract)
+    pays = ("--keystore", tmp_path / "owner.json", "--broadcast")
+    added = operator.told("model", "add", tmp_path / "tiny", *where, *pays)
+    overlay_port = free_port()
+    init = (
+        "node", "init", *where, "--class", added["class_id"], "--model", tmp_path / "tiny", "--threads", 1,
+        "--port", free_port(), "--import-key", imported,
+        "--committee", deployed.chain.contract, "--overlay-port", overlay_port,
+    )  # fmt: skip
+    part = operator.run(*init, "--slice", "0:2")
+    assert part.returncode == 1
+    assert "--slice 0:4" in part.stderr
+    assert not (operator.home / "node.toml").exists()
+    made = operator.told(*init, "--slice", "0:4")
+    operator.told("node", "register", "--owner-keystore", tmp_path / "owner.json", "--broadcast")
+    process = operator.start()
+    processes.append(process)
+    wait_for(lambda: is_ready(made), process)
+    # One identity: whom the directory names is who is bonded. What is spoken behind TLS is not HTTP.
+    with (
+        pinned_sync_client(f"https://127.0.0.1:{overlay_port}", bytes.fromhex(made["tls_key_hash"][2:])) as client,
+        pytest.raises(httpx.RemoteProtocolError),
+    ):
+        client.get("/")
+    with pinned_sync_client(made["endpoint"], bytes.fromhex(made["tls_key_hash"][2:])) as client:
+        assert "troth_node_entry_under_way 0.0" in client.get("/metrics").text
+    assert (operator.home / "keys" / "seal.pem").stat().st_mode & 0o777 == 0o600
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(DEADLINE) == 0
+
+
 def _operator_key(tmp_path: Path) -> Path:
     create_account(tmp_path / "operator.json", PASSWORD, scrypt_n=DEMO_SCRYPT_N)
     return tmp_path / "operator.json"

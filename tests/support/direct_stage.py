@@ -5,37 +5,48 @@ Who is chosen is the test's to say: the group is a real Passage over a forwarder
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from prometheus_client import CollectorRegistry
 from support.client_network import reachable
 from support.real_nodes import LAYERS, RealNode, real_stage
 from support.scheduler_stage import Stage, body_of
+from support.waiting import SECONDS
 
+from troth.node.direct import entering, serving_task
 from troth.node.direct.assembly import DirectParts, direct_parts
 from troth.node.direct.counters import Counters
 from troth.node.direct.entry_app import entry_app
 from troth.node.direct.group_side import LIMITS, PATH, WHO
+from troth.node.group.assembly import group_of
 from troth.overlay.channel import Channel
 from troth.overlay.channel_server import ChannelServer
 from troth.overlay.errors import ChannelUnavailable
 from troth.overlay.forwarding.decision import Choice, Reason
 from troth.overlay.forwarding.passage import Passage
 from troth.overlay.hash_radix.load import Load
+from troth.overlay.https import pinned_client
 from troth.overlay.identity import create_identity
 from troth.overlay.server import TlsServer, serving
 from troth.protocol.types import Address
 from troth.protocol.wire import GROUP_REQUESTS
 from troth.protocol.wire_group import LoadPart, Tell, Told
+from troth.scheduler import lifecycle
 from troth.scheduler.admission import SubmittedOrder
 from troth.scheduler.api import scheduler_app
 from troth.scheduler.assembly import assembled
+from troth.scheduler.desk import Waits
+from troth.scheduler.entry_choice import EntryChoice
+from troth.scheduler.pipeline import Patience
 from troth.scheduler.service import Scheduler
 
 
@@ -118,7 +129,7 @@ class DirectNode:
     """One node's part in direct mode."""
 
     node: RealNode
-    group: ToldGroup
+    group: Any
     parts: DirectParts
     registry: CollectorRegistry
 
@@ -154,32 +165,64 @@ class DirectStage:
 
 
 @asynccontextmanager
-async def direct_stage(deployed: Any, folder: Path, **options: Any) -> AsyncIterator[DirectStage]:
-    """Everything; `options` are those of `real_stage`."""
+async def direct_stage(
+    deployed: Any, folder: Path, *, grouped: bool = False, choice_seconds: float = SECONDS, **options: Any
+) -> AsyncIterator[DirectStage]:
+    """Everything, with all the time that a busy machine needs.
+
+    Args:
+        grouped: the nodes' own groups, which find each other, instead of told ones.
+        choice_seconds: how long the scheduler waits for the entry's word.
+        options: those of `real_stage`.
+    """
+    waits = Waits(Patience(token=SECONDS, prefill=SECONDS), SECONDS, SECONDS, SECONDS)
     async with AsyncExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(entering, "ASKING_SECONDS", SECONDS)
+        patch.setattr(serving_task, "SERVED_SECONDS", SECONDS)
+        patch.setattr(lifecycle, "EntryChoice", partial(EntryChoice, seconds=choice_seconds))
         scene = await stack.enter_async_context(real_stage(deployed, folder, ends=(LAYERS,), **options))
-        scheduler = await stack.enter_async_context(assembled(scene.configuration(), scene.keys))
+        scheduler = await stack.enter_async_context(assembled(scene.configuration(waits=waits), scene.keys))
         await stack.enter_async_context(reachable(scene, scheduler_app(scheduler), folder / "scheduler-tls"))
         view = scene.nodes[0].bench.view
         await view._follower.catch_up()
         nodes = {}
         for node in scene.nodes:
-            group, registry = ToldGroup(node, scene.nodes), CollectorRegistry()
-            stack.push_async_callback(group.close)
-            parts = direct_parts(group, node.bench, node._service, lambda: view._follower.state, Counters(registry))
-            stack.push_async_callback(parts.schedulers.close)
-            channel = ChannelServer(
-                node.operator, parts.side.handle, group.is_member,
-                limits=LIMITS, requests=GROUP_REQUESTS, who=WHO, path=PATH,
-            )  # fmt: skip
-            channel.mount(node._app)
-            nodes[node.address] = DirectNode(node, group, parts, registry)
+            group = _group(node, view._follower) if grouped else ToldGroup(node, scene.nodes)
+            nodes[node.address] = await _joined(stack, node, group, view._follower)
         entry = nodes[scene.nodes[0].address]
         identity = create_identity(folder / "entry-tls")
         server = TlsServer(entry_app(entry.parts.entry), identity, "127.0.0.1", 0)
         await stack.enter_async_context(serving(server))
-        client = httpx.AsyncClient(
-            base_url=f"https://127.0.0.1:{server.port}", verify=False, timeout=120.0, trust_env=False
-        )
+        address = f"https://127.0.0.1:{server.port}"
+        client = pinned_client(address, identity.spki_sha256, timeout=SECONDS)
         await stack.enter_async_context(client)
         yield DirectStage(scene, scheduler, nodes, entry, client)
+
+
+def _group(node: RealNode, follower: Any) -> Any:
+    group = group_of(node.bench, state=lambda: follower.state, sessions=lambda: node._service.sessions, wanted=True)
+    assert group is not None
+    node._service.answered = group.served
+    return group
+
+
+async def _joined(stack: AsyncExitStack, node: RealNode, group: Any, follower: Any) -> DirectNode:
+    """A node with its part in direct mode, and its channel for the others."""
+    registry = CollectorRegistry()
+    stack.push_async_callback(group.close)
+    parts = direct_parts(group, node.bench, node._service, lambda: follower.state, Counters(registry))
+    stack.push_async_callback(parts.schedulers.close)
+    channel = ChannelServer(
+        node.operator, parts.side.handle, group.is_member,
+        limits=LIMITS, requests=GROUP_REQUESTS, who=WHO, path=PATH,
+    )  # fmt: skip
+    channel.mount(node._app)
+    running = asyncio.create_task(group.run())
+    stack.push_async_callback(_ended, running)
+    return DirectNode(node, group, parts, registry)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -56,6 +56,7 @@ class Network:
         self.answers = answers
         self.asked: list[tuple[str, Take]] = []
         self.loads: list[str] = []
+        self.scheduler = Address("0x" + "5" * 40)
         self.forwarder = InOrder()
         self.registry = CollectorRegistry()
         self.group: Any = SimpleNamespace(
@@ -81,7 +82,7 @@ class Network:
         return SimpleNamespace(request=request)
 
     async def choose(self, *candidates: Address) -> Address | None:
-        return await self.entering.choose(ORDER, TASK, candidates)
+        return await self.entering.choose(ORDER, self.scheduler, TASK, candidates)
 
 
 async def test_the_node_is_told_no_more_than_the_salt_s_hash() -> None:
@@ -125,3 +126,18 @@ async def test_an_order_that_was_here_is_not_sent_round_again() -> None:
     assert len(network.asked) == 1
     # Nor is it taken from another node: that would be a circle.
     assert network.taking.take(SECOND, Take(TASK, keccak256(SALT))).way == "circle"
+
+
+async def test_who_contradicted_a_scheduler_is_not_chosen_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Network(first="serve", second="serve")
+    network.entering.contradicted(network.scheduler, FIRST)
+    assert await network.choose(FIRST, SECOND) == SECOND
+    # One scheduler's word does not take a node from the others.
+    network.entering.ended(ORDER, TASK, None)
+    network.scheduler, network.group.passage = THIRD, Passage(ME, cast(Any, network.forwarder))
+    assert await network.choose(FIRST, SECOND) == FIRST
+    monkeypatch.setattr(module, "MOST_AVOIDED", 1)
+    network.entering.contradicted(THIRD, FIRST)
+    network.entering.contradicted(THIRD, SECOND)
+    network.group.passage = Passage(ME, cast(Any, network.forwarder))
+    assert await network.choose(FIRST, SECOND) == FIRST

@@ -43,17 +43,20 @@ class Script:
         self.candidates: list[Address] = []
         self.ended: list[float | None] = []
         self.registry = CollectorRegistry()
-        entering = SimpleNamespace(choose=self._choose, ended=self._end)
+        self.avoided: list[object] = []
+        entering = SimpleNamespace(
+            choose=self._choose, ended=self._end, contradicted=lambda *who: self.avoided.append(who)
+        )
         order = EnteredOrder(b"{}", Hash32(b"c" * 32), (1, 2), longest, SALT, logprobs)
         self.task = ServingTask(
-            order, cast(Any, None), cast(Any, SimpleNamespace(candidates=2)), 64,
+            order, cast(Any, SimpleNamespace(operator=LIAR.address)), cast(Any, SimpleNamespace(candidates=2)), 64,
             schedulers=cast(Any, SimpleNamespace(choose=self._post)), entering=cast(Any, entering),
             hearing=cast(Any, self), counters=Counters(self.registry), domain=DOMAIN,
         )  # fmt: skip
         self.lines: list[dict[str, Any]] = []
         self.reading = asyncio.create_task(self._collect())
 
-    async def _choose(self, order: EnteredOrder, task: Hash32, candidates: Any) -> Address | None:
+    async def _choose(self, order: EnteredOrder, scheduler: Address, task: Hash32, candidates: Any) -> Address | None:
         self.candidates = list(candidates)
         return self.chosen
 
@@ -163,6 +166,7 @@ async def test_a_node_that_lies_is_dropped_and_its_signature_is_not_passed_on(sc
     assert play.tokens() == ANSWER
     assert play.kinds() == ["assigned", "finished"]
     assert play.registry.get_sample_value("troth_node_entry_contradictions_total") == 1
+    assert play.avoided == [(LIAR.address, NODE.address)]
 
 
 async def test_a_lie_that_was_passed_on_stays_and_the_scheduler_goes_on(script: Any) -> None:

@@ -182,12 +182,12 @@ def test_who_lies_about_what_it_took_moves_nobody_elses_share(word: int) -> None
     assert max(served[f"node {place}"] for place in liars) <= 1.4 * 4_000 / 16
 
 
-def test_a_node_whose_own_count_is_high_is_passed_over_and_who_enters_there_stays() -> None:
+def test_a_node_that_took_more_than_others_is_passed_over_and_who_enters_there_moves_later() -> None:
     matches = Matches(((640, 0b001),), (2,))
-    counted = [Standing(NODES[slot], slot, IDLE, taken=taken) for slot, taken in enumerate((90.0, 60.0, 60.0))]
-    assert _choose(Gated(), matches, *counted)[0] != NODES[0]
-    here = Standing(NODES[0], 0, IDLE, taken=90.0, own=True)
-    assert _choose(Gated(), matches, here, *counted[1:]) == (NODES[0], Reason.MATCH)
+    others = [Standing(NODES[slot], slot, IDLE, taken=60.0) for slot in (1, 2)]
+    for taken, own, stays in ((64.0, False, True), (67.0, False, False), (67.0, True, True), (90.0, True, False)):
+        holder = Standing(NODES[0], 0, IDLE, taken=taken, own=own)
+        assert (_choose(Gated(), matches, holder, *others)[0] == NODES[0]) is stays
 
 
 def test_what_a_node_took_is_read_from_a_counter_that_rises() -> None:

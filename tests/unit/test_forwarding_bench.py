@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.forwarding import PARTS, _jobs, measure
 from benchmarks.forwarding.clock import Clock
 from benchmarks.forwarding.engine import Cache, Engine, Job
 from benchmarks.forwarding.routers import Central, Overlay, least_loaded
@@ -55,3 +56,14 @@ def test_a_run_is_the_same_again_and_prefixes_beat_load_alone() -> None:
     assert ours() == first
     least = run(scene.requests, Central(least_loaded, 1), A100, 4, scene.rate, seed=1)
     assert least.hit_rate < first.hit_rate <= best_hit_rate(scene.requests)  # type: ignore[attr-defined]
+
+
+def test_all_parts_are_run_but_for_those_that_were_not_asked_for() -> None:
+    jobs = _jobs(None, (32, 64), A100, 1.0)
+    assert {job.part for job in jobs} | {"costs", "peers"} == set(PARTS)
+    assert {(job.workload, job.nodes) for job in jobs if job.part == "sizes"} == {
+        (name, size) for name in ("tool use", "chat") for size in (32, 64)
+    }
+    assert {job.workload for job in _jobs(["chat"], (), A100, 1.0) if job.part == "simulation"} == {"chat"}
+    with pytest.raises(SystemExit):
+        measure(["no such part"])

@@ -60,6 +60,23 @@ def test_the_identity_of_names_tells_key_and_array() -> None:
     assert Naming(bytes(32), Chunking()).identity in identities
 
 
+def test_names_are_those_that_were_released() -> None:
+    """Members of one group must agree, whatever version they run."""
+    path = list(naming(64, 96).path(words([1, 2, 3, 4, 5, 6, 7])))
+    assert path == [(1600886419, 64), (1164322254, 160), (414906077, 192), (3930175721, 224)]
+
+
+def test_a_path_says_what_its_links_say_however_long_it_is() -> None:
+    group, prompt = naming(64, 32), words(range(1, 301))
+    state, start, linked = group.root, 0, []
+    for end in group.chunking.ends(300 * BLOCK):
+        state = group.link(state, prompt[4 * start : 4 * end])
+        linked.append((group.name_of(state), end))
+        start = end
+    assert list(group.path(prompt)) == linked
+    assert len(linked) == 299
+
+
 def test_a_path_hashes_no_further_than_it_is_asked() -> None:
     path = naming().path(words([1] * 1_000))
     assert next(path)[1] == BLOCK

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,39 @@ def test_the_engine_of_the_file_can_be_overruled(tmp_path: Path) -> None:
 def test_mistakes_are_named(tmp_path: Path, old: str, new: str, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         load(written(tmp_path, old, new))
+
+
+def with_entry(tmp_path: Path, **changes: Any) -> Path:
+    entry = {"committee": CHOICES.contract, "overlay_address": "node.example.org:9555", **changes}
+    (tmp_path / FILE).write_text(render(replace(CHOICES, **entry)))
+    return tmp_path
+
+
+def test_an_overlay_entry_is_written_and_read(tmp_path: Path) -> None:
+    assert load(written(tmp_path)).overlay is None
+    entry = load(with_entry(tmp_path)).overlay
+    assert entry is not None
+    assert entry.address == ("node.example.org", 9555)
+    assert (entry.host, entry.port, entry.publish_seconds) == ("127.0.0.1", 9444, 1800.0)
+    assert entry.committee == CHOICES.contract
+    plain = load(with_entry(tmp_path, overlay_address="", overlay_port=9777)).overlay
+    assert plain is not None
+    assert (plain.address, plain.port) == (("127.0.0.1", 9777), 9777)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"committee": "0x12"}, "overlay.committee"),
+        ({"overlay_address": "node.example.org"}, "overlay.address"),
+        ({"overlay_address": ":9555"}, "overlay.address"),
+        ({"overlay_address": "node.example.org:70000"}, "overlay.address"),
+        ({"overlay_port": 70_000}, "port"),
+    ],
+)
+def test_mistakes_in_an_overlay_entry_are_named(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        load(with_entry(tmp_path, **changes))
 
 
 def test_a_raw_key_is_refused(tmp_path: Path) -> None:

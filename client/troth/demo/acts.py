@@ -152,8 +152,11 @@ def _relay(stage: Stage, address: str) -> str:
     return stage.relay_at(address).name
 
 
-async def settled(stage: Stage, gateway: LocalGateway, streamed: Streamed) -> Played:
-    """What the chain says of an answer that came through the gateway, once it has decided."""
+async def settled(stage: Stage, gateway: LocalGateway, streamed: Streamed, *, tables: bool = True) -> Played:
+    """What the chain says of an answer that came through the gateway, once it has decided.
+
+    `tables`: print gas by step and who was paid.
+    """
     receipt = await asyncio.to_thread(gateway.receipt, streamed)
     task = Hash32(bytes.fromhex(streamed.task[2:]))
     async with view(stage.home, stage.configuration) as (_, follower):
@@ -169,7 +172,9 @@ async def settled(stage: Stage, gateway: LocalGateway, streamed: Streamed) -> Pl
         if isinstance(event, kind)
     }
     played = Played(streamed.task, streamed.text, str(entry["outcome"]), int(entry["paid_wei"]), gas)
-    _show_money(stage, played, record.events)
+    _note_slashes(played, record.events)
+    if tables:
+        _show_money(stage, played, record.events)
     return played
 
 
@@ -187,12 +192,15 @@ def _show_draw(stage: Stage, parties: Sequence[str], segments: int) -> None:
         stage.display.step(f"segment {segment}: candidates {candidates}; verifiers {verifiers}")
 
 
-def _show_money(stage: Stage, played: Played, events: Sequence[object]) -> None:
-    stage.display.gas(played.gas)
-    stage.display.money(events, stage.names())
+def _note_slashes(played: Played, events: Sequence[object]) -> None:
     played.slashed = [
         event.operator for event in events if isinstance(event, Slashed) and event.reason == SlashReason.REJECTED
     ]
+
+
+def _show_money(stage: Stage, played: Played, events: Sequence[object]) -> None:
+    stage.display.gas(played.gas)
+    stage.display.money(events, stage.names())
     stage.display.step(f"verdict: {played.outcome}; the client paid {format_amount(played.cost)}")
 
 
@@ -266,6 +274,7 @@ async def _play(stage: Stage, ready: Session, signed: SignedOrder) -> Played:
                 display.step(f"{step} on chain: {transaction[:18]}…")
             case Verdict(outcome, cost):
                 played.outcome, played.cost = outcome, cost
+    _note_slashes(played, ready.follower.state.tasks[signed.task_id].events)
     _show_money(stage, played, ready.follower.state.tasks[signed.task_id].events)
     return played
 

@@ -206,14 +206,11 @@ def _checked(folder: Path, file: _File) -> Configuration:
         trace_bytes=int(file.limits.trace_gigabytes * (1 << 30)),
         disputes=DisputePolicy(file.disputes.automatic, file.disputes.outvoted),
         auto=_auto(file.auto),
-        overlay=_overlay(file.overlay, hosted),
+        overlay=_overlay(file.overlay),
     )
 
 
-def _overlay(section: OverlaySection | None, hosted: Segment) -> OverlayEntry | None:
-    if section is not None and hosted.first != 0:
-        remedy = "Host the whole model, or take [overlay] out."
-        raise ConfigError("an overlay entry needs the whole model", f"slice {hosted.first}:{hosted.end}", remedy)
+def _overlay(section: OverlaySection | None) -> OverlayEntry | None:
     try:
         return entry_of(section)
     except EntryMisconfigured as error:

@@ -3,175 +3,88 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 
 from benchmarks.figures import Figure
-from benchmarks.forwarding import costs, peers
-from benchmarks.forwarding.routers import (
-    Central,
-    MatchOnly,
-    Overlay,
-    Router,
-    at_random,
-    least_loaded,
-    no_forwarding,
-    round_robin,
-)
-from benchmarks.forwarding.scenario import SEED, Scenario, scenario
+from benchmarks.forwarding import costs, parts, peers
+from benchmarks.forwarding.scenario import scenario
 from benchmarks.forwarding.service import MACHINES, Machine
-from benchmarks.forwarding.simulation import Outcome, run
-from troth.overlay.forwarding.gated import Gated
-from troth.overlay.forwarding.published import Published
-from troth.overlay.hash_radix.naming import Naming
 
 PARTS = ("simulation", "ablation", "sizes", "costs", "peers")
-REQUESTS = {"tool use": 6_000, "coding": 2_500, "documents": 2_500, "mixed": 2_500, "chat": 6_000}
+REQUESTS = {"tool use": 6_000, "chat": 6_000, "coding": 1_250, "documents": 2_500, "mixed": 2_500}
 """Of each workload on eight nodes. Of tool use as many as bring the published policy near its known hit rate."""
-SHARED = ("tool use", "documents", "chat")
-"""Where prompts have long prefixes in common."""
-KNOWN = {
-    ("tool use", "published"): (0.80, 1.57),
-    ("chat", "published"): (0.47, 8.0),
-    ("tool use", "ours"): (0.82, 1.06),
-    ("chat", "ours"): (0.84, 2.1),
-    ("chat", "sglang-router"): (0.84, 2.1),
-}
-"""Hit rate and load, max over mean, measured for this project before: the published policy; beside ours the longest
-prefix with a load cost, and sglang-router in chat."""
-REACH = {"tool use": (0.82, 1.10), "chat": (0.84, 1.10)}
+SIZED = {32: 3_000, 64: 6_000, 256: 12_000}
+"""Nodes and requests of `sizes`: tool use and chat."""
+ABLATION = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One workload on one network, with all that is compared on it: a process of its own."""
+
+    part: str
+    workload: str
+    requests: int
+    nodes: int
+    machine: Machine
 
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:
     """The figures of some parts, or of all."""
+    chosen = _parser().parse_args(options)
+    if unknown := set(chosen.parts) - set(PARTS):
+        _parser().error(f"no such part: {', '.join(sorted(unknown))}")
+    wanted, machine = chosen.parts or PARTS, MACHINES[chosen.machine]
+    sizes = tuple(SIZED) if chosen.full else (32, 64)
+    if chosen.sizes:
+        sizes = tuple(int(size) for size in chosen.sizes.split(","))
+    figures = [*costs.times(), *costs.bytes_sent()] if "costs" in wanted else []  # Alone, since it counts microseconds.
+    jobs = [job for job in _jobs(chosen.workload, sizes, machine, chosen.share) if job.part in wanted]
+    # Forked, since `scripts/bench` is no module that a new process could import.
+    with ProcessPoolExecutor(chosen.jobs, multiprocessing.get_context("fork")) as pool:
+        for rows in pool.map(_rows_of, jobs):
+            figures += rows
+    if "peers" in wanted:
+        executables = {name: getattr(chosen, name.replace("-", "_")) for name in peers.ROUTERS}
+        figures += parts.real_routers(executables, machine, chosen.share if chosen.full else 0.4 * chosen.share)
+    return figures
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/bench forwarding")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; else all")
     parser.add_argument("--workload", action="append", choices=tuple(REQUESTS), help="only these; else all")
     parser.add_argument("--machine", choices=tuple(MACHINES), default="a100", help="the service model")
     parser.add_argument("--share", type=float, default=1.0, help="of the usual number of requests")
-    parser.add_argument("--sizes", default="8,32,64,256", help="numbers of nodes of `sizes`")
+    parser.add_argument("--full", action="store_true", help="also 256 nodes, and all requests to the real routers")
+    parser.add_argument("--sizes", help=f"numbers of nodes of `sizes`, of {', '.join(map(str, SIZED))}")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
     for name in peers.ROUTERS:
         parser.add_argument(f"--{name}", metavar="PATH", help=f"executable of {name}; else the one on PATH")
-    chosen = parser.parse_args(options)
-    if unknown := set(chosen.parts) - set(PARTS):
-        parser.error(f"no such part: {', '.join(sorted(unknown))}")
-    parts, machine = chosen.parts or PARTS, MACHINES[chosen.machine]
-    counts = {name: int(REQUESTS[name] * chosen.share) for name in chosen.workload or REQUESTS}
-    figures: list[Figure] = []
-    for name, count in counts.items() if "simulation" in parts else ():
-        figures += _simulated(scenario(name, count, machine, 8))
-    if "ablation" in parts:
-        figures += _ablation(scenario("tool use", int(REQUESTS["tool use"] * chosen.share), machine, 8))
-    if "sizes" in parts:
-        figures += _sizes([int(size) for size in chosen.sizes.split(",")], machine, chosen.share)
-    if "costs" in parts:
-        figures += [*costs.times(), *costs.bytes_sent()]
-    if "peers" in parts:
-        figures += _peers(
-            {name: getattr(chosen, name.replace("-", "_")) for name in peers.ROUTERS}, machine, chosen.share
-        )
-    return figures
+    return parser
 
 
-def routers(naming: Naming) -> dict[str, Router]:
-    """All that are compared; those named `exact` see every node's load at once and pay no hop."""
-    return {
-        "no forwarding": Central(no_forwarding, SEED),
-        "random": Central(at_random, SEED),
-        "round robin": Central(round_robin, SEED),
-        "least loaded, exact": Central(least_loaded, SEED),
-        "least loaded, by nodes": Overlay(Gated(), naming, SEED, tree=False),
-        "published": Overlay(Published(), naming, SEED),
-        "published, algorithm 2": Overlay(Published(threshold=1.0), naming, SEED),
-        "ours": Overlay(Gated(), naming, SEED),
-    }
-
-
-def _simulated(scene: Scenario) -> Iterator[Figure]:
-    yield Figure(f"{scene.name}: best hit rate there can be", scene.best, "", note=_described(scene))
-    outcomes = {}
-    for name, router in routers(scene.naming).items():
-        outcomes[name] = result = _run(scene, router)
-        yield from _rows(f"{scene.name}, {name}", result, outcomes["no forwarding"], *_beside(scene.name, name))
-    least, ours = outcomes["least loaded, exact"].first_p99, outcomes["ours"].first_p99
-    by_nodes = outcomes["least loaded, by nodes"].first_p99
-    reach = 0.6 if scene.name in SHARED else 1.0
-    note = f"{ours:.2f} s and {least:.2f} s; over least loaded by nodes {ours / by_nodes:.2f}"
-    yield Figure(f"{scene.name}: P99 TTFT over least loaded, exact", ours / least, "x", None, reach, note)
-    if ours > least:
-        same = _run(scene, Overlay(Gated(), scene.naming, SEED, hop=0.0, load_interval=0.05)).first_p99
-        note = "what is known late, and the hop, are the difference"
-        yield Figure(f"{scene.name}: the same, loads told each 50 ms, no hop", same / least, "x", None, None, note)
-
-
-def _ablation(scene: Scenario) -> Iterator[Figure]:
-    variants: dict[str, Router] = {
-        "neither": Central(no_forwarding, SEED),
-        "tree, no load balancing": Overlay(MatchOnly(), scene.naming, SEED),
-        "load balancing, no tree": Overlay(Gated(), scene.naming, SEED, tree=False),
-        "both": Overlay(Gated(), scene.naming, SEED),
-        "both, 4 of 8 candidates drawn": Overlay(Gated(), scene.naming, SEED, drawn=4),
-    }
-    none = None
-    for name, router in variants.items():
-        result = _run(scene, router)
-        none = none or result
-        yield from _rows(f"ablation, {name}", result, none)
-
-
-def _sizes(sizes: Sequence[int], machine: Machine, share: float) -> Iterator[Figure]:
-    """Tool use on more nodes, the number of requests growing with their root: groups split at 50."""
+def _jobs(only: Sequence[str] | None, sizes: Sequence[int], machine: Machine, share: float) -> list[Job]:
+    workloads = [name for name in REQUESTS if not only or name in only]
+    jobs = [Job("simulation", name, int(REQUESTS[name] * share), 8, machine) for name in workloads]
     for size in sizes:
-        scene = scenario("tool use", int(2_000 * share * (size / 8) ** 0.5), machine, size)
-        none = _run(scene, Central(no_forwarding, SEED))
-        yield Figure(f"{size} nodes: best hit rate there can be", scene.best, "", note=_described(scene))
-        for name in ("no forwarding", "least loaded, exact", "ours"):
-            result = none if name == "no forwarding" else _run(scene, routers(scene.naming)[name])
-            yield from _rows(f"{size} nodes, {name}", result, none)
+        count = int(SIZED.get(size, 100 * size) * share)
+        jobs += [Job("sizes", name, count, size, machine) for name in ("tool use", "chat") if name in workloads]
+    return [*jobs, Job("ablation", "tool use", int(ABLATION * share), 8, machine)]
 
 
-def _peers(given: dict[str, str | None], machine: Machine, share: float) -> Iterator[Figure]:
-    """Real routers in real time, on a part of the requests; ours beside them, simulated, on the same ones."""
-    for name, count in (("tool use", int(1_200 * share)), ("chat", int(3_000 * share))):
-        scene = scenario(name, count, machine, 8)
-        base = _run(scene, Central(no_forwarding, SEED))
-        yield Figure(f"peers, {name}: best hit rate there can be", scene.best, "", note=_described(scene))
-        for router, path in given.items():
-            executable = peers.command(router, path)
-            if executable is None:
-                print(f"{router} is not installed: pip install {router}, or --{router} PATH; its rows are left out")
-                continue
-            result = peers.play(executable, router, scene)
-            yield from _rows(f"peers, {name}, {router}", result, base, KNOWN.get((name, router)))
-        ours = _run(scene, Overlay(Gated(), scene.naming, SEED))
-        yield from _rows(f"peers, {name}, ours", ours, base)
-
-
-def _run(scene: Scenario, router: Router) -> Outcome:
-    return run(scene.requests, router, scene.machine, scene.nodes, scene.rate, seed=SEED)
-
-
-def _beside(workload: str, router: str) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
-    return KNOWN.get((workload, router)), REACH.get(workload) if router == "ours" else None
-
-
-def _rows(
-    name: str,
-    result: Outcome,
-    none: Outcome,
-    known: tuple[float, float] | None = None,
-    reach: tuple[float, float] | None = None,
-) -> Iterator[Figure]:
-    hit, spread = known or (None, None)
-    reach_hit, reach_spread = reach or (None, None)
-    rest = f"latency {result.latency_mean:.2f}, P99 {result.latency_p99:.2f} s"
-    yield Figure(f"{name}: hit rate", result.hit_rate, "", hit, reach_hit)
-    work = f"requests; as time computed {result.work_spread:.2f}"
-    yield Figure(f"{name}: load, max over mean", result.spread, "x", spread, reach_spread, work)
-    yield Figure(f"{name}: TTFT", result.first_mean, "s", None, None, rest)
-    yield Figure(f"{name}: P99 TTFT", result.first_p99, "s")
-    yield Figure(f"{name}: throughput over no forwarding", result.throughput / none.throughput, "x")
-
-
-def _described(scene: Scenario) -> str:
-    tokens = sum(request.prompt_tokens for request in scene.requests) // len(scene.requests)
-    return f"{len(scene.requests):,} requests of {tokens:,} tokens, {scene.rate:.1f} a second, {scene.nodes} nodes"
+def _rows_of(job: Job) -> list[Figure]:
+    """Runs in a process of its own."""
+    start = time.perf_counter()
+    scene = scenario(job.workload, job.requests, job.machine, job.nodes)
+    run = {"simulation": parts.simulated, "sizes": parts.sized, "ablation": parts.ablation}[job.part]
+    rows = list(run(scene))
+    seconds = time.perf_counter() - start
+    print(f"{job.part}, {job.workload}, {job.nodes} nodes: {seconds:.0f} s", file=sys.stderr, flush=True)
+    return rows

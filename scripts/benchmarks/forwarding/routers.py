@@ -12,7 +12,7 @@ from benchmarks.forwarding.workloads import Request
 from troth.overlay.forwarding.decision import Choice, Policy, Reason
 from troth.overlay.forwarding.forwarder import Forwarder
 from troth.overlay.forwarding.standing import Standing
-from troth.overlay.hash_radix.announcing import INTERVAL, Announcer
+from troth.overlay.hash_radix.announcing import INTERVAL, SOONEST, Announcer
 from troth.overlay.hash_radix.codec import encode_heartbeat, encode_update
 from troth.overlay.hash_radix.following import Verdict
 from troth.overlay.hash_radix.groups import LARGEST_GROUP, split
@@ -107,6 +107,7 @@ class Overlay:
 
     def start(self, engines: Sequence[Engine], clock: Clock) -> None:
         self._engines, self._clock = engines, clock
+        self._said = [-SOONEST] * len(engines)
         names = [str(node) for node in range(len(engines))]
         groups = split(dict.fromkeys(names, ""), b"round", self._largest)
         self._group = {int(name): [int(other) for other in group] for group in groups for name in group}
@@ -139,6 +140,7 @@ class Overlay:
         self._taken[request.number] = entry, now
         if node != entry:
             self._clock.at(now + self._hop + 1e-6, lambda: self._acknowledge(entry, node))
+        self._clock.at(now + (0.0 if node == entry else self._hop) + 1e-6, lambda: self._took(node))
         return node, 0.0 if node == entry else self._hop
 
     def _acknowledge(self, entry: int, node: int) -> None:
@@ -150,13 +152,26 @@ class Overlay:
             lambda: entry_node.acknowledged(str(node), load, 2 * self._hop, self._clock.now),
         )
 
+    def _took(self, node: int) -> None:
+        """The node has one more request: it says so before its time, if it got many since its last word."""
+        self._clock.at(self._said[node] + SOONEST, lambda: self._perhaps_say_load(node))
+
+    def _perhaps_say_load(self, node: int) -> None:
+        since = self._clock.now - self._said[node]
+        if self._announcers[node].heartbeat_due(self._engines[node].taken, since + 1e-6):
+            self._say_load(node)
+
     def _tell_load(self, node: int) -> None:
+        self._say_load(node)
+        self._clock.at(self._clock.now + self._load_interval, lambda: self._tell_load(node))
+
+    def _say_load(self, node: int) -> None:
+        self._said[node] = self._clock.now
         content = encode_heartbeat(self._announcers[node].heartbeat(self._engines[node].load))
         self.sent_bytes += len(content)
         for other in self._group[node]:
             if other != node:
                 self._receive(other, node, content)
-        self._clock.at(self._clock.now + self._load_interval, lambda: self._tell_load(node))
 
     def _receive(self, node: int, sender: int, content: bytes) -> None:
         """A node reads an update or a heartbeat; none is lost here, and all are of one array."""

@@ -22,6 +22,11 @@ class Counters:
             ["way"],
             registry=registry,
         )
+        self.matched = Counter(
+            "troth_node_entry_match_tokens",
+            "Prompt tokens believed to be in the chosen node's cache.",
+            registry=registry,
+        )
         self.busy = Counter(
             "troth_node_entry_busy", "Nodes that did not take a request.", ["reason"], registry=registry
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from troth.node.direct.counters import Counters
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 ASKING_SECONDS = 0.8
 """How long a node may take to say whether it serves: two are asked before the scheduler chooses by itself."""
+AVOIDED_SECONDS = 3600.0
+MOST_AVOIDED = 4096
 
 
 class Entering:
@@ -37,10 +40,14 @@ class Entering:
         self, group: Group, taking: Taking, counters: Counters, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._group, self._taking, self._counters, self._clock = group, taking, counters, clock
+        self._avoided: OrderedDict[tuple[Address, Address], float] = OrderedDict()
 
-    async def choose(self, order: EnteredOrder, task_id: Hash32, candidates: Sequence[Address]) -> Address | None:
+    async def choose(
+        self, order: EnteredOrder, scheduler: Address, task_id: Hash32, candidates: Sequence[Address]
+    ) -> Address | None:
         """Who of the candidates takes the task; None: none that this node knows, so the scheduler chooses."""
-        name = request_name(task_id, order.salt_hash)
+        name, now = request_name(task_id, order.salt_hash), self._clock()
+        candidates = [node for node in candidates if self._avoided.get((scheduler, node), now) <= now]
         with self._counters.spent("decision"):
             path = self._group.path(order.prompt_tokens)
             step = self._group.passage.enter(name, path, len(order.prompt_tokens), candidates, self._clock())
@@ -48,9 +55,17 @@ class Entering:
             node = Address(step.to)
             if await self._takes(node, Take(task_id, order.salt_hash)):
                 self._counters.way.labels(way="forwarded").inc()
+                self._counters.matched.inc(step.tokens)
                 return node
             step = self._group.passage.busy(name, node, None, self._clock())
         return self._settled(step, order, task_id)
+
+    def contradicted(self, scheduler: Address, node: Address) -> None:
+        """They told different answers, and one of them lied: this node is not chosen for that scheduler for a while."""
+        self._avoided.pop((scheduler, node), None)
+        self._avoided[scheduler, node] = self._clock() + AVOIDED_SECONDS
+        if len(self._avoided) > MOST_AVOIDED:
+            self._avoided.popitem(last=False)
 
     def ended(self, order: EnteredOrder, task_id: Hash32, seconds: float | None) -> None:
         """The request is over: answered after so many seconds, or, without, not answered."""
@@ -62,6 +77,7 @@ class Entering:
             return None
         self._taking.expect(task_id, order.salt_hash)
         self._counters.way.labels(way="here").inc()
+        self._counters.matched.inc(step.tokens)
         return self._group.own
 
     async def _takes(self, node: Address, message: Take) -> bool:

@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 
 import httpx
 from fastapi import FastAPI, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 
 from troth.node.direct.counters import Counters
 from troth.node.direct.entering import Entering
 from troth.node.direct.hearing import Hearing
+from troth.node.direct.held import HeldResponse
 from troth.node.direct.order import EnteredOrder, read_order
 from troth.node.direct.scheduler_side import SALT_HEADER, Refused, SchedulerSide, bounded, refusal
 from troth.node.direct.serving_task import ServingTask
@@ -145,7 +146,7 @@ async def _order(entry: Entry, places: Places, scheduler: Scheduler, request: Re
             return _passed_on(upstream)
         entry.counters.entered.labels(outcome="taken").inc()
         lines = _serving(entry, order, scheduler).lines(upstream)
-        return StreamingResponse(_closing(stack.pop_all(), lines), media_type="application/x-ndjson")
+        return HeldResponse(stack.pop_all(), lines, "application/x-ndjson")
 
 
 def _serving(entry: Entry, order: EnteredOrder, scheduler: Scheduler) -> ServingTask:
@@ -163,13 +164,6 @@ def _serving(entry: Entry, order: EnteredOrder, scheduler: Scheduler) -> Serving
     )
 
 
-async def _closing(stack: AsyncExitStack, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The pieces of an answer; what it holds is given back with the last one, or when nobody reads any more."""
-    async with stack:
-        async for piece in pieces:
-            yield piece
-
-
 async def _fetch(entry: Entry, places: Places, scheduler: str, path: str, salt: str | None) -> Response:
     async with AsyncExitStack() as stack:
         bonded = entry.schedulers.bonded(scheduler)
@@ -178,10 +172,10 @@ async def _fetch(entry: Entry, places: Places, scheduler: str, path: str, salt: 
         if response.status_code != httpx.codes.OK:
             return _passed_on(await refusal(response))
         pieces = _in_time(bounded(response, LARGEST_FILES))
-        return StreamingResponse(_closing(stack.pop_all(), pieces), media_type="application/json")
+        return HeldResponse(stack.pop_all(), pieces, "application/json")
 
 
-async def _in_time(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _in_time(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     until = asyncio.get_running_loop().time() + FETCH_SECONDS
     async for piece in pieces:
         if asyncio.get_running_loop().time() > until:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from typing import Any
 
@@ -72,11 +72,12 @@ class ServingTask:
         self._out: asyncio.Queue[bytes | None] = asyncio.Queue(UNREAD_LINES)
         self._drawn: Drawn | None = None
         self._following: asyncio.Task[None] | None = None
+        self._node: Address | None = None
         self._signed: tuple[Address, bytes] | None = None
         self._began = time.monotonic()
         self._answered: float | None = None
 
-    async def lines(self, upstream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def lines(self, upstream: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """Every line for the client. Whoever stops reading ends the listening; the task goes on at its scheduler."""
         reading = asyncio.create_task(self._read(upstream))
         try:
@@ -135,7 +136,7 @@ class ServingTask:
                 fresh = self._merging.from_scheduler(line.get("position"), line.get("id"))
             except Contradiction as found:
                 self._note(found)
-                return
+                fresh = False
             if fresh:
                 self._counters.tokens.labels(source="scheduler").inc()
                 await self._out.put(raw)
@@ -161,11 +162,14 @@ class ServingTask:
         """Have a node chosen, tell the scheduler, and pass on what the node says."""
         with task_bound(drawn.task_id):
             try:
-                node = await self._entering.choose(self._order, drawn.task_id, drawn.candidates)
+                node = await self._entering.choose(
+                    self._order, self._scheduler.operator, drawn.task_id, drawn.candidates
+                )
                 if node is None:
                     return
                 with self._counters.spent("posting"):
                     taken = await self._schedulers.choose(self._scheduler, drawn.task_id, self._order.salt, node)
+                self._node = node
                 self._counters.seconds.labels(part="whole").observe(time.monotonic() - self._began)
                 if not taken:
                     log.info("the scheduler did not take %s", node)
@@ -198,4 +202,6 @@ class ServingTask:
 
     def _note(self, found: Contradiction) -> None:
         self._counters.contradictions.inc()
+        if self._node is not None:
+            self._entering.contradicted(self._scheduler.operator, self._node)
         log.warning("node and scheduler differ at token %d; the scheduler's word goes on", found.position)

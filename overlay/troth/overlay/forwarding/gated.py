@@ -9,9 +9,9 @@ long as
 2. the wait there exceeds the shortest wait by no more than `saving` times the time that its match saves,
 3. we did not deal it more than its share lately, whatever it holds or says: work, and pay, stay spread while queues are
    empty. This node itself is left out of that: who enters here chose so, for a conversation that is here.
-4. it took no more than its share lately by what the nodes say themselves, for each of many entries deals little. The
-   share is over the median, which fewer than half of the nodes cannot move by what they say; and who says too
-   little is still held by what we dealt it.
+4. it took no more than its share lately by what the nodes say themselves, for each of many entries deals little; here
+   this node has a larger share, and beyond that even a conversation moves. The share is over the median, which
+   fewer than half of the nodes cannot move by what they say; who says too little is still held by 3.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Gated:
         least_saved: tokens, the match that everybody is taken to have here: small waits are alike.
         share_excess, share_slack: of requests dealt lately: a share over the mean, and a number for quiet networks.
         taken_excess, taken_slack: the same of requests taken lately, over the median.
+        own_excess: instead of `taken_excess` for this node itself.
         most_pressure: requests over capacity at which a node is full.
     """
 
@@ -49,7 +50,8 @@ class Gated:
     share_excess: float = 0.05
     share_slack: float = 2.0
     taken_excess: float = 0.05
-    taken_slack: float = 2.0
+    own_excess: float = 0.15
+    taken_slack: float = 1.0
     most_pressure: float = 8.0
 
     def choose(self, matches: Matches, candidates: Sequence[Standing], chance: random.Random) -> Choice | None:
@@ -82,7 +84,7 @@ class Gated:
         others = [standing for standing in serving if not standing.own]
         shared = sum(standing.load.capacity for standing in others) or 1
         dealt = (1 + self.share_excess) * sum(standing.dealt for standing in others) / shared
-        taken = (1 + self.taken_excess) * median_low(standing.taken / standing.load.capacity for standing in serving)
+        taken = median_low(standing.taken / standing.load.capacity for standing in serving)
         shortest = min(standing.wait for standing in serving)
         return [
             standing
@@ -90,8 +92,11 @@ class Gated:
             if standing.active <= max(active, self.places) * standing.load.capacity
             and standing.wait - shortest <= self.saving * standing.load.pace * self._saved(standing, matches)
             and (standing.own or standing.dealt <= dealt * standing.load.capacity + self.share_slack)
-            and (standing.own or standing.taken <= taken * standing.load.capacity + self.taken_slack)
+            and standing.taken <= self._share(standing) * taken * standing.load.capacity + self.taken_slack
         ]
+
+    def _share(self, standing: Standing) -> float:
+        return 1 + (self.own_excess if standing.own else self.taken_excess)
 
     def _saved(self, standing: Standing, matches: Matches) -> int:
         return max(self.least_saved, matches.held_by(standing.slot))

@@ -13,6 +13,10 @@ INTERVAL = 5.0
 """Seconds between updates (section 5.1)."""
 HEARTBEAT = 1.0
 """Seconds between words about the load alone."""
+BURST = 4
+"""Requests taken since the last word that are told before their time: others must see it while they still deal."""
+SOONEST = 0.1
+"""Seconds from one word to the next at least."""
 
 
 class Announcer:
@@ -26,7 +30,7 @@ class Announcer:
 
     def __init__(self, chunking: bytes, epoch: int, most: int = MOST_NAMES) -> None:
         self._chunking, self._epoch, self._most = chunking, epoch, most
-        self._sequence = self._heartbeats = 0
+        self._sequence = self._heartbeats = self._taken = 0
         self._held: dict[int, int] = {}
         self._said: dict[int, int] = {}
         self._stored: dict[int, int] = {}
@@ -69,9 +73,14 @@ class Announcer:
         """All that was said so far, under the number of the last update: for who missed one."""
         return Update(True, self._chunking, self._epoch, max(1, self._sequence), load, runs_of(self._said, LONGEST_RUN))
 
+    def heartbeat_due(self, taken: int, since: float) -> bool:
+        """Whether to send a heartbeat now, `since` seconds after the last one; `taken` as in `Load`."""
+        return since >= HEARTBEAT or (since >= SOONEST and (taken - self._taken) % 2**32 >= BURST)
+
     def heartbeat(self, load: Load) -> Heartbeat:
         """The load alone, under the number of the last update, so that who missed that one notices."""
         self._heartbeats += 1
+        self._taken = load.taken
         return Heartbeat(self._chunking, self._epoch, self._sequence, self._heartbeats, load)
 
     def _due(self) -> tuple[dict[int, int], list[int]]:

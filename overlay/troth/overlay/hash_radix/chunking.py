@@ -14,7 +14,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 from troth.overlay.hash_radix.errors import ChunkingUnusable
@@ -57,11 +57,9 @@ class Chunking:
 
     def ends(self, tokens: int) -> Iterable[int]:
         """Where the chunks end that a prompt of so many tokens fills, ascending."""
-        for end in self._ends:
-            if end > tokens:
-                return
-            yield end
-        yield from range(self._arrayed + self.default, tokens + 1, self.default)
+        if tokens < self._arrayed:
+            return self._ends[: bisect_right(self._ends, tokens)]
+        return chain(self._ends, range(self._arrayed + self.default, tokens + 1, self.default))
 
     def span(self, token: int) -> tuple[int, int]:
         """(start, end) of the chunk that holds this token's place, counted from 0."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from troth.overlay.hash_radix.chunking import BLOCK
 from troth.overlay.hash_radix.errors import BlocksUnusable
 from troth.overlay.hash_radix.kv_events import AllBlocksCleared, BlocksRemoved, BlocksStored, EngineHash, KvEvent
-from troth.overlay.hash_radix.naming import ROOT, TOKEN, Naming, name_of
+from troth.overlay.hash_radix.naming import ROOT, TOKEN, Naming
 
 MOST_BLOCKS = 1_048_576
 """Blocks kept in mind; more than any engine's cache has. Further ones are not announced."""
@@ -36,6 +36,8 @@ class _Block:
     children: set[EngineHash] = field(default_factory=set)
     digest: bytes = b""
     """The chain's value, where a chunk ends with this block."""
+    name: int = ROOT
+    """That chunk's name."""
 
 
 class LocalBlocks:
@@ -102,7 +104,7 @@ class LocalBlocks:
                 self.unplaced += len(event.hashes) - place
                 break
             for end in self._ends_below(key):
-                if self._whole(end):
+                if self._blocks[end].name not in self._claimed and self._whole(end):
                     stored += self._claim(end)
             parent = key
         return Changes(stored=tuple(stored))
@@ -115,7 +117,7 @@ class LocalBlocks:
                 continue
             block.held = False
             for end in self._ends_below(key):
-                name = name_of(self._blocks[end].digest)
+                name = self._blocks[end].name
                 if self._claimed.get(name) == end:
                     del self._claimed[name]
                     removed.append(name)
@@ -125,7 +127,7 @@ class LocalBlocks:
     def _claim(self, end: EngineHash) -> tuple[tuple[int, int], ...]:
         """(parent's name, name) of the whole chunk that this block ends; nothing if the name is claimed already."""
         block = self._blocks[end]
-        name, above = name_of(block.digest), self._parent_name(block)
+        name, above = block.name, self._parent_name(block)
         # Two prefixes of one node with one name: the second is kept quiet, or its end would end the first.
         if name in self._claimed or above == name:
             return ()
@@ -149,7 +151,8 @@ class LocalBlocks:
             chain = self._chunk_blocks(block, start)
             before = None if chain[0].parent is None else self._blocks[chain[0].parent]
             root = self._naming.root if before is None else before.digest
-            block.digest = self._naming.link(root, b"".join(part.tokens for part in chain))
+            block.digest = self._naming.link(root, b"".join([part.tokens for part in chain]))
+            block.name = self._naming.name_of(block.digest)
         return block
 
     def _chunk_blocks(self, last: _Block, start: int) -> list[_Block]:
@@ -180,7 +183,7 @@ class LocalBlocks:
     def _parent_name(self, end: _Block) -> int:
         start, _ = self._naming.chunking.span(end.start)
         first = self._chunk_blocks(end, start)[0]
-        return ROOT if first.parent is None else name_of(self._blocks[first.parent].digest)
+        return ROOT if first.parent is None else self._blocks[first.parent].name
 
     def _forget(self, key: EngineHash | None) -> None:
         """Drop a block on which nothing hangs, and those above that were only kept for it."""

@@ -66,25 +66,24 @@ class HashRadixTree:
 
     def search(self, path: Iterable[tuple[int, int]], among: int) -> Matches:
         """Follow a path of (name, tokens up to its end) as long as one of the members `among` (bits) holds it."""
-        edges, parent, holders, tokens, depth = self._edges, ROOT, among, 0, 0
+        holders_of, parent, holders, tokens = self._edges.get, ROOT, among, 0
         levels: list[tuple[int, int]] = []
         chunks: list[int] = []
         names: list[int] = []
         for name, end in path:
-            holding = edges.get(parent << 32 | name, 0) & holders
+            holding = holders_of(parent << 32 | name, 0) & holders
             if holding != holders:
-                if tokens:
+                if names:
                     levels.append((tokens, holders))
-                    chunks.append(depth)
-                if not holding:
-                    holders = 0
-                    break
+                    chunks.append(len(names))
                 holders = holding
-            parent, tokens, depth = name, end, depth + 1
+                if not holding:
+                    break
+            parent, tokens = name, end
             names.append(name)
-        if holders and tokens:
+        if holders and names:
             levels.append((tokens, holders))
-            chunks.append(depth)
+            chunks.append(len(names))
         return Matches(tuple(levels[::-1]), tuple(chunks[::-1]), tuple(names))
 
     def store(self, slot: int, runs: Iterable[Run]) -> None:
