@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from troth.node.direct.entry_app import Places
 from troth.node.direct.held import HeldResponse
 from troth.node.errors import EntryRefused
+from troth.protocol.state import Scheduler
 
+SCHEDULER = cast(Scheduler, SimpleNamespace(operator="0x" + "1" * 40))
 SCOPE = {"type": "http", "asgi": {"spec_version": "2.3"}}
 
 
@@ -49,7 +52,7 @@ async def answered(client: Client, places: Places, *, endless: bool = False) -> 
             closed = True
 
     async with AsyncExitStack() as stack:
-        stack.enter_context(places.one())
+        stack.enter_context(places.one(SCHEDULER))
         response = HeldResponse(stack.pop_all(), pieces(), "text/plain")
     assert places.taken == 1
     await response(dict(SCOPE), client.receive, client.send)
@@ -80,8 +83,8 @@ async def test_where_the_client_goes() -> None:
 
 def test_places_are_bounded() -> None:
     places = Places(1)
-    with places.one(), pytest.raises(EntryRefused) as full, places.one():
+    with places.one(SCHEDULER), pytest.raises(EntryRefused) as full, places.one(SCHEDULER):
         pass
     assert (full.value.status, full.value.retry_after) == (503, 5)
-    with places.one():
+    with places.one(SCHEDULER):
         assert places.taken == 1

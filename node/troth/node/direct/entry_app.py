@@ -71,14 +71,19 @@ class Places:
         self._most = most
         self._taken: Counter[Address] = Counter()
 
+    @property
+    def taken(self) -> int:
+        """To all of them."""
+        return self._taken.total()
+
     @contextmanager
     def one(self, scheduler: Scheduler) -> Iterator[None]:
         """A place; raises EntryRefused where all are taken, or this scheduler's part of them."""
-        name, all_taken = scheduler.operator, self._taken.total()
-        if all_taken >= self._most or self._taken[name] >= self._most * ONE_SCHEDULER:
+        name = scheduler.operator
+        if self.taken >= self._most or self._taken[name] >= max(1, self._most * ONE_SCHEDULER):
             what = f"The {self._most} places of this entry are taken"
             remedy = f"Try again in {RETRY_AFTER} s, or enter at another node."
-            raise EntryRefused("busy", 503, what, all_taken, remedy, retry_after=RETRY_AFTER)
+            raise EntryRefused("busy", 503, what, self.taken, remedy, retry_after=RETRY_AFTER)
         self._taken[name] += 1
         try:
             yield
