@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from troth.node.direct.entry_app import Places
 from troth.node.direct.held import HeldResponse
 from troth.node.errors import EntryRefused
-from troth.protocol.state import Scheduler
+from troth.protocol.types import Address
 
-SCHEDULER = cast(Scheduler, SimpleNamespace(operator="0x" + "1" * 40))
+SCHEDULER, OTHER = Address("0x" + "a1" * 20), Address("0x" + "b2" * 20)
 SCOPE = {"type": "http", "asgi": {"spec_version": "2.3"}}
 
 
@@ -88,3 +87,12 @@ def test_places_are_bounded() -> None:
     assert (full.value.status, full.value.retry_after) == (503, 5)
     with places.one(SCHEDULER):
         assert places.taken == 1
+
+
+def test_one_scheduler_leaves_places_to_the_others() -> None:
+    places = Places(4)
+    with places.one(SCHEDULER), places.one(SCHEDULER), places.one(SCHEDULER):
+        with pytest.raises(EntryRefused), places.one(SCHEDULER):
+            pass
+        with places.one(OTHER):
+            assert places.taken == 4

@@ -73,24 +73,23 @@ class Places:
 
     @property
     def taken(self) -> int:
-        """To all of them."""
+        """Places in use."""
         return self._taken.total()
 
     @contextmanager
-    def one(self, scheduler: Scheduler) -> Iterator[None]:
+    def one(self, scheduler: Address) -> Iterator[None]:
         """A place; raises EntryRefused where all are taken, or this scheduler's part of them."""
-        name = scheduler.operator
-        if self.taken >= self._most or self._taken[name] >= max(1, self._most * ONE_SCHEDULER):
+        if self.taken >= self._most or self._taken[scheduler] >= self._most * ONE_SCHEDULER:
             what = f"The {self._most} places of this entry are taken"
             remedy = f"Try again in {RETRY_AFTER} s, or enter at another node."
             raise EntryRefused("busy", 503, what, self.taken, remedy, retry_after=RETRY_AFTER)
-        self._taken[name] += 1
+        self._taken[scheduler] += 1
         try:
             yield
         finally:
-            self._taken[name] -= 1
-            if not self._taken[name]:
-                del self._taken[name]
+            self._taken[scheduler] -= 1
+            if not self._taken[scheduler]:
+                del self._taken[scheduler]
 
 
 def entry_app(entry: Entry) -> FastAPI:
@@ -136,7 +135,7 @@ def entry_app(entry: Entry) -> FastAPI:
 
 async def _order(entry: Entry, places: Places, scheduler: Scheduler, request: Request) -> Response:
     async with AsyncExitStack() as stack:
-        stack.enter_context(places.one(scheduler))
+        stack.enter_context(places.one(scheduler.operator))
         entry.counters.under_way.inc()
         stack.callback(entry.counters.under_way.dec)
         body = await _body(request)
@@ -172,7 +171,7 @@ def _serving(entry: Entry, order: EnteredOrder, scheduler: Scheduler) -> Serving
 async def _fetch(entry: Entry, places: Places, scheduler: str, path: str, salt: str | None) -> Response:
     async with AsyncExitStack() as stack:
         bonded = entry.schedulers.bonded(scheduler)
-        stack.enter_context(places.one(bonded))
+        stack.enter_context(places.one(bonded.operator))
         response = await stack.enter_async_context(entry.schedulers.fetch(bonded, path, salt))
         if response.status_code != httpx.codes.OK:
             return _passed_on(await refusal(response))
