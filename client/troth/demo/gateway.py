@@ -18,7 +18,7 @@ from troth.demo.errors import ActFailed
 from troth.demo.ports import free_port
 from troth.demo.processes import Child, ProcessGroup, wait_until
 
-READY_SECONDS = 90.0
+READY_SECONDS = 240.0
 ANSWER_SECONDS = 180.0
 VERDICT_SECONDS = 300.0
 
