@@ -26,7 +26,7 @@ from troth.protocol.tensors import tokens_from_bytes
 from troth.protocol.typed_data import recover
 from troth.protocol.types import Hash32, Served
 from troth.protocol.wire import Decode
-from troth.protocol.wire_group import Heard, Listen
+from troth.protocol.wire_group import Heard, Listen, Take
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
@@ -172,6 +172,26 @@ async def test_an_entry_that_names_no_candidate_is_not_followed(deployed: Any, t
         assert wrong[-1] not in candidates(lines)
         assert only(lines, "settled")["outcome"] == "accepted"
         assert "served" not in kinds(lines)
+
+
+async def test_who_answers_counts_the_task_once(deployed: Any, tmp_path: Path) -> None:
+    async with direct_stage(deployed, tmp_path) as stage:
+        taken: list[str] = []
+        for address, node in stage.nodes.items():
+            node.node._service.took = lambda address=address: taken.append(address)  # type: ignore[misc]
+        stage.prefer(*(address for address in stage.nodes if address != stage.entry.node.address))
+        submitted = await stage.scene.order(max_tokens=4)
+        lines = await stage.order(submitted)
+        assert taken == [signer(stage, lines, submitted.salt)]
+
+
+async def test_messages_that_need_no_payload_have_none(deployed: Any, tmp_path: Path) -> None:
+    """What a listener sends is held for as long as it waits."""
+    async with direct_stage(deployed, tmp_path) as stage:
+        one, other = list(stage.nodes.values())[:2]
+        for message in (Take(bytes(32), bytes(32)), Listen(bytes(32), bytes(32), 0)):
+            with pytest.raises(RemoteFailure, match="payload"):
+                await one.group.channel(other.node.address).request(message, bytes(1000))
 
 
 async def test_only_the_salt_opens_an_answer(deployed: Any, tmp_path: Path) -> None:

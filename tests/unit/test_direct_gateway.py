@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from support.gateway_session import said
 from support.waiting import eventually
 
 from troth.client import asking
+from troth.client.gateway.ledger import Ledger, today
 from troth.client.ordering import SignedOrder
 from troth.client.receipts import Receipts
 from troth.protocol.request import output_hash
@@ -253,6 +255,20 @@ async def test_a_silent_scheduler_behind_a_node_may_still_charge(tmp_path: Path)
         error = answer.json()["error"]
         assert (error["troth"]["hop"], error["troth"]["charged"]) == ("scheduler", "unknown")
         assert answer.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize(("status", "code"), [(503, "busy"), (402, "insufficient_escrow"), (409, "other_split")])
+async def test_that_an_order_was_refused_is_a_node_s_word_and_may_cost(tmp_path: Path, status: int, code: str) -> None:
+    """A node could have the order served, by itself too, and say that it was refused: each retry would be paid."""
+    async with direct_gateway(tmp_path) as stage:
+        stage.nodes.refusing = dict.fromkeys(NODES, (status, code))
+        answer = await stage.chat(HELLO)
+        error = answer.json()["error"]
+        assert (error["troth"]["charged"], error["troth"]["retry_free"]) == ("unknown", False)
+        assert answer.headers["x-should-retry"] == "false"
+        # The fee counts against the budget until the chain has decided, or can no longer open the task.
+        with closing(Ledger(stage.home.gateway_ledger)) as ledger:
+            assert ledger.spent(today()) == OFFER.fee
 
 
 async def test_no_node_to_enter_costs_nothing(tmp_path: Path) -> None:

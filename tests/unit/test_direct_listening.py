@@ -36,7 +36,10 @@ class Stage:
         self.paid, self.expected = True, True
         self.moved = asyncio.Event()
         self.work: Any = None
-        taking = SimpleNamespace(expects=lambda task, salt: self.expected and task == TASK and salt == SALT)
+        self.kept: list[bytes] = []
+        taking = SimpleNamespace(
+            expects=lambda task, salt: self.expected and task == TASK and salt == SALT, kept=self.kept.append
+        )
         self.signed: dict[Any, object] = {}
         self.listening = Listening(cast(Any, self), cast(Any, taking), cast(Any, self), self.sign, patience)
 
@@ -130,8 +133,10 @@ async def test_a_session_that_begins_a_moment_later_is_waited_for() -> None:
     waiting = asyncio.create_task(stage.listen())
     await asyncio.sleep(0.01)
     assert not waiting.done()
+    assert not stage.kept
     stage.begin(7)
     assert (await waiting)[0] == [7]
+    assert stage.kept == [TASK]
 
 
 async def test_silence_ends_in_an_empty_answer() -> None:

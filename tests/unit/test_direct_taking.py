@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from support.group_stage import group_stage, hurry
+from support.waiting import eventually
 
 from troth.node.direct import taking as module
-from troth.node.direct.taking import Taking, request_name
+from troth.node.direct.taking import MOST_EXPECTED_PER_ENTRY, Taking, request_name
 from troth.overlay.forwarding.passage import MEMORY, MOST_PRESSURE, Passage
+from troth.overlay.hash_radix.groups import LARGEST_GROUP
 from troth.overlay.hash_radix.load import Load
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Address, Hash32
@@ -99,3 +103,41 @@ def test_one_entry_cannot_use_up_what_all_have(monkeypatch: pytest.MonkeyPatch) 
     assert here.taking.expects(task(1), SALT)
     here.now += MEMORY + 1
     assert here.take(20) == "serve"
+
+
+def test_a_promise_that_was_kept_needs_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_EXPECTED_PER_ENTRY", 1)
+    here = Here()
+    assert here.take(1) == "serve"
+    assert here.take(2) == "overloaded"
+    here.taking.kept(task(1))
+    assert here.take(2) == "serve"
+    assert not here.taking.expects(task(1), SALT)
+
+
+def test_a_whole_group_that_asks_for_nothing_leaves_a_place_to_one_more() -> None:
+    here = Here()
+    for member in range(LARGEST_GROUP - 2):
+        sender = Address("0x" + f"{member + 100:040x}")
+        numbers = range(member * 1000, member * 1000 + MOST_EXPECTED_PER_ENTRY + 1)
+        assert [here.take(number, sender) for number in numbers][-2:] == ["serve", "overloaded"]
+    assert here.take(10**6, OTHER) == "serve"
+
+
+async def test_promises_that_no_task_follows_are_not_told_as_requests_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who seems to have had its share is passed over: a rival's free questions would keep all work from a node."""
+    hurry(monkeypatch)
+    async with group_stage(tmp_path) as stage:
+        victim, rival, entry = await stage.started(3)
+        taking = Taking(victim.group, lambda: False)
+        rows = entry.group._sharing.view.members
+        await eventually(lambda: victim.address in rows and rows[victim.address].alive)
+        for number in range(60):
+            assert taking.take(rival.address, Take(task(number), keccak256(SALT))).way == "serve"
+        victim.engine.waiting = 3
+        await eventually(lambda: rows[victim.address].load.queued == 3)
+        assert rows[victim.address].load.taken == 0
+        victim.group.took()
+        await eventually(lambda: rows[victim.address].load.taken == 1)

@@ -82,10 +82,18 @@ async def failure_of(session: Session, signed: SignedOrder, error: Exception, *,
     if isinstance(error, InsufficientBalance) and not answered:
         refusal = short_of(error.what, error.shortfall)
         refusal.troth["task"] = task
+        if _is_hearsay(session):
+            refusal.troth |= {"charged": await _charged(session, signed, error), "retry_free": False}
         return refusal
-    certain = not answered and (never_sent(error) or isinstance(error, SchedulerRefused))
+    certain = not answered and (never_sent(error) or (isinstance(error, SchedulerRefused) and not _is_hearsay(session)))
     charged = False if certain else await _charged(session, signed, error)
     return _hop_failed(error, Money(charged, (task,)), session.destination)
+
+
+def _is_hearsay(session: Session) -> bool:
+    """Whether a scheduler's refusal is only what a node says it said: a node that may be paid for the answer could give
+    the order, and say that it was refused, so that it is given and paid once more."""
+    return session.destination == "node"
 
 
 async def _charged(session: Session, signed: SignedOrder, error: Exception) -> bool | str:
@@ -96,7 +104,7 @@ async def _charged(session: Session, signed: SignedOrder, error: Exception) -> b
     standing = standing_of(state, signed.task_id)
     if standing is None:
         # A scheduler that gave up says so; one that fell silent may open the task until its deadline.
-        return False if isinstance(error, SchedulerRefused) else "unknown"
+        return False if isinstance(error, SchedulerRefused) and not _is_hearsay(session) else "unknown"
     return "unknown" if standing.outcome is None else standing.paid > 0
 
 

@@ -111,7 +111,7 @@ class Direct:
             stack.push_async_callback(group.close)
             parts = direct_parts(group, bench, service, state, Counters(self._registry))
             stack.push_async_callback(parts.schedulers.close)
-            service.answered = group.served
+            service.answered, service.took = group.served, group.took
             self._group, self._side = group, parts.side
             identity = load_identity(self._configuration.tls_folder)
             keys = EntryKeys("node", self._operator.secret, identity, self._configuration.seal_key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from troth.node.direct.listening import Listening
 from troth.node.direct.seams import Group
 from troth.node.direct.taking import Taking
-from troth.node.errors import NotAMember
+from troth.node.errors import BadInput, NotAMember
 from troth.node.group.telling import PATH
 from troth.overlay.channel_server import Limits
 from troth.overlay.hash_radix.codec import LARGEST_UPDATE
@@ -20,14 +20,15 @@ __all__ = ["LIMITS", "PATH", "WHO", "GroupSide"]
 
 LIMITS = Limits(
     frame=4 + HEADER_LIMIT + LARGEST_UPDATE,
-    in_flight=1024,
-    in_flight_per_connection=256,
-    in_flight_per_sender=256,
+    in_flight=4096,
+    in_flight_per_connection=80,
+    in_flight_per_sender=80,
     in_flight_bytes=128 * 2**20,
     connections=256,
     connections_per_sender=2,
 )
-"""Updates are the largest messages; most requests in flight are listeners that wait."""
+"""Updates are the largest messages; most requests in flight are listeners that wait. An entry has 64 orders under way
+at most, and 50 members together do not use up all."""
 
 
 class GroupSide:
@@ -42,6 +43,9 @@ class GroupSide:
             raise NotAMember("the sender is no member of this group", sender, "Register for the same model.")
         if isinstance(header, Tell):
             return await self._group.tell(sender, header, payload)
+        if len(payload):
+            # It would be held for as long as the listener waits.
+            raise BadInput("only Tell has a payload", len(payload), "Send none.")
         if isinstance(header, Take):
             return self._taking.take(sender, header), b""
         return await self._listening.listen(header)

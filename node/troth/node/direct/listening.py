@@ -30,7 +30,8 @@ log = logging.getLogger(__name__)
 
 LISTEN_SECONDS = 10.0
 """How long a listener waits for the next token before it is told that there is none."""
-MOST_LISTENERS = 256
+MOST_LISTENERS = 4096
+"""Of all entries; the channel allows each of a group's 50 members fewer than a part of them."""
 LISTENERS_PER_TASK = 4
 
 Sign = Callable[[Subject, object], Awaitable[bytes]]
@@ -116,6 +117,7 @@ class Listening:
         while True:
             begun, work = self._works.begun, self._works.answering(message.task_id)
             if work is not None and hmac.compare_digest(work.seat.salt, message.salt):
+                self._taking.kept(message.task_id)
                 return work
             if work is not None or not self._taking.expects(message.task_id, message.salt):
                 raise NotAssigned("there is no such task here, or another salt", None, "Send the task's own salt.")

@@ -36,6 +36,9 @@ class Group(Protocol):
     def load_part(self) -> LoadPart:
         """The same, for a message."""
 
+    def took(self) -> None:
+        """A task of the whole model begins here."""
+
     def served(self, seconds: float) -> None:
         """This node has answered a request in so many seconds."""
 

@@ -8,15 +8,17 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 
 from troth.node.direct.seams import Group
-from troth.overlay.forwarding.passage import MEMORY, Way
+from troth.overlay.forwarding.passage import Way
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_group import Take, Taken
 
 MOST_EXPECTED = 4096
 """Tasks that may be awaited at once, of all entries."""
-MOST_EXPECTED_PER_ENTRY = 512
-"""The same of one entry, so that none can push out what others wait for."""
+MOST_EXPECTED_PER_ENTRY = 80
+"""The same of one entry: what it has under way at once, and so few that a whole group cannot use up all."""
+EXPECTED_SECONDS = 60.0
+"""How long a promise is remembered whose task does not come: an honest scheduler sends it at once."""
 LONGEST_RETRY = 60
 
 
@@ -66,13 +68,17 @@ class Taking:
         found = self._expected.get(task_id)
         return found is not None and hmac.compare_digest(found[1], keccak256(salt))
 
+    def kept(self, task_id: bytes) -> None:
+        """The task has come: whoever has its salt finds its session, and the promise needs no place any more."""
+        self._drop(task_id)
+
     def _expect(self, sender: Address, task_id: bytes, salt_hash: bytes) -> None:
         self._drop(task_id)
         self._expected[task_id] = sender, salt_hash, self._clock()
         self._of[sender] += 1
 
     def _forget_old(self) -> None:
-        oldest = self._clock() - MEMORY
+        oldest = self._clock() - EXPECTED_SECONDS
         while self._expected and next(iter(self._expected.values()))[2] < oldest:
             self._drop(next(iter(self._expected)))
 

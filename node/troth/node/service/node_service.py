@@ -45,6 +45,8 @@ class NodeService:
         self._leaving = False
         self.answered: Callable[[float], None] = lambda _seconds: None
         """Told the seconds from a task's first message to its last token, of every answer given here."""
+        self.took: Callable[[], None] = lambda: None
+        """Told of each task that begins here for an answer with the whole model."""
         self.begun = asyncio.Event()
         """Set when the next session begins; another one takes its place then."""
 
@@ -143,7 +145,11 @@ class NodeService:
         try:
             async with lock:
                 if name not in self._works:
-                    self._works[name] = await self._begin(sender, header, request)
+                    begun = await self._begin(sender, header, request)
+                    again = self.answering(header.task_id) is not None
+                    self._works[name] = begun
+                    if not again and self.answering(header.task_id) is begun:
+                        self.took()
                     self.begun.set()
                     self.begun = asyncio.Event()
         finally:
