@@ -144,6 +144,8 @@ async def _order(entry: Entry, places: Places, scheduler: Scheduler, request: Re
             if order.execution_class != entry.execution_class:
                 shown = "0x" + order.execution_class.hex()
                 raise EntryRefused("unknown_class", 404, "Another class is served here", shown, "Enter at its nodes.")
+        warming = asyncio.create_task(entry.schedulers.warm(scheduler))
+        stack.callback(warming.cancel)
         upstream = await stack.enter_async_context(entry.schedulers.order(scheduler, body))
         if isinstance(upstream, Refused):
             entry.counters.entered.labels(outcome="refused").inc()

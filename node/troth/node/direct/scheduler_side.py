@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,13 @@ class SchedulerSide:
                     yield _lines(response)
                 else:
                     yield await refusal(response)
+
+    async def warm(self, scheduler: Scheduler) -> None:
+        """Open the connection on which the choice will be posted, while the order's own waits for its first line."""
+        with suppress(SchedulerAway, TimeoutError):
+            async with asyncio.timeout(CHOICE_SECONDS), self.fetch(scheduler, "/livez", None) as answer:
+                async for _ in bounded(answer, LARGEST_REFUSAL):
+                    pass
 
     async def choose(self, scheduler: Scheduler, task_id: Hash32, salt: Hash32, node: Address) -> bool:
         """Name the node that serves; False where the scheduler does not take it, for whatever reason."""
