@@ -23,6 +23,7 @@ from benchmarks.forwarding.real.outcome import figures, outcome, show
 from benchmarks.forwarding.real.workloads import LONGEST, WORKLOADS, best_hit_rate
 from rich.console import Console
 from support.group_stage import hurry
+from support.waiting import eventually
 from support.writing_engine import WritingEngine
 
 SEED, REQUESTS, RATE = 5, 24, 60.0
@@ -117,6 +118,32 @@ async def test_a_process_that_does_not_start_is_told_with_its_log(
     with pytest.raises(NodeFailed, match=r"ended before it called(?s:.)*ls: "):
         async with processes.running(2, tmp_path):
             pytest.fail("it cannot run")
+
+
+@pytest.mark.slow
+async def test_processes_and_what_they_started_end_though_they_never_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubborn = tmp_path / "stubborn"
+    stubborn.write_text(f"#!/bin/sh\ntrap '' TERM\nsleep 600 &\necho $$ $! >> {tmp_path}/pids\nwait\n")
+    stubborn.chmod(0o700)
+    monkeypatch.setattr(processes.sys, "executable", str(stubborn))
+    monkeypatch.setattr(processes, "CALLING", 2.0)
+    monkeypatch.setattr(processes, "ENDING", 0.2)
+    with pytest.raises(NodeFailed, match="2 nodes did not call"):
+        async with processes.running(2, tmp_path):
+            pytest.fail("it cannot run")
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == 4
+    # Whoever adopts the orphans may take a moment to bury them.
+    await eventually(lambda: not any(_lives(pid) for pid in pids))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_without_vllm_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/bench forwarding real")
     parser.add_argument("--nodes", type=int, default=3, help=f"2 to {MOST_NODES}")
     parser.add_argument("--requests", type=int, default=40, help="of each workload, for each policy")
-    parser.add_argument("--rate", type=float, default=1.5, help="requests a second, all nodes together")
+    parser.add_argument("--rate", type=float, default=2.0, help="requests a second, all nodes together")
     parser.add_argument("--workload", action="append", choices=tuple(WORKLOADS), help="only these; else all")
     parser.add_argument("--policy", action="append", choices=tuple(POLICIES), help="only these; else all")
     parser.add_argument("--seed", type=int, default=SEED, help="of requests, arrivals and entries")

@@ -191,7 +191,7 @@ class VllmEngine:
         return self._audience.listen()
 
     async def empty_cache(self) -> None:
-        """Forget all cached prefixes that no request uses; `events` tells when it is done."""
+        """Forget all cached prefixes that no request uses; `events` tells of it with the next request."""
         await (await self._core()).empty_cache()
 
     async def close(self) -> None:
