@@ -77,7 +77,8 @@ async def _measured(chosen: argparse.Namespace, nodes: AbstractAsyncContextManag
                 )
                 outcomes.append(found := outcome(played))
                 values = ", ".join(f"{name} {value:.3g}" for name, value in found.values.items())
-                say(f"{workload}, {policy}: {played.seconds:.0f} s; {values}")
+                refusals = sum(reply.refusals for reply in played.replies)
+                say(f"{workload}, {policy}: {played.seconds:.0f} s; {values}; {refusals} refusals")
     return outcomes
 
 

@@ -65,7 +65,9 @@ def figures(outcomes: Sequence[Outcome], note: str) -> list[Figure]:
     for one in outcomes:
         none, turns = _of(outcomes, one.workload, NONE), _of(outcomes, one.workload, TURNS)
         for name, value in one.values.items():
-            told = f"round robin {turns[name]:.3g}, ratio {_ratio(value, turns[name])}" if turns else ""
+            told = "peer: no forwarding" if none else ""
+            if turns:
+                told += f"; round robin {turns[name]:.3g}, ratio {_ratio(value, turns[name])}"
             made.append(Figure(f"{one.workload}, {one.policy}: {name}", value, UNITS[name], none.get(name), note=told))
         if one.policy == OURS:
             made.append(Figure(f"{one.workload}, {OURS}: Tell per stored block", one.told, "bytes", note=note))
