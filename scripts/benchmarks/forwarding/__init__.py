@@ -1,4 +1,7 @@
-"""Forwarding by prefix, simulated and beside real routers: `scripts/bench forwarding [PART …] [options]`."""
+"""Forwarding by prefix, simulated and beside real routers: `scripts/bench forwarding [PART …] [options]`.
+
+`scripts/bench forwarding real [options]` is another benchmark, with vLLM nodes; it has options of its own.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,11 @@ class Job:
 
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:
-    """The figures of some parts, or of all."""
+    """The figures of some parts, or of all; after `real` those of vLLM nodes."""
+    if options and options[0] == "real":
+        from benchmarks.forwarding import real
+
+        return real.measure(options[1:])
     chosen = _parser().parse_args(options)
     if unknown := set(chosen.parts) - set(PARTS):
         _parser().error(f"no such part: {', '.join(sorted(unknown))}")

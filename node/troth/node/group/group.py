@@ -12,6 +12,8 @@ from troth.node.group.loads import Loads, load_of, load_part
 from troth.node.group.membership import Membership
 from troth.node.group.sharing import UNRATED, Follow, Reputation, Sharing
 from troth.overlay.channel import Channel
+from troth.overlay.forwarding.decision import Policy
+from troth.overlay.forwarding.gated import Gated
 from troth.overlay.forwarding.passage import Passage
 from troth.overlay.hash_radix.load import Load
 from troth.overlay.hash_radix.naming import packed
@@ -26,6 +28,7 @@ class Group:
     Args:
         follow: makes the follower of this node's cache.
         reputation: the committee's word about a member, 0 to 1.
+        policy: chooses who serves what enters here; ours, unless another one is measured.
     """
 
     def __init__(
@@ -34,14 +37,28 @@ class Group:
         membership: Membership,
         loads: Loads,
         follow: Follow,
+        *,
         reputation: Reputation = lambda _: UNRATED,
+        policy: Policy | None = None,
     ) -> None:
         self.own: Address = operator.address
         self._membership, self._loads = membership, loads
         self._allowance = Allowance()
         self._took = 0
-        self._sharing = Sharing(operator, membership, follow, self.load, reputation)
+        self._sharing = Sharing(
+            operator, membership, follow, self.load, reputation=reputation, policy=policy or Gated()
+        )
         self.passage = Passage(self.own, self._sharing.forwarder)
+
+    @property
+    def names(self) -> bytes:
+        """4 bytes that tell the names of this moment from others: members with the same ones understand each other."""
+        return self._sharing.view.naming.identity
+
+    @property
+    def alive(self) -> int:
+        """The other members that were heard lately."""
+        return sum(row.alive for name, row in self._sharing.view.members.rows() if name != self.own)
 
     def path(self, tokens: Sequence[int]) -> Sequence[tuple[int, int]]:
         """(name, tokens up to its end) of each chunk of a prompt that entered here, which is noted as such."""

@@ -16,8 +16,8 @@ from troth.node.group.membership import Membership
 from troth.node.group.saying import Saying
 from troth.node.group.telling import Telling
 from troth.overlay.errors import OverlayError
+from troth.overlay.forwarding.decision import Policy
 from troth.overlay.forwarding.forwarder import Forwarder
-from troth.overlay.forwarding.gated import Gated
 from troth.overlay.hash_radix.announcing import HEARTBEAT, INTERVAL
 from troth.overlay.hash_radix.following import Verdict
 from troth.overlay.hash_radix.load import Load
@@ -44,6 +44,7 @@ class Sharing:
     Args:
         load: this node's own load, now.
         reputation: the committee's word about a member, 0 to 1.
+        policy: chooses who serves what enters here.
     """
 
     def __init__(
@@ -52,14 +53,16 @@ class Sharing:
         membership: Membership,
         follow: Follow,
         load: Callable[[], Load],
+        *,
         reputation: Reputation,
+        policy: Policy,
     ) -> None:
         self._own, self._membership, self._load, self._reputation = operator.address, membership, load, reputation
         self._agreement = Agreement(self._own)
         chance = random.SystemRandom()
         self.proposal = Proposal(chance)
         self.view = GroupView(self._agreement.naming)
-        self.forwarder = Forwarder(self.view, Gated(), chance, self._own)
+        self.forwarder = Forwarder(self.view, policy, chance, self._own)
         self.telling = Telling(operator, self)
         self._saying = Saying(self._agreement.naming)
         self._announced = float("-inf")

@@ -190,6 +190,10 @@ class VllmEngine:
         """See `interface.WholeEngine.events`."""
         return self._audience.listen()
 
+    async def empty_cache(self) -> None:
+        """Forget all cached prefixes that no request uses; `events` tells of it with the next request."""
+        await (await self._core()).empty_cache()
+
     async def close(self) -> None:
         """End vLLM's processes."""
         await self._sessions.close()

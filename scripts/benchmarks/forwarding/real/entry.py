@@ -1,0 +1,96 @@
+"""A node's entry in one run: takes users' requests, chooses who serves, forwards once, and relays what is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from benchmarks.forwarding.real.answers import Answers
+from benchmarks.forwarding.real.messages import Ask, Refused, Written
+from benchmarks.forwarding.real.policies import Compared
+from troth.node.group.group import Group
+from troth.overlay.errors import OverlayError
+from troth.overlay.forwarding.passage import Step, Way
+from troth.protocol.errors import ProtocolError
+from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes
+from troth.protocol.types import ZERO_HASH, Address
+from troth.protocol.wire_group import Heard, Listen, Take, Taken
+
+ASKING = 20.0
+"""Seconds that a node may take to answer Take; a real one has 0.8, but here all share a few cores."""
+LISTENING = 30.0
+
+Say = Callable[[Written | Refused], Awaitable[None]]
+
+
+class Entry:
+    """One node's part in one run.
+
+    Args:
+        group: this node's.
+        answers: the texts written here.
+        compared: the policy and its candidates.
+        members: all nodes, in the order of their addresses.
+        say: tells the driver.
+    """
+
+    def __init__(
+        self, group: Group, answers: Answers, compared: Compared, members: Sequence[Address], say: Say
+    ) -> None:
+        self._group, self._answers, self._compared = group, answers, compared
+        self._members, self._say = members, say
+
+    async def enter(self, ask: Ask) -> None:
+        """Answer a user's request, or refuse it."""
+        task, begun = ask.number.to_bytes(32, "big"), time.monotonic()
+        request = Request(ZERO_HASH, ask.prompt, ask.tokens, 0, 1_000_000, ())
+        group = self._group
+        candidates = self._compared.candidates(ask.number, group.own, self._members)
+        step = group.passage.enter(task, group.path(ask.prompt), len(ask.prompt), candidates, begun)
+        while step.way is Way.FORWARD and not await self._takes(Address(step.to), task, request):
+            step = group.passage.busy(task, step.to, None, time.monotonic())
+        if step.way not in (Way.FORWARD, Way.SERVE):
+            await self._say(Refused(ask.number, step.retry_after))
+            return
+        if step.way is Way.SERVE:
+            self._answers.begin(task, request)
+        await self._relay(ask, task, step)
+        group.passage.ended(task, time.monotonic(), time.monotonic() - begun)
+
+    def take(self, message: Take, payload: memoryview) -> Taken:
+        """Another entry forwards a request; its canonical bytes are the payload, as here no scheduler brings it."""
+        step = self._group.passage.take(message.task_id, self._group.load(), time.monotonic())
+        if step.way is Way.SERVE:
+            self._answers.begin(message.task_id, from_canonical_bytes(bytes(payload)))
+            return Taken("serve", self._group.load_part())
+        return Taken("overloaded" if step.way is Way.OVERLOADED else "circle", self._group.load_part())
+
+    async def _takes(self, node: Address, task: bytes, request: Request) -> bool:
+        begun = time.monotonic()
+        try:
+            channel = self._group.channel(node)
+            frame = await channel.request(Take(task, ZERO_HASH), canonical_bytes(request), timeout=ASKING)
+        except (OverlayError, ProtocolError):
+            return False
+        if not isinstance(frame.header, Taken):
+            return False
+        self._group.acknowledged(node, frame.header.load, time.monotonic() - begun)
+        return frame.header.way == "serve"
+
+    async def _relay(self, ask: Ask, task: bytes, step: Step) -> None:
+        served, done = step.to or self._group.own, 0
+        while done < ask.tokens:
+            heard = await self._hear(Address(served), Listen(task, ZERO_HASH, done))
+            done += heard.count
+            if heard.count or heard.finished:
+                await self._say(Written(ask.number, served, heard.count, heard.finished is not None))
+            if heard.finished:
+                return
+
+    async def _hear(self, node: Address, message: Listen) -> Heard:
+        if node == self._group.own:
+            return (await self._answers.hear(message))[0]
+        frame = await self._group.channel(node).request(message, timeout=LISTENING)
+        if not isinstance(frame.header, Heard):
+            raise ProtocolError("A member answered something else", type(frame.header).__name__, "Run it again.")
+        return frame.header
