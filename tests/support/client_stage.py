@@ -253,7 +253,9 @@ class ClientStage:
         return self.updates
 
 
-def client_stage(folder: Path, lines: list[Any], signed: SignedOrder, on_chain: TaskRecord | None) -> ClientStage:
+def client_stage(
+    folder: Path, lines: list[Any], signed: SignedOrder, on_chain: TaskRecord | None, mode: str = "scheduler"
+) -> ClientStage:
     follower, api = FakeFollower(base_state()), FakeApi(lines)
     if on_chain is not None:
         follower.put(signed, on_chain)
@@ -262,5 +264,5 @@ def client_stage(folder: Path, lines: list[Any], signed: SignedOrder, on_chain: 
     class Chain:
         domain = DOMAIN
 
-    session = Session(Chain(), follower, api, OFFER, LANGUAGE, receipts)  # type: ignore[arg-type]
+    session = Session(Chain(), follower, api, OFFER, LANGUAGE, receipts, mode=mode)  # type: ignore[arg-type]
     return ClientStage(session, signed, follower, api, receipts)

@@ -283,6 +283,15 @@ async def test_a_failure_is_told_with_what_the_chain_holds(tmp_path: Path) -> No
         assert stage.receipts.all()[0].failure == raised.value.what
 
 
+async def test_a_failure_that_only_a_node_tells_is_no_proof_that_nothing_is_charged(tmp_path: Path) -> None:
+    signed = signed_order()
+    stage = client_stage(tmp_path, [assigned_line(signed), FAILED], signed, None, mode="direct")
+    with pytest.raises(SchedulerRefused) as raised:
+        await stage.ask()
+    assert "not charged" not in raised.value.remedy
+    assert "until the order's deadline" in raised.value.remedy
+
+
 @pytest.mark.parametrize("cut", [0, 1, 5, -4, -2])
 async def test_a_lost_stream_names_the_task_and_keeps_what_came(cut: int, tmp_path: Path) -> None:
     stage = honest(tmp_path)

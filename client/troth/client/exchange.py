@@ -250,7 +250,7 @@ class Exchange:
         except ChainError as error:
             money = f"{said}, says the scheduler; the chain cannot be asked now ({error.what})."
         else:
-            money = _money(standing_of(state, self._signed.task_id))
+            money = _money(standing_of(state, self._signed.task_id), by_hearsay=self._session.mode == "direct")
         message, code = read_text(line.get("message")), read_text(line.get("code"))
         return SchedulerRefused(f"The request failed: {message}", code, f"{money} Ask again when you like.")
 
@@ -259,7 +259,13 @@ def _is_committed(standing: Standing) -> bool:
     return standing.output_hash is not None or standing.outcome is not None
 
 
-def _money(standing: Standing | None) -> str:
+def _money(standing: Standing | None, *, by_hearsay: bool) -> str:
+    """What the chain holds. Of a failure told by a node, not by the scheduler itself, only the chain is proof."""
+    if standing is None and by_hearsay:
+        return (
+            "Nothing is locked on chain so far. Only a node said that the request failed: until the order's deadline "
+            "its scheduler could still open it, and `troth client receipts` shows whether it did."
+        )
     if standing is None:
         return "Nothing was locked on chain, so you were not charged."
     if standing.outcome is None:
