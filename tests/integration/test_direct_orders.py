@@ -87,6 +87,22 @@ async def test_a_named_node_that_fails_is_replaced(deployed: Any, tmp_path: Path
         assert lifecycle.story.generated.attempt >= 1
 
 
+async def test_an_entry_that_names_nobody_is_not_waited_for(
+    deployed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("troth.scheduler.entry_choice.EntryChoice.__init__.__defaults__", (600.0,))
+    async with (
+        real_stage(deployed, tmp_path, ends=(LAYERS,)) as scene,
+        assembled(scene.configuration(), scene.keys) as scheduler,
+    ):
+        submitted = await scene.order(max_tokens=4)
+        lifecycle = await scheduler.submit(submitted, direct=True)
+        scheduler.choose(lifecycle.task.task_id, submitted.salt, None)
+        with pytest.raises(TooLate):
+            scheduler.choose(lifecycle.task.task_id, submitted.salt, lifecycle.task.assignment.candidates(0)[0])
+        assert await outcome(lifecycle) == "accepted"
+
+
 async def test_several_segments_are_no_direct_task(deployed: Any, tmp_path: Path) -> None:
     async with (
         real_stage(deployed, tmp_path, ends=(1, LAYERS)) as scene,

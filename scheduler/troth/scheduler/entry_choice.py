@@ -26,14 +26,14 @@ class EntryChoice:
         self._closed = False
         self._chosen: Address | None = None
 
-    def give(self, node: Address) -> None:
-        """The entry's word.
+    def give(self, node: Address | None) -> None:
+        """The entry's word; None where it names nobody, so that nobody waits for it any longer.
 
         Raises:
             BadRequest: no candidate.
             TooLate: a choice was made already, by the entry or without it.
         """
-        if node not in self._candidates:
+        if node is not None and node not in self._candidates:
             raise BadRequest("This node is no candidate of the task", node, f"Name one of {list(self._candidates)}.")
         if self._closed or self._given.is_set():
             raise TooLate("Who serves the task is settled", self._chosen, "Go on with what the stream brings.")

@@ -83,7 +83,7 @@ class Scheduler:
         self._start(lifecycle, lifecycle.run())
         return lifecycle
 
-    def choose(self, task_id: Hash32, salt: Hash32, node: Address) -> None:
+    def choose(self, task_id: Hash32, salt: Hash32, node: Address | None) -> None:
         """The entry's word on which candidate of a direct task shall serve; UnknownTask, BadRequest or TooLate."""
         running = self._running.get(task_id)
         if running is None or running.entry_choice is None or not hmac.compare_digest(running.task.salt, salt):

@@ -54,7 +54,7 @@ class _Submission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    operator: str
+    operator: str | None
 
 
 _DECODER = msgspec.json.Decoder(_Submission)
@@ -92,12 +92,13 @@ def read_submission(body: bytes) -> SubmittedOrder:
     return SubmittedOrder(order, bytes.fromhex(sent.signature[2:]), request, _hash(sent.salt), sent.logprobs)
 
 
-def read_operator(body: bytes) -> Address:
-    """The node that an entry chose, from {"operator": "0x…"}; raises BadRequest."""
+def read_operator(body: bytes) -> Address | None:
+    """The node that an entry chose, from {"operator": "0x…"}, or null for none; raises BadRequest."""
     try:
-        return to_address(_CHOSEN.decode(body).operator)
+        named = _CHOSEN.decode(body).operator
+        return None if named is None else to_address(named)
     except msgspec.MsgspecError as error:
-        raise BadRequest("The choice cannot be read", error, 'Send {"operator": "0x…"}.') from error
+        raise BadRequest("The choice cannot be read", error, 'Send {"operator": "0x…"} or null.') from error
     except ProtocolError as error:
         raise BadRequest(error.what, error.value, error.remedy) from error
 

@@ -98,8 +98,9 @@ class SchedulerSide:
                 async for _ in bounded(answer, LARGEST_REFUSAL):
                     pass
 
-    async def choose(self, scheduler: Scheduler, task_id: Hash32, salt: Hash32, node: Address) -> bool:
-        """Name the node that serves; False where the scheduler does not take it, for whatever reason."""
+    async def choose(self, scheduler: Scheduler, task_id: Hash32, salt: Hash32, node: Address | None) -> bool:
+        """Name the node that serves, or None for nobody; False where the scheduler does not take it, for whatever
+        reason."""
         path, headers = f"/v1/tasks/0x{task_id.hex()}/inferencer", HEADERS | {SALT_HEADER: "0x" + salt.hex()}
         try:
             with naming_errors(scheduler.endpoint):

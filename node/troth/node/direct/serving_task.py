@@ -165,10 +165,10 @@ class ServingTask:
                 node = await self._entering.choose(
                     self._order, self._scheduler.operator, drawn.task_id, drawn.candidates
                 )
-                if node is None:
-                    return
                 with self._counters.spent("posting"):
                     taken = await self._schedulers.choose(self._scheduler, drawn.task_id, self._order.salt, node)
+                if node is None:
+                    return
                 self._node = node
                 self._counters.seconds.labels(part="whole").observe(time.monotonic() - self._began)
                 if not taken:
