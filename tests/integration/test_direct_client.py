@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from support.client_stage import CLASS, SCHEDULER
-from support.direct_stage import NODES, Entries, direct_order, whole_state
+from support.direct_client_stage import NODES, Entries, direct_order, whole_state
 from support.paths_stage import PoolStage, pool_stage
 
 from troth.client.direct.calls import DirectCalls
