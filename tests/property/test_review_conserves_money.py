@@ -170,7 +170,7 @@ def test_a_right_review_costs_nobody_who_was_honest(scene: Scene, data: st.DataO
     """Honest first verifiers and reviewers gain; so does an honest inferencer, and who disputed a wrong outcome."""
     # A silent inferencer is rejected whatever it computed, and then nobody else is charged.
     right = scene.decision.outcome is scene.truth or not scene.decision.shown
-    # Where most reviewers computed the same false trace, whoever computed the true one dissents from them, and an outcome
+    # Where most reviewers computed the same false trace, whoever computed the true one dissents from them. An outcome
     # that is right all the same is right by chance: they can say of their trace what they like.
     members = [scene.reviewers.verifiers[index].revealed for index in scene.decision.cluster]
     by_chance = any(member is not None and member.root != TRUE for member in members)
