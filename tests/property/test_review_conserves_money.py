@@ -170,16 +170,17 @@ def test_a_right_review_costs_nobody_who_was_honest(scene: Scene, data: st.DataO
     """Honest first verifiers and reviewers gain; so does an honest inferencer, and who disputed a wrong outcome."""
     # A silent inferencer is rejected whatever it computed, and then nobody else is charged.
     right = scene.decision.outcome is scene.truth or not scene.decision.shown
-    # Where most reviewers computed the same false trace, whoever computed the true one dissents from them. An outcome
-    # that is right all the same is right by chance: they can say of their trace what they like.
-    members = [scene.reviewers.verifiers[index].revealed for index in scene.decision.cluster]
-    by_chance = any(member is not None and member.root != TRUE for member in members)
+    # Reviewers who agree on something false are the majority, and whoever is honest dissents from them. An outcome that
+    # is right all the same is right by chance: they can say what they like.
+    members = {scene.reviewers.verifiers[index].operator for index in scene.decision.cluster}
+    by_chance = bool(members) and not members & scene.honest
     if not right or by_chance or not is_disputable(scene.first.settled, 0):
         return
     stakes = {name: data.draw(st.integers(0, 80 * scene.pot.unit)) for name in everybody(scene)}
     movements = scene.pay(stakes)
     net = gains(movements)
-    overturned = scene.first.outcome is not scene.truth
+    # Not the truth: an inferencer that shows nothing the second time leaves who disputed for it with the bond lost.
+    overturned = scene.decision.outcome is not scene.first.outcome
     for name in scene.honest - ({scene.pot.client} if not overturned else set()):
         assert net[name] - (scene.pot.fee if name == scene.pot.client else 0) >= 0
         assert not any(isinstance(move, Slash) and move.operator == name for move in movements)
