@@ -24,6 +24,23 @@ Models = Annotated[
 ]
 
 
+def _known_engine(name: str) -> str:
+    if name not in {"", "torch", "vllm"}:
+        raise typer.BadParameter(f"there is no engine '{name}'; use torch or vllm")
+    return name
+
+
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        envvar="TROTH_ENGINE",
+        help="torch or vllm; default: vllm where it is installed.",
+        callback=_known_engine,
+    ),
+]
+
+
 @app.callback(invoke_without_command=True)
 def demo(
     context: typer.Context,
@@ -77,9 +94,7 @@ def pool(
 @app.command()
 def exact(
     *,
-    engine: Annotated[
-        str, typer.Option("--engine", envvar="TROTH_ENGINE", help="torch or vllm; default: vllm where it is installed.")
-    ] = "",
+    engine: Engine = "",
     models: Models = Path("~/.troth"),
 ) -> None:
     """Nodes that host a whole model and compute the same bits: a conversation, verified by equal roots."""
@@ -94,9 +109,7 @@ def exact(
 @app.command()
 def direct(
     *,
-    engine: Annotated[
-        str, typer.Option("--engine", envvar="TROTH_ENGINE", help="torch or vllm; default: vllm where it is installed.")
-    ] = "",
+    engine: Engine = "",
     models: Models = Path("~/.troth"),
 ) -> None:
     """Requests enter at a node of the model, which forwards each to the node that holds its beginning in cache."""
