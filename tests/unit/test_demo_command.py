@@ -12,4 +12,4 @@ from troth.demo.command import app
 def test_an_unknown_engine_is_refused_at_once(act: str) -> None:
     refused = CliRunner().invoke(app, [act, "--engine", "nonsense"])
     assert refused.exit_code == 2
-    assert "no engine 'nonsense'" in refused.output
+    assert "'nonsense'; use torch or vllm" in " ".join(refused.output.replace("│", " ").split())
