@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {Claim, ClaimState, LeafKind, Movement, PotKind, Tab, TabState, Voucher} from "./MarketTypes.sol";
+
+/// @title All money: stake, tabs, bonds, credit
+/// @notice Each unit is in one pot. `apply` is the only place where money moves between pots; `collect`, tabs' deposits and
+///         withdrawals are the only doors. EIP-712 domain of the whole deployment: name "Troth", version "2", this contract.
+interface IBank {
+    // ---- movements
+
+    /// @notice Money moved between two pots; the balances are those after it (0 for Burnt's source).
+    event Moved(
+        bytes32 indexed subject,
+        PotKind fromKind,
+        bytes32 fromId,
+        PotKind toKind,
+        bytes32 toId,
+        uint96 amount,
+        uint96 fromBalance,
+        uint96 toBalance
+    );
+    /// @notice Money came in; `amount` is what arrived.
+    event Collected(bytes32 indexed subject, address indexed from, PotKind kind, bytes32 id, uint96 amount, uint96 balance);
+    /// @notice Credit was paid out.
+    event Withdrawn(address indexed account, address indexed payout, uint96 amount);
+
+    error NotAuthorised(address caller);
+    error InsufficientPot(PotKind kind, bytes32 id, uint96 balance, uint96 amount);
+    error WrongValue(uint256 value, uint256 expected);
+    error AmountTooLarge(uint256 amount);
+    error ZeroAmount();
+    error NothingToWithdraw(address account);
+
+    /// @notice Registry, Court, Summons, Evidence: moves money. Reverts as a whole if a pot holds too little.
+    /// @param subject what it is about: an order, a case, a summons, an operator
+    function apply(bytes32 subject, Movement[] calldata movements) external;
+
+    /// @notice Registry, Court, Summons: takes `amount` of the asset from `from` into a pot (coin: the value of the call).
+    /// @return received what arrived, less than `amount` if the token takes a fee
+    function collect(bytes32 subject, address from, PotKind kind, bytes32 id, uint96 amount)
+        external
+        payable
+        returns (uint96 received);
+
+    /// @notice Anyone: adds to an account's credit (a contract that pays in another way than by tabs settles here).
+    function credit(address account, uint96 amount) external payable;
+
+    /// @notice Anyone: pays an account's credit to its payout address.
+    function withdraw(address account) external;
+
+    // ---- tabs
+
+    event TabOpened(bytes32 indexed tab, address indexed payer, address indexed payee, address key, uint96 balance, uint96 redeemed);
+    event TabToppedUp(bytes32 indexed tab, uint96 amount, uint96 balance);
+    /// @notice A voucher or a settled claim was paid; `owed` is the cumulative sum that was shown.
+    event TabRedeemed(bytes32 indexed tab, uint96 owed, uint96 paid, uint96 balance, uint96 redeemed);
+    event TabClosing(bytes32 indexed tab, uint40 closesAt);
+    event TabClosed(bytes32 indexed tab, uint96 returned);
+
+    error UnknownTab(bytes32 tab);
+    error InvalidTabConsent(address key, bytes32 tab);
+    error TabAlreadyOpen(bytes32 tab);
+    error TabIsClosing(bytes32 tab, uint40 closesAt);
+    error TabNotClosing(bytes32 tab);
+    error TabStillClosing(bytes32 tab, uint40 closesAt, uint256 blockNumber);
+    error NotPayer(bytes32 tab, address caller);
+    error ForeignVoucher(bytes32 tab, bytes32 voucherTab);
+    error InvalidVoucher(address key, bytes32 voucherHash);
+    error SpentAboveAuthorised(uint96 spent, uint96 authorised);
+    error NothingToRedeem(bytes32 tab, uint96 owed, uint96 redeemed);
+
+    /// @notice Opens msg.sender's tab with `payee`; one that was closed opens again with its `redeemed`.
+    /// @param consent the key's signature of TabConsent(payer, payee)
+    function openTab(address payee, address key, uint96 amount, bytes calldata consent)
+        external
+        payable
+        returns (bytes32 tab);
+
+    /// @notice The same after an EIP-2612 permit for `amount`, in one transaction.
+    function openTabWithPermit(
+        address payee,
+        address key,
+        uint96 amount,
+        bytes calldata consent,
+        uint256 deadline,
+        uint8 v,
+        bytes32 r,
+        bytes32 s
+    ) external returns (bytes32 tab);
+
+    /// @notice Anyone: adds to an open tab.
+    function topUp(bytes32 tab, uint96 amount) external payable;
+
+    /// @notice Anyone: pays what a voucher says above what was redeemed, or as much of it as there is, to the payee's credit.
+    function redeem(Tab calldata tab, Voucher calldata voucher, bytes calldata signature) external returns (uint96 paid);
+
+    /// @notice Many at once. A voucher that pays nothing is passed over; an invalid one reverts all.
+    function redeemMany(Tab[] calldata tabs, Voucher[] calldata vouchers, bytes[] calldata signatures)
+        external
+        returns (uint96 paid);
+
+    /// @notice Payer: no orders from now on; the rest is free after the closing delay.
+    function close(Tab calldata tab) external;
+
+    /// @notice Anyone: returns the rest to the payer once the delay is over and no claim is under way.
+    function finishClosing(Tab calldata tab) external;
+
+    // ---- claims
+
+    event Claimed(bytes32 indexed tab, bytes32 indexed claimId, ClaimState state);
+    event Objected(bytes32 indexed tab, bytes32 indexed claimId, uint64 sequence, address objector, uint96 deposit, uint40 deadline);
+    event ObjectionAnswered(bytes32 indexed tab, bytes32 indexed claimId, uint64 sequence, uint96 amount);
+    event ClaimStruck(bytes32 indexed tab, bytes32 indexed claimId, uint64 sequence);
+    /// @notice `short` is what the tab did not cover.
+    event ClaimSettled(bytes32 indexed tab, bytes32 indexed claimId, uint96 owed, uint96 paid, uint96 short);
+
+    error ClaimUnderWay(bytes32 tab);
+    error ClaimMismatch(bytes32 tab, bytes32 stored, bytes32 given);
+    error InvalidClaim(uint64 first, uint64 last, uint96 total);
+    error ClaimAboveAuthorised(uint96 owed, uint96 authorised);
+    error NotClaimed(uint64 sequence);
+    error AlreadyObjected(bytes32 claimId, uint64 sequence);
+    error NoObjection(bytes32 claimId, uint64 sequence);
+    error TooLateToObject(uint40 settlesAt, uint256 blockNumber);
+    error AnswerStillPossible(uint40 deadline, uint256 blockNumber);
+    error AnswerTooLate(uint40 deadline, uint256 blockNumber);
+    error ObjectionsOpen(bytes32 claimId, uint16 objections);
+    error ClaimNotDue(uint40 settlesAt, uint256 blockNumber);
+
+    /// @notice Payee: claims leaves that were authorised but not acknowledged; one claim per tab at a time.
+    function claim(Tab calldata tab, Voucher calldata voucher, bytes calldata signature, Claim calldata claim_) external;
+
+    /// @notice Payer or key: asks to see the leaf of one number; the tab (or the value of the call, for a coin) reserves the
+    ///         answer's gas.
+    function object(Tab calldata tab, ClaimState calldata state, uint64 sequence) external payable;
+
+    /// @notice Anyone: shows the leaf; its deposit pays the caller's gas.
+    /// @param amount of the leaf
+    /// @param siblings and their sums, from the bottom (library SumTree)
+    /// @param leaf abi-encoded as Evidence.leafWorth takes it
+    function answer(
+        Tab calldata tab,
+        ClaimState calldata state,
+        uint64 sequence,
+        LeafKind kind,
+        uint96 amount,
+        bytes32[] calldata siblings,
+        uint96[] calldata sums,
+        bytes calldata leaf
+    ) external;
+
+    /// @notice Anyone: strikes a claim whose objection was not answered in time.
+    function strike(Tab calldata tab, ClaimState calldata state, uint64 sequence) external;
+
+    /// @notice Anyone: pays a claim that stood.
+    function settle(Tab calldata tab, ClaimState calldata state) external;
+
+    // ---- reads
+
+    function ASSET() external view returns (address);
+    function domainSeparator() external view returns (bytes32);
+    function tabOf(bytes32 tab) external view returns (TabState memory);
+    function balanceOf(PotKind kind, bytes32 id) external view returns (uint96);
+    /// @notice Hash of the claim's state, 0 if there is none.
+    function claimOf(bytes32 tab) external view returns (bytes32);
+    /// @notice What settled claims of a tab could not be paid, and the block of the last such settlement.
+    function shortOf(bytes32 tab) external view returns (uint96 short, uint40 blockNumber);
+    /// @notice Reduces a recorded shortfall once Evidence made the payer's stake pay for it. Evidence only.
+    function forgive(bytes32 tab, uint96 amount) external;
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {
+    Admission,
+    CaseState,
+    Draw,
+    NodeReveal,
+    Outcome,
+    Result,
+    Reveal,
+    SignedOrder,
+    Verdict,
+    VrfProof
+} from "./MarketTypes.sol";
+
+/// @title Decides one result by a committee drawn by RANDAO
+/// @notice Opened -> Drawn (RANDAO of the opening block + lookahead, proven by its header) -> Committed -> Seeded (tolerant
+///         classes: RANDAO of the committing block + lookahead) -> decided. Own posts and reveals of reviewers count in any order and
+///         from the first block; anyone may carry a case on or expire it.
+interface ICourt {
+    event CaseOpened(bytes32 indexed caseId, bytes32 indexed order, address indexed node, CaseState state);
+    event ReviewersDrawn(bytes32 indexed caseId, uint8 round, bytes32 randao, address[] reviewers, uint8[] seats, CaseState state);
+    event ReviewPosted(bytes32 indexed caseId, address indexed reviewer, uint8 round, bytes32 commitment);
+    event ReviewsCommitted(bytes32 indexed caseId, bytes32[] commitments, CaseState state);
+    event CaseSeeded(bytes32 indexed caseId, bytes32 seed, CaseState state);
+    event Revealed(bytes32 indexed caseId, address indexed party, uint8 round, bytes32 revealHash);
+    /// @param cluster bit i: reviewer i is in the proper cluster
+    /// @param score median of the cluster's scores, and of its spreads
+    event CaseDecided(bytes32 indexed caseId, bytes32 indexed order, Outcome outcome, uint256 cluster, uint32 score, uint32 spread);
+    event CaseRestarted(bytes32 indexed caseId, CaseState state);
+    event LeafVoided(bytes32 indexed order, uint8 segment, bytes32 caseId);
+    /// @notice An outcome between the cuts was added to an owner's pool.
+    event Pooled(address indexed owner, bytes32 indexed executionClass, bytes32 caseId, uint16 count);
+
+    /// @notice Opens a case; the bond is collected from msg.sender.
+    /// @param admission with its nodes; ties results to who admitted the order
+    /// @param draw the scheduler's word, with `drawSignature`
+    /// @param secret first secret, or zero for a Doubt
+    /// @param verdicts of the drawn verifiers of `segment`, one per distinct node; empty for a Doubt
+    /// @param check the scheduler's VRF proof over (order, secret, results), from which the verifiers follow
+    /// @param hints for the draw of verifiers
+    /// @param suspend whether the node is suspended (each rejecting verdict must lock L)
+    function open(
+        SignedOrder calldata order,
+        Result[] calldata results,
+        bytes[] calldata resultSignatures,
+        Draw calldata draw,
+        bytes calldata drawSignature,
+        uint8 segment,
+        bytes32 secret,
+        Verdict[] calldata verdicts,
+        bytes[] calldata verdictSignatures,
+        VrfProof calldata check,
+        bytes calldata hints,
+        bool suspend
+    ) external payable returns (bytes32 caseId);
+
+    /// @notice Anyone: draws the reviewers from the header of the block that is due.
+    function draw(bytes32 caseId, CaseState calldata state, bytes calldata header, bytes calldata hints) external;
+
+    /// @notice A reviewer posts its own commitment; never replaced.
+    function post(bytes32 caseId, CaseState calldata state, bytes32 commitment) external;
+
+    /// @notice Anyone: ends the commitments: signed ones in one call, and all own posts; incomplete sets only after 3/4 of
+    ///         the window.
+    /// @param signatures 65 bytes for each commitment that is not zero and was not posted by its maker
+    function commit(bytes32 caseId, CaseState calldata state, bytes32[] calldata commitments, bytes calldata signatures)
+        external;
+
+    /// @notice Anyone, tolerant classes: proves the RANDAO that picks the tiles.
+    function seed(bytes32 caseId, CaseState calldata state, bytes calldata header) external;
+
+    /// @notice A reviewer or the node shows its part by its own call.
+    function reveal(bytes32 caseId, CaseState calldata state, uint256 reviewer, Reveal calldata reveal_) external;
+    function revealNode(bytes32 caseId, CaseState calldata state, NodeReveal calldata reveal_) external;
+
+    /// @notice Anyone: compares, decides, pays. All reveals, or after the window those that there are; a party that revealed
+    ///         by its own call must be shown as it did.
+    function decide(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, Reveal[] calldata reveals) external;
+
+    /// @notice Anyone: ends a case whose draw, commitments or seed are late.
+    function expire(bytes32 caseId, CaseState calldata state) external;
+
+    /// @notice Hash of a live case's state; the outcome's number once it is decided; 0 if there was none.
+    function caseOf(bytes32 caseId) external view returns (bytes32);
+    function caseIdOf(bytes32 order, uint8 segment) external view returns (bytes32);
+    /// @notice Whether the leaf of this order and segment fell; segment 255: any of its segments.
+    function isVoided(bytes32 order, uint8 segment) external view returns (bool);
+    function postOf(bytes32 caseId, uint8 round, address reviewer) external view returns (bytes32);
+    function revealOf(bytes32 caseId, uint8 round, address party) external view returns (bytes32);
+    function pooledOf(address owner, bytes32 executionClass) external view returns (uint16 count, uint40 since);
+    /// @notice What an opener must put up for a case of this class over `rows` positions.
+    function bondFor(bytes32 executionClass, uint256 rows) external view returns (uint96);
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {
+    Admission,
+    Consent,
+    Draw,
+    Inclusion,
+    Order,
+    Promise,
+    Result,
+    ReviewCommitment,
+    Row,
+    Tab,
+    TabConsent,
+    TraceCommitment,
+    Verdict,
+    Voucher
+} from "../interfaces/MarketTypes.sol";
+
+/// @title What parties sign (EIP-712), and the hashes that are made of it
+/// @notice All messages are flat, so that hashStruct is keccak256(abi.encode(type hash, message)). The domain is that of
+///         the Bank: name "Troth", version "2".
+/// @dev The same rules are `troth.protocol.market.messages`; a differential test holds the two together.
+library Messages {
+    bytes32 private constant DOMAIN_TYPE =
+        keccak256("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)");
+    bytes32 internal constant CONSENT_TYPE = keccak256("Consent(address owner,address operator)");
+    bytes32 internal constant TAB_CONSENT_TYPE = keccak256("TabConsent(address payer,address payee)");
+    bytes32 internal constant VOUCHER_TYPE = keccak256(
+        "Voucher(bytes32 tab,uint96 spent,uint96 authorised,uint64 sequence,uint64 acknowledgedThrough,uint256 exceptions)"
+    );
+    bytes32 internal constant ORDER_TYPE = keccak256(
+        "Order(bytes32 tab,uint64 sequence,bytes32 executionClass,bytes32 requestHash,bytes32 ends,uint64 promptPrice,uint64 cachedPrice,uint64 writtenPrice,uint16 nodeShare,uint96 maxFee,uint32 checkRate,uint64 deadline,uint64 referenceBlock,bytes32 drawHash,bytes32 tilesHash,bytes32 replyKey)"
+    );
+    bytes32 internal constant ADMISSION_TYPE =
+        keccak256("Admission(bytes32 order,bytes32 nodes,uint64 blockNumber)");
+    bytes32 internal constant PROMISE_TYPE = keccak256(
+        "Promise(bytes32 tab,uint64 sequence,bytes32 order,uint8 segment,uint8 work,uint64 referenceBlock,uint64 promptAsk,uint64 cachedAsk,uint64 writtenAsk,uint96 price)"
+    );
+    bytes32 internal constant ROW_TYPE =
+        keccak256("Row(bytes32 order,uint8 segment,uint32 position,bytes32 rowHash,bytes32 previous)");
+    bytes32 internal constant RESULT_TYPE = keccak256(
+        "Result(bytes32 order,uint8 segment,bytes32 inputHead,bytes32 outputHead,uint32 prompt,uint32 cached,uint32 written,bytes32 traceCommitment,bytes32 outputHash)"
+    );
+    bytes32 internal constant DRAW_TYPE =
+        keccak256("Draw(bytes32 order,bytes32 results,bytes32 beta,uint64 blockNumber)");
+    bytes32 internal constant TRACE_COMMITMENT_TYPE =
+        keccak256("TraceCommitment(bytes32 order,uint8 segment,bytes32 commitment)");
+    bytes32 internal constant VERDICT_TYPE = keccak256(
+        "Verdict(bytes32 order,uint8 segment,bytes32 result,bytes32 commitment,uint8 opinion,bool locks)"
+    );
+    bytes32 internal constant INCLUSION_TYPE = keccak256("Inclusion(bytes32 order,bytes32 leaf,uint64 entry)");
+    bytes32 internal constant REVIEW_COMMITMENT_TYPE =
+        keccak256("ReviewCommitment(bytes32 caseId,bytes32 commitment)");
+
+    bytes32 private constant INFER_TAG = keccak256("troth/market/infer/1");
+    bytes32 private constant DRAW_TAG = keccak256("troth/market/draw/1");
+    bytes32 private constant CHECK_TAG = keccak256("troth/market/check/1");
+    bytes32 private constant COURT_TAG = keccak256("troth/market/court/1");
+    bytes32 private constant TILES_TAG = keccak256("troth/market/tiles/1");
+
+    /// @notice keccak256 of the EIP-712 domain; `bank` is its verifying contract.
+    function separator(address bank) internal view returns (bytes32) {
+        return keccak256(abi.encode(DOMAIN_TYPE, keccak256("Troth"), keccak256("2"), block.chainid, bank));
+    }
+
+    /// @notice What is signed: keccak256(0x1901 ‖ separator ‖ struct hash).
+    function digest(bytes32 domain, bytes32 structHash) internal pure returns (bytes32) {
+        return keccak256(abi.encodePacked(hex"1901", domain, structHash));
+    }
+
+    function hash(Consent memory message) internal pure returns (bytes32) {
+        return keccak256(abi.encode(CONSENT_TYPE, message));
+    }
+
+    function hash(TabConsent memory message) internal pure returns (bytes32) {
+        return keccak256(abi.encode(TAB_CONSENT_TYPE, message));
+    }
+
+    function hash(Voucher memory message) internal pure returns (bytes32) {
+        return keccak256(abi.encode(VOUCHER_TYPE, message));
+    }
+
+    function hash(Order memory message) internal pure returns (bytes32) {
+        return keccak256(abi.encode(ORDER_TYPE, message));
+    }
+
+    function hash(Admission memory message) internal pure returns (bytes32) {
+        return keccak256(abi.encode(ADMISSION_TYPE, message));
+    }
+
+    function hash(Promise memory message) internal pure returns (bytes32) {
+        return keccak256(abi.encode(PROMISE_TYPE, message));
+    }
+
+    function hash(Row memory message) internal pure returns (bytes32) {
+        return keccak256(abi.encode(ROW_TYPE, message));
+    }
+
+    function hash(Result memory message) internal pure returns (bytes32) {
+        return keccak256(abi.encode(RESULT_TYPE, message));
+    }
+
+    function hash(Draw memory message) internal pure returns (bytes32) {
+        return keccak256(abi.encode(DRAW_TYPE, message));
+    }
+
+    function hash(TraceCommitment memory message) internal pure returns (bytes32) {
+        return keccak256(abi.encode(TRACE_COMMITMENT_TYPE, message));
+    }
+
+    function hash(Verdict memory message) internal pure returns (bytes32) {
+        return keccak256(abi.encode(VERDICT_TYPE, message));
+    }
+
+    function hash(Inclusion memory message) internal pure returns (bytes32) {
+        return keccak256(abi.encode(INCLUSION_TYPE, message));
+    }
+
+    function hash(ReviewCommitment memory message) internal pure returns (bytes32) {
+        return keccak256(abi.encode(REVIEW_COMMITMENT_TYPE, message));
+    }
+
+    /// @notice A tab's id.
+    function tabId(Tab memory tab) internal pure returns (bytes32) {
+        return keccak256(abi.encode(tab));
+    }
+
+    /// @notice keccak256 over the struct hashes of all results, in order of segments: what a Draw names.
+    function resultsHash(bytes32[] memory structHashes) internal pure returns (bytes32) {
+        return keccak256(abi.encodePacked(structHashes));
+    }
+
+    /// @notice keccak256 over the inferencer of each segment, a word each: what an Admission names.
+    function nodesHash(address[] memory nodes) internal pure returns (bytes32) {
+        return keccak256(abi.encodePacked(nodes));
+    }
+
+    /// @notice VRF input from which inferencers follow; `order` is the order's digest.
+    function inferAlpha(bytes32 order) internal pure returns (bytes32) {
+        return keccak256(abi.encode(INFER_TAG, order));
+    }
+
+    /// @notice VRF input of the lottery.
+    function drawAlpha(bytes32 order) internal pure returns (bytes32) {
+        return keccak256(abi.encode(DRAW_TAG, order));
+    }
+
+    /// @notice VRF input from which verifiers follow: neither side alone picks them.
+    function checkAlpha(bytes32 order, bytes32 secret, bytes32 results) internal pure returns (bytes32) {
+        return keccak256(abi.encode(CHECK_TAG, order, secret, results));
+    }
+
+    /// @notice Seed of a segment's draw under a VRF output.
+    function segmentSeed(bytes32 beta, uint256 segment) internal pure returns (bytes32) {
+        return keccak256(abi.encode(beta, segment));
+    }
+
+    /// @notice Seed of the draw of reviewers.
+    function courtSeed(bytes32 caseId, uint256 round, bytes32 randao) internal pure returns (bytes32) {
+        return keccak256(abi.encode(COURT_TAG, caseId, round, randao));
+    }
+
+    /// @notice Seed of a case's tiles.
+    function tilesSeed(bytes32 caseId, bytes32[] memory commitments, bytes32 randao) internal pure returns (bytes32) {
+        return keccak256(abi.encode(TILES_TAG, caseId, keccak256(abi.encodePacked(commitments)), randao));
+    }
+
+    /// @notice The id of a case: one per order and segment.
+    function caseId(bytes32 order, uint256 segment) internal pure returns (bytes32) {
+        return keccak256(abi.encode(order, segment));
+    }
+
+    /// @notice Whether the client's secret hits: keccak256(secret ‖ beta) below q of all values.
+    /// @param checkRate q in millionths
+    function hits(bytes32 secret, bytes32 beta, uint256 checkRate) internal pure returns (bool) {
+        if (checkRate >= 1_000_000) return true;
+        return uint256(keccak256(abi.encodePacked(secret, beta))) / (type(uint256).max / 1_000_000) < checkRate;
+    }
+}

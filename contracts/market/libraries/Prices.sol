@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {Ask, Order, Promise, Result, Rules} from "../interfaces/MarketTypes.sol";
+
+/// @title What work costs, in one place
+/// @notice Prices are asset units per 10^9 positions; every sum is rounded up once, at its end, so that six decimals suffice.
+/// @dev The same rules are `troth.protocol.market.prices`; a differential test holds the two together.
+library Prices {
+    uint256 internal constant PER = 1e9;
+    uint256 private constant MILLION = 1e6;
+    uint256 private constant BASIS_POINTS = 10_000;
+    /// @notice VeriLLM, Appendix E: who is right earns six units, who is wrong pays two, a bond is eight, a fine ten.
+    uint256 internal constant REWARD_UNITS = 6;
+    uint256 internal constant PENALTY_UNITS = 2;
+    uint256 internal constant BOND_UNITS = 8;
+
+    /// @notice Positions of a result: all that were computed, read from a cache or written.
+    function positions(uint256 prompt, uint256 cached, uint256 written) internal pure returns (uint256) {
+        return prompt + cached + written;
+    }
+
+    /// @notice What a client owes for an answer: its positions, and q checks by k seats for each of `segments`; a drawn leaf
+    ///         costs the same as another. At most the order's bound and the class's cap.
+    function fee(Order memory order, Rules memory rules, uint256 segments, Result memory last)
+        internal
+        pure
+        returns (uint256 amount)
+    {
+        uint256 work = uint256(order.promptPrice) * last.prompt + uint256(order.cachedPrice) * last.cached
+            + uint256(order.writtenPrice) * last.written;
+        uint256 checks = positions(last.prompt, last.cached, last.written) * rules.checkPrice * rules.verifiers * segments
+            * order.checkRate;
+        amount = _up(work * MILLION + checks, PER * MILLION);
+        if (amount > order.maxFee) amount = order.maxFee;
+        if (amount > rules.feeCap) amount = rules.feeCap;
+    }
+
+    /// @notice What a seat earns for checking or reviewing so many positions: six units.
+    function checkReward(Rules memory rules, uint256 count) internal pure returns (uint256) {
+        return unit(rules, count) * REWARD_UNITS;
+    }
+
+    /// @notice The paper's unit u for so many positions; at least one.
+    function unit(Rules memory rules, uint256 count) internal pure returns (uint256 amount) {
+        amount = _up(uint256(rules.checkPrice) * count, PER * REWARD_UNITS);
+        if (amount == 0) amount = 1;
+    }
+
+    /// @notice What a promise of inference is worth with this result: at most its price.
+    function promiseWorth(Promise memory promise, Result memory result) internal pure returns (uint256 amount) {
+        amount = _up(
+            uint256(promise.promptAsk) * result.prompt + uint256(promise.cachedAsk) * result.cached
+                + uint256(promise.writtenAsk) * result.written,
+            PER
+        );
+        if (amount > promise.price) amount = promise.price;
+    }
+
+    /// @notice What a node may ask at most for `width` of `layers` layers: seats that ask more are passed over.
+    function bound(Order memory order, uint256 width, uint256 layers) internal pure returns (Ask memory) {
+        uint256 share = uint256(order.nodeShare) * width;
+        uint256 whole = BASIS_POINTS * layers;
+        return Ask({
+            prompt: uint64(uint256(order.promptPrice) * share / whole),
+            cached: uint64(uint256(order.cachedPrice) * share / whole),
+            written: uint64(uint256(order.writtenPrice) * share / whole)
+        });
+    }
+
+    function _up(uint256 value, uint256 divisor) private pure returns (uint256) {
+        return (value + divisor - 1) / divisor;
+    }
+}
