@@ -4,7 +4,7 @@ pragma solidity ^0.8.30;
 import {Claim, ClaimState, LeafKind, Movement, PotKind, Tab, TabState, Voucher} from "./MarketTypes.sol";
 
 /// @title All money: stake, tabs, bonds, credit
-/// @notice Each unit is in one pot. `apply` is the only place where money moves between pots; `collect`, tabs' deposits and
+/// @notice Each unit is in one pot. `move` is the only place where money moves between pots; `collect`, tabs' deposits and
 ///         withdrawals are the only doors. EIP-712 domain of the whole deployment: name "Troth", version "2", this contract.
 interface IBank {
     // ---- movements
@@ -34,7 +34,7 @@ interface IBank {
 
     /// @notice Registry, Court, Summons, Evidence: moves money. Reverts as a whole if a pot holds too little.
     /// @param subject what it is about: an order, a case, a summons, an operator
-    function apply(bytes32 subject, Movement[] calldata movements) external;
+    function move(bytes32 subject, Movement[] calldata movements) external;
 
     /// @notice Registry, Court, Summons: takes `amount` of the asset from `from` into a pot (coin: the value of the call).
     /// @return received what arrived, less than `amount` if the token takes a fee

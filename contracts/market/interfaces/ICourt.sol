@@ -34,7 +34,6 @@ interface ICourt {
     event Pooled(address indexed owner, bytes32 indexed executionClass, bytes32 caseId, uint16 count);
 
     /// @notice Opens a case; the bond is collected from msg.sender.
-    /// @param admission with its nodes; ties results to who admitted the order
     /// @param draw the scheduler's word, with `drawSignature`
     /// @param secret first secret, or zero for a Doubt
     /// @param verdicts of the drawn verifiers of `segment`, one per distinct node; empty for a Doubt

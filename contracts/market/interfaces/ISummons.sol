@@ -58,7 +58,7 @@ interface ISummons {
     ) external;
 
     /// @notice The scheduler, once: a node to which it signed a promise is silent; the node answers or pays.
-    function passOn(bytes32 summonsId, SummonsState calldata state, Promise calldata promise, bytes calldata signature)
+    function passOn(bytes32 summonsId, SummonsState calldata state, Promise calldata promised, bytes calldata signature)
         external;
 
     /// @notice Anyone, after the deadline: convicts who was to answer.

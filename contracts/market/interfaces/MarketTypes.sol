@@ -470,7 +470,6 @@ struct VrfProof {
 /// @notice An order with all that was signed over it, as a case, a summons or a conviction needs it.
 /// @param client the tab's payer
 /// @param key the tab's key
-/// @param nodes signer of each result, one per segment
 struct SignedOrder {
     Order order;
     address client;

@@ -158,13 +158,13 @@ library Messages {
     }
 
     /// @notice Seed of the draw of reviewers.
-    function courtSeed(bytes32 caseId, uint256 round, bytes32 randao) internal pure returns (bytes32) {
-        return keccak256(abi.encode(COURT_TAG, caseId, round, randao));
+    function courtSeed(bytes32 case_, uint256 round, bytes32 randao) internal pure returns (bytes32) {
+        return keccak256(abi.encode(COURT_TAG, case_, round, randao));
     }
 
     /// @notice Seed of a case's tiles.
-    function tilesSeed(bytes32 caseId, bytes32[] memory commitments, bytes32 randao) internal pure returns (bytes32) {
-        return keccak256(abi.encode(TILES_TAG, caseId, keccak256(abi.encodePacked(commitments)), randao));
+    function tilesSeed(bytes32 case_, bytes32[] memory commitments, bytes32 randao) internal pure returns (bytes32) {
+        return keccak256(abi.encode(TILES_TAG, case_, keccak256(abi.encodePacked(commitments)), randao));
     }
 
     /// @notice The id of a case: one per order and segment.

@@ -48,13 +48,13 @@ library Prices {
     }
 
     /// @notice What a promise of inference is worth with this result: at most its price.
-    function promiseWorth(Promise memory promise, Result memory result) internal pure returns (uint256 amount) {
+    function promiseWorth(Promise memory promised, Result memory result) internal pure returns (uint256 amount) {
         amount = _up(
-            uint256(promise.promptAsk) * result.prompt + uint256(promise.cachedAsk) * result.cached
-                + uint256(promise.writtenAsk) * result.written,
+            uint256(promised.promptAsk) * result.prompt + uint256(promised.cachedAsk) * result.cached
+                + uint256(promised.writtenAsk) * result.written,
             PER
         );
-        if (amount > promise.price) amount = promise.price;
+        if (amount > promised.price) amount = promised.price;
     }
 
     /// @notice What a node may ask at most for `width` of `layers` layers: seats that ask more are passed over.
