@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two targets at a time: the set-up of Python beside that of Node, the tests of Python beside all other checks.
 MAKEFLAGS += --jobs=2
 
-.PHONY: help setup vllm vllm-tests demo test lint types layers contracts contracts-analysis bindings python-tests network-tests adversary-tests adversaries wheel bench clean
+.PHONY: help setup vllm vllm-tests demo test fuzz lint types layers contracts contracts-analysis bindings python-tests network-tests adversary-tests adversaries wheel bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -86,6 +86,11 @@ python-tests: setup $(STAMPS)/contract-tests
 
 adversary-tests: setup ## every adversary as a test, several at a time (`make test` runs them too)
 	$(BIN)/pytest tests/integration/test_adversaries.py
+
+fuzz: setup ## property tests with random examples, and Solidity's fuzz tests under a random seed, for a human who looks
+	@echo "a failure is printed with the example that caused it; add it to the test as one that is always tried"
+	$(BIN)/pytest tests/property tests/unit tests/contracts --hypothesis-profile=random --numprocesses 2
+	TROTH_FUZZ_SEED=0x$$(od -An -v -N32 -tx1 /dev/urandom | tr -d ' \n') hardhat test solidity
 
 network-tests: setup ## every fault on a whole network of real processes (`make test` runs the most telling ones)
 	$(BIN)/pytest tests/integration/test_network_faults.py -m ""

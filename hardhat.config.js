@@ -69,6 +69,10 @@ const twoJobsAtOnce = {
   },
 };
 
+/** Without it the fuzz tests try the same values in every run; `make fuzz` gives a random one and prints it. */
+const seed = process.env.TROTH_FUZZ_SEED ? { seed: process.env.TROTH_FUZZ_SEED } : {};
+if (seed.seed) console.log(`TROTH_FUZZ_SEED=${seed.seed}`);
+
 export default {
   plugins: [twoJobsAtOnce],
   solidity: {
@@ -79,7 +83,7 @@ export default {
   test: {
     solidity: {
       profiles: {
-        default: { fuzz: { runs: 64 }, invariant: { runs: 16, depth: 40 } },
+        default: { fuzz: { runs: 64, ...seed }, invariant: { runs: 16, depth: 40 } },
       },
     },
   },
