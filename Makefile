@@ -37,12 +37,12 @@ $(STAMPS)/node: package.json package-lock.json
 
 # Libraries that the tests use make the compiler print thousands of warnings: shown only if it fails. All at once: what the
 # optimizer makes of a contract depends on what is compiled beside it. A change of a test alone does not compile them again.
-$(STAMPS)/contracts: $(STAMPS)/node $(filter-out %.t.sol,$(wildcard contracts/*.sol contracts/*/*.sol)) hardhat.config.js
+$(STAMPS)/contracts: $(STAMPS)/node $(shell find contracts -name '*.sol' -not -path 'contracts/test/*') contracts/test/LibraryHarness.sol hardhat.config.js
 	hardhat build --quiet --no-tests --force > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@touch $@
 
 # The contracts are found compiled; most tests are compiled without the optimizer (hardhat.config.js says which and why).
-$(STAMPS)/contract-tests: $(STAMPS)/contracts $(wildcard contracts/test/*.sol contracts/test/support/*.sol)
+$(STAMPS)/contract-tests: $(STAMPS)/contracts $(shell find contracts/test -name '*.sol')
 	hardhat build --quiet > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@touch $@
 

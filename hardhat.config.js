@@ -26,11 +26,14 @@ const deployed = compiler({ viaIR: true, optimizer: { enabled: true, runs: 200 }
  */
 const quick = compiler({ viaIR: false, optimizer: { enabled: false } });
 
-/** The files of contracts/test whose code is no part of what is deployed; a new file is one of them if its imports say so. */
+/**
+ * The files of contracts/test whose code is no part of what is deployed: all of the market's, and of the others those whose
+ * imports say so.
+ */
 const quickFiles = readdirSync(join(root, "contracts/test"), { recursive: true })
   .filter((file) => file.endsWith(".sol"))
   .map((file) => `contracts/test/${file}`)
-  .filter((file) => file.includes("/support/") || onlyDrivesContracts(file));
+  .filter((file) => /\/(support|market)\//.test(file) || onlyDrivesContracts(file));
 
 function onlyDrivesContracts(file) {
   const source = readFileSync(join(root, file), "utf8");
