@@ -118,18 +118,17 @@ struct Claim {
     bytes32 root;
 }
 
-/// @notice A claim on its way; the Bank stores keccak256(abi.encode(state)) per tab.
+/// @notice A claim on its way; its id is keccak256(abi.encode(state)), the lowest sixteen bits cleared. The Bank stores id and
+///         number of open objections in one word per tab, so that a new objection never invalidates a call that is on its way.
 /// @param voucher the word of the payer that it stands on
 /// @param owed voucher.spent + claim.total, at most voucher.authorised
 /// @param settlesAt block from which it can be settled
-/// @param objections open objections
-/// @param claimer who filed it and gets its gas back
+/// @param claimer who filed it, the payee or its owner, and gets its gas back
 struct ClaimState {
     Claim claim;
     Voucher voucher;
     uint96 owed;
     uint40 settlesAt;
-    uint16 objections;
     address claimer;
 }
 
