@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {Blockhash} from "@openzeppelin/contracts/utils/Blockhash.sol";
+
 /// @title RANDAO of a past block, read from its header
 /// @notice A header is an RLP list of strings: 0 parent, 1 ommers, 2 beneficiary, 3 state, 4 transactions, 5 receipts, 6 bloom,
 ///         7 difficulty (zero since the merge), 8 number, 9 to 11 gas and time, 12 extra data, 13 mixHash (the RANDAO), 14 nonce.
@@ -8,10 +10,6 @@ pragma solidity ^0.8.30;
 library BlockHeader {
     /// @notice These bytes are no header: `offset` is where the field `field` does not fit (255: the list itself).
     error InvalidHeader(uint256 field, uint256 offset);
-
-    /// @dev EIP-2935: the hashes of the last 8,191 blocks.
-    address internal constant HISTORY = 0x0000F90827F1C53a10cb7A02335B175320002935;
-    uint256 private constant BLOCKHASH_REACH = 256;
 
     uint256 private constant LIST = 255;
     uint256 private constant DIFFICULTY = 7;
@@ -45,14 +43,7 @@ library BlockHeader {
 
     /// @notice Hash of a past block: of the last 256 from the machine, of the last 8,191 from EIP-2935; zero beyond.
     function known(uint256 blockNumber) internal view returns (bytes32 hash) {
-        if (blockNumber >= block.number) return 0;
-        if (block.number - blockNumber <= BLOCKHASH_REACH) return blockhash(blockNumber);
-        address history = HISTORY;
-        assembly ("memory-safe") {
-            mstore(0, blockNumber)
-            // A contract that is not there answers with nothing, and one that does not know reverts.
-            if and(eq(returndatasize(), 0x20), staticcall(gas(), history, 0, 0x20, 0, 0x20)) { hash := mload(0) }
-        }
+        return blockNumber < block.number ? Blockhash.blockHash(blockNumber) : bytes32(0);
     }
 
     /// @dev Where the string at `offset` begins and how long it is.
