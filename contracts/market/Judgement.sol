@@ -1,285 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
-import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
 import {Agreement} from "../libraries/Agreement.sol";
-import {EcVrf} from "../libraries/EcVrf.sol";
 import {TileTree} from "../libraries/TileTree.sol";
+import {IBank} from "./interfaces/IBank.sol";
+import {ICourt} from "./interfaces/ICourt.sol";
 import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
 import {Finding, IJudgement} from "./interfaces/IJudgement.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {
-    Ask,
     CaseKind,
+    CasePhase,
     CaseState,
-    Draw,
-    DrawRequest,
+    Fault,
     NodeReveal,
     Opinion,
-    Order,
     Outcome,
     Parameters,
-    Result,
+    PotKind,
     Reveal,
-    Rules,
-    SignedOrder,
-    Tab,
-    Verdict,
-    VrfProof
+    Rules
 } from "./interfaces/MarketTypes.sol";
+import {CaseGas} from "./libraries/CaseGas.sol";
+import {HandedOn} from "./libraries/HandedOn.sol";
+import {Ledger} from "./libraries/Ledger.sol";
+import {Marks} from "./libraries/Marks.sol";
 import {Messages} from "./libraries/Messages.sol";
-import {Owners} from "./libraries/Owners.sol";
 import {Prices} from "./libraries/Prices.sol";
 
-/// @title Reads the evidence of a case: what it is opened with, what is shown, and what follows
-/// @dev Stateless, and without any right: the Court asks it, and anybody else may.
+/// @title What the reviewers of a case show, what follows, and who pays whom (VeriLLM, Appendix E)
+/// @dev Stateless, and without any right: the Court asks it and acts.
 contract Judgement is IJudgement {
-    using Owners for address[];
+    using Ledger for Ledger.Draft;
 
-    /// @dev Tiles of the largest trace: no opening is deeper, and every allowed class' largest call fits a transaction.
-    uint256 private constant MOST_TILES = 1 << 22;
     uint256 private constant NODE = 255;
 
-    address private immutable BANK;
+    IBank private immutable BANK;
     IRegistry private immutable REGISTRY;
-    /// @dev Blocks from an order's reference block to its draw, at most: stake that was drawn there is still bonded.
-    uint256 private immutable ANSWER_AGE;
+    ICourt private immutable COURT;
+    uint256 private immutable LOOKAHEAD;
+    uint256 private immutable DRAW_WINDOW;
+    uint256 private immutable COMMIT_WINDOW;
+    uint256 private immutable REVEAL_WINDOW;
+    uint256 private immutable GAS_PRICE;
+    bool private immutable IS_COIN;
 
     constructor() {
         Contracts memory contracts = IDeployment(msg.sender).contracts();
         Parameters memory parameters = IDeployment(msg.sender).parameters();
-        BANK = contracts.bank;
+        BANK = IBank(contracts.bank);
         REGISTRY = IRegistry(contracts.registry);
-        ANSWER_AGE = uint256(parameters.referenceAge) + parameters.lag + 2 * uint256(parameters.summonsWindow);
-    }
-
-    // ------------------------------------------------------------------------------------------------------- opening
-
-    /// @inheritdoc IJudgement
-    function examine(
-        SignedOrder calldata order,
-        Result[] calldata results,
-        bytes[] calldata resultSignatures,
-        Draw calldata draw,
-        bytes calldata drawSignature,
-        uint8 segment,
-        bytes32 secret,
-        Verdict[] calldata verdicts,
-        bytes[] calldata verdictSignatures,
-        VrfProof calldata check,
-        bytes calldata hints,
-        bool suspend
-    ) external view returns (CaseState memory state, uint96 penalty) {
-        Rules memory rules = REGISTRY.rulesOf(order.order.executionClass);
-        bytes32 domain = Messages.separator(BANK);
-        penalty = rules.penalty;
-        state.suspends = suspend;
-        _readOrder(state, domain, order);
-        bytes32 named = _readResults(state, domain, rules, results, resultSignatures, segment);
-        _readDraw(state, domain, draw, drawSignature, named);
-        _price(state, rules, order.order, results[results.length - 1], results[segment]);
-        if (verdicts.length == 0) {
-            state.kind = CaseKind.Doubt;
-        } else {
-            _requireDrawn(order.order, secret, draw.beta);
-            _drawVerifiers(state, rules, secret, draw.results, check, hints);
-            _readVerdicts(state, domain, verdicts, verdictSignatures);
-            _setKind(state);
-        }
-        state.excluded.add(REGISTRY.ownerOf(state.scheduler));
-        state.excluded.add(state.client);
-        state.excluded.add(REGISTRY.ownerOf(state.client));
-    }
-
-    function _readOrder(CaseState memory state, bytes32 domain, SignedOrder calldata given) private view {
-        Order memory order = given.order;
-        bytes32 tab = Messages.tabId(Tab({payer: given.client, payee: given.scheduler, key: given.key}));
-        if (tab != order.tab) revert WrongTab(order.tab, tab);
-        state.order = Messages.digest(domain, Messages.hash(order));
-        if (!SignatureChecker.isValidSignatureNowCalldata(given.key, state.order, given.signature)) {
-            revert WrongSignature(given.key);
-        }
-        state.executionClass = order.executionClass;
-        state.ends = order.ends;
-        state.referenceBlock = order.referenceBlock;
-        state.client = given.client;
-        state.scheduler = given.scheduler;
-    }
-
-    /// @dev All results, each for its place, and who signed them. The judged one's signer must be a node of the class: nobody
-    ///      else has the stake that this class is made for.
-    function _readResults(
-        CaseState memory state,
-        bytes32 domain,
-        Rules memory rules,
-        Result[] calldata results,
-        bytes[] calldata signatures,
-        uint8 segment
-    ) private view returns (bytes32) {
-        _requireSegments(state.ends, rules.layers, results.length);
-        if (segment >= results.length) revert WrongSegments(state.ends, segment);
-        if (signatures.length != results.length) revert WrongCount(signatures.length, results.length);
-        state.segment = segment;
-        // Room for the owners of inferencers, verifiers, scheduler, client and the client itself.
-        state.excluded = Owners.start(results.length + rules.verifiers + 3);
-        bytes32[] memory hashes = new bytes32[](results.length);
-        for (uint256 s = 0; s < results.length; ++s) {
-            Result memory result = results[s];
-            if (result.order != state.order || result.segment != s) {
-                revert ForeignResult(s, result.order, result.segment);
-            }
-            hashes[s] = Messages.hash(result);
-            address signer = ECDSA.recoverCalldata(Messages.digest(domain, hashes[s]), signatures[s]);
-            state.excluded.add(REGISTRY.ownerOf(signer));
-            if (s != segment) continue;
-            if (REGISTRY.classOf(signer) != state.executionClass) revert WrongClass(signer, state.executionClass);
-            state.node = signer;
-            state.result = hashes[s];
-            state.traceCommitment = result.traceCommitment;
-        }
-        return Messages.resultsHash(hashes);
-    }
-
-    /// @dev Ends rise to the last layer, and nothing follows them.
-    function _requireSegments(bytes32 ends, uint256 layers, uint256 count) private pure {
-        uint256 last = 0;
-        bool holds = count != 0 && count <= 32;
-        for (uint256 s = 0; holds && s < count; ++s) {
-            holds = uint8(ends[s]) > last;
-            last = uint8(ends[s]);
-        }
-        if (!holds || last != layers || uint256(ends) << (8 * count) != 0) revert WrongSegments(ends, count);
-    }
-
-    function _readDraw(
-        CaseState memory state,
-        bytes32 domain,
-        Draw calldata given,
-        bytes calldata signature,
-        bytes32 expected
-    ) private view {
-        Draw memory draw = given;
-        if (draw.order != state.order || draw.results != expected) revert ForeignDraw(draw.order, draw.results, expected);
-        if (ECDSA.recoverCalldata(Messages.digest(domain, Messages.hash(draw)), signature) != state.scheduler) {
-            revert WrongSignature(state.scheduler);
-        }
-        if (
-            draw.blockNumber < state.referenceBlock || draw.blockNumber > block.number
-                || draw.blockNumber - state.referenceBlock > ANSWER_AGE
-        ) revert DrawOutOfTime(draw.blockNumber, state.referenceBlock, block.number);
-        state.answeredAt = draw.blockNumber;
-    }
-
-    /// @dev Whatever the node signed can be judged: a length beyond what the class can open counts as the longest.
-    function _price(
-        CaseState memory state,
-        Rules memory rules,
-        Order calldata order,
-        Result calldata last,
-        Result calldata judged
-    ) private pure {
-        uint256 rows = Prices.positions(judged.prompt, judged.cached, judged.written);
-        rows = rows < 2 ? 1 : rows - 1;
-        uint256 most = type(uint32).max;
-        if (!rules.exact) {
-            uint256 across = TileTree.tileCount(1, rules.hiddenSize, rules.dtype);
-            most = across > MOST_TILES ? TileTree.TILE_ROWS : TileTree.TILE_ROWS * (MOST_TILES / across);
-        }
-        state.rows = uint32(rows < most ? rows : most);
-        state.unit = uint96(Prices.unit(rules, uint256(state.rows) + 1));
-        state.fee = uint96(Prices.fee(order, rules, _count(state.ends), last));
-    }
-
-    /// @dev Number of segments of ends that were checked.
-    function _count(bytes32 ends) private pure returns (uint256 count) {
-        while (count < 32 && ends[count] != 0) ++count;
-    }
-
-    function _requireDrawn(Order calldata order, bytes32 secret, bytes32 beta) private pure {
-        if (keccak256(abi.encodePacked(secret)) != order.drawHash) revert WrongSecret(secret, order.drawHash);
-        if (!Messages.hits(secret, beta, order.checkRate)) revert NotDrawn(secret, beta, order.checkRate);
-    }
-
-    /// @dev Seats by the scheduler's VRF over what neither side chose alone.
-    function _drawVerifiers(
-        CaseState memory state,
-        Rules memory rules,
-        bytes32 secret,
-        bytes32 results,
-        VrfProof calldata check,
-        bytes calldata hints
-    ) private view {
-        (uint256 x, uint256 y) = REGISTRY.vrfKeyOf(state.scheduler);
-        bytes32 alpha = Messages.checkAlpha(state.order, secret, results);
-        bytes32 beta = EcVrf.verify(x, y, alpha, check.proof, check.hints);
-        state.verifiers = REGISTRY.draw(
-            DrawRequest({
-                executionClass: state.executionClass,
-                first: state.segment == 0 ? 0 : uint8(state.ends[state.segment - 1]),
-                end: uint8(state.ends[state.segment]),
-                blockNumber: state.referenceBlock,
-                seed: Messages.segmentSeed(beta, state.segment),
-                count: rules.verifiers,
-                seasoned: true,
-                distinct: false,
-                excluded: state.excluded,
-                bound: Ask({prompt: 0, cached: 0, written: 0}),
-                hints: hints
-            })
-        );
-    }
-
-    /// @dev One verdict per node, over this result; it counts for all of the node's seats.
-    function _readVerdicts(
-        CaseState memory state,
-        bytes32 domain,
-        Verdict[] calldata verdicts,
-        bytes[] calldata signatures
-    ) private view {
-        if (signatures.length != verdicts.length) revert WrongCount(signatures.length, verdicts.length);
-        state.opinions = new uint8[](state.verifiers.length);
-        for (uint256 i = 0; i < verdicts.length; ++i) {
-            Verdict memory verdict = verdicts[i];
-            if (verdict.order != state.order || verdict.segment != state.segment || verdict.result != state.result) {
-                revert ForeignVerdict(i, verdict.result);
-            }
-            if (verdict.opinion == 0 || verdict.opinion > uint8(Opinion.CannotTell)) {
-                revert InvalidOpinion(i, verdict.opinion);
-            }
-            address signer = ECDSA.recoverCalldata(Messages.digest(domain, Messages.hash(verdict)), signatures[i]);
-            _seatVerdict(state, i, signer, verdict.opinion);
-            if (state.suspends && verdict.opinion == uint8(Opinion.Reject) && !verdict.locks) {
-                revert LockMissing(i, signer);
-            }
-        }
-        for (uint256 v = 0; v < state.verifiers.length; ++v) {
-            state.excluded.add(REGISTRY.ownerOf(state.verifiers[v]));
-        }
-    }
-
-    function _seatVerdict(CaseState memory state, uint256 index, address signer, uint8 opinion) private pure {
-        bool seated = false;
-        for (uint256 v = 0; v < state.verifiers.length; ++v) {
-            if (state.verifiers[v] != signer) continue;
-            if (!seated && state.opinions[v] != 0) revert AlreadyJudged(index, signer);
-            state.opinions[v] = opinion;
-            seated = true;
-        }
-        if (!seated) revert NotVerifier(index, signer);
-    }
-
-    function _setKind(CaseState memory state) private pure {
-        uint256 seats = state.opinions.length;
-        uint256 rejecting = 0;
-        uint256 accepting = 0;
-        for (uint256 v = 0; v < seats; ++v) {
-            if (state.opinions[v] == uint8(Opinion.Reject)) ++rejecting;
-            if (state.opinions[v] == uint8(Opinion.Accept)) ++accepting;
-        }
-        if (2 * rejecting > seats) state.kind = CaseKind.Rejection;
-        else if (2 * accepting > seats) state.kind = CaseKind.Acceptance;
-        else revert NoMajority(rejecting, accepting, seats);
+        COURT = ICourt(contracts.court);
+        LOOKAHEAD = parameters.lookahead;
+        DRAW_WINDOW = parameters.drawWindow;
+        COMMIT_WINDOW = parameters.commitWindow;
+        REVEAL_WINDOW = parameters.revealWindow;
+        GAS_PRICE = parameters.gasPrice;
+        IS_COIN = parameters.asset == address(0);
     }
 
     // ------------------------------------------------------------------------------------------------------- showing
@@ -309,21 +86,28 @@ contract Judgement is IJudgement {
     }
 
     /// @inheritdoc IJudgement
-    function checkReveal(bytes32 caseId, CaseState calldata state, uint256 reviewer, Reveal calldata reveal_)
-        external
-        view
-    {
-        _openReveal(_hear(caseId, state), state, reviewer, reveal_, "");
+    function reveal(bytes32 caseId, CaseState calldata state, uint256 reviewer, Reveal calldata reveal_) external view {
+        Hearing memory hearing = _hear(caseId, state);
+        _requireNotAfter(state.phaseBlock + REVEAL_WINDOW);
+        if (reviewer >= state.reviewers.length || state.reviewers[reviewer] != HandedOn.caller()) {
+            revert NotReviewer(HandedOn.caller(), reviewer);
+        }
+        _openReveal(hearing, state, reviewer, reveal_, "");
     }
 
     /// @inheritdoc IJudgement
-    function checkNode(bytes32 caseId, CaseState calldata state, NodeReveal calldata reveal_) external view {
-        _openNode(_hear(caseId, state), state.traceCommitment, reveal_);
+    function revealNode(bytes32 caseId, CaseState calldata state, NodeReveal calldata reveal_) external view {
+        Hearing memory hearing = _hear(caseId, state);
+        _requireNotAfter(state.phaseBlock + REVEAL_WINDOW);
+        if (state.node != HandedOn.caller()) revert NotReviewer(HandedOn.caller(), NODE);
+        _openNode(hearing, state.traceCommitment, reveal_);
     }
 
+    /// @dev Tolerant classes show once their tiles are known, exact ones once all have committed.
     function _hear(bytes32 caseId, CaseState calldata state) private view returns (Hearing memory hearing) {
         hearing.id = Messages.hearing(caseId, state.round);
         hearing.rules = REGISTRY.rulesOf(state.executionClass);
+        if (!_isShowing(state.phase, hearing.rules)) revert WrongPhase(state.phase);
         hearing.seed = state.seed;
         hearing.segment = state.segment;
         hearing.rows = state.rows;
@@ -410,21 +194,66 @@ contract Judgement is IJudgement {
 
     // ------------------------------------------------------------------------------------------------------- judging
 
+    /// @dev What the comparison of all openings says. Reviewer i is bit i.
+    /// @param paid whether the cluster earned its reward: it told something
+    /// @param silent who committed nothing or did not show it
+    /// @param wrong who says Accept or Reject outside a cluster that says one of them
+    struct Comparison {
+        Outcome outcome;
+        uint256 cluster;
+        bool paid;
+        uint256 silent;
+        uint256 wrong;
+        uint32 score;
+        uint32 spread;
+        bool pooled;
+    }
+
     /// @inheritdoc IJudgement
-    function judge(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, Reveal[] calldata reveals)
+    function decide(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, Reveal[] calldata reveals)
         external
         view
-        returns (Finding memory finding)
+        returns (Finding memory finding, bytes memory transfers)
     {
         Hearing memory hearing = _hear(caseId, state);
+        if (reveals.length != state.reviewers.length) revert WrongCount(reveals.length, state.reviewers.length);
+        _requireExcusable(state, node, reveals);
+        Comparison memory comparison = _compare(hearing, state, node, reveals);
+        if (comparison.outcome == Outcome.None) {
+            return _leaveUndecided(caseId, state, hearing.rules, comparison.silent, HandedOn.caller());
+        }
+        return _settle(caseId, state, hearing.rules, comparison);
+    }
+
+    /// @dev A party may be missing only after the window, and only if it did not show its part by its own call.
+    function _requireExcusable(CaseState calldata state, NodeReveal calldata node, Reveal[] calldata reveals)
+        private
+        view
+    {
+        uint256 marks = HandedOn.word();
+        uint256 lastBlock = state.phaseBlock + REVEAL_WINDOW;
+        bool late = block.number > lastBlock;
+        if (node.root == 0 && (!late || marks & Marks.NODE != 0)) revert RevealMissing(NODE, lastBlock);
+        for (uint256 i = 0; i < reveals.length; ++i) {
+            if (reveals[i].opinion != 0) continue;
+            bool awaited = state.commitments[i] != 0 && !late;
+            if (awaited || marks >> (Marks.REVEALS + i) & 1 != 0) revert RevealMissing(i, lastBlock);
+        }
+    }
+
+    function _compare(
+        Hearing memory hearing,
+        CaseState calldata state,
+        NodeReveal calldata node,
+        Reveal[] calldata reveals
+    ) private pure returns (Comparison memory finding) {
         Shown memory shown = _show(hearing, state, node, reveals);
         uint8[] memory seats = state.seats;
         finding.silent = ~shown.opened & ((1 << seats.length) - 1);
         finding.cluster = _properCluster(hearing.rules, shown, seats);
         uint8 opinion = finding.cluster == 0 ? 0 : shown.opinions[_lowest(finding.cluster)];
         finding.paid = opinion != 0 && opinion != uint8(Opinion.CannotTell);
-        bool told = opinion == uint8(Opinion.Accept) || opinion == uint8(Opinion.Reject);
-        if (told) {
+        if (opinion == uint8(Opinion.Accept) || opinion == uint8(Opinion.Reject)) {
             // A node that shows nothing proves nobody wrong.
             if (shown.node) {
                 uint256 telling = _saying(shown, uint8(Opinion.Accept)) | _saying(shown, uint8(Opinion.Reject));
@@ -446,7 +275,6 @@ contract Judgement is IJudgement {
         Reveal[] calldata reveals
     ) private pure returns (Shown memory shown) {
         uint256 count = reveals.length;
-        if (count != state.reviewers.length) revert WrongCount(count, state.reviewers.length);
         shown.opinions = new uint8[](count);
         shown.roots = new bytes32[](count);
         shown.tiles = new bytes[](count);
@@ -529,7 +357,7 @@ contract Judgement is IJudgement {
     ///      only the leaf can fall. Pooled is what chance could have chosen: a rejection between the cuts; of what a client
     ///      chose, only what is beyond them.
     function _conclude(
-        Finding memory finding,
+        Comparison memory finding,
         Rules memory rules,
         CaseState calldata state,
         Shown memory shown,
@@ -603,5 +431,253 @@ contract Judgement is IJudgement {
         assembly ("memory-safe") {
             index := sub(255, clz(and(members, sub(0, members))))
         }
+    }
+
+    // --------------------------------------------------------------------------------------------------------- money
+
+    /// @inheritdoc IJudgement
+    function expire(bytes32 caseId, CaseState calldata given)
+        external
+        view
+        returns (Finding memory finding, bytes memory transfers)
+    {
+        CaseState memory state = given;
+        Rules memory rules = REGISTRY.rulesOf(state.executionClass);
+        if (_isShowing(state.phase, rules)) revert WrongPhase(state.phase);
+        uint256 silent = 0;
+        if (state.phase == CasePhase.Drawn) {
+            _requireAfter(state.phaseBlock + COMMIT_WINDOW);
+            silent = ~HandedOn.word() & ((1 << state.reviewers.length) - 1);
+        } else {
+            _requireAfter(state.phaseBlock + LOOKAHEAD + DRAW_WINDOW);
+            if (state.phase == CasePhase.Opened) return _lapse(caseId, state, rules);
+            for (uint256 i = 0; i < state.commitments.length; ++i) {
+                if (state.commitments[i] == 0) silent |= 1 << i;
+            }
+        }
+        return _leaveUndecided(caseId, state, rules, silent, address(0));
+    }
+
+    /// @dev Nobody carried the case on: the bond is lost.
+    function _lapse(bytes32 caseId, CaseState memory state, Rules memory rules)
+        private
+        pure
+        returns (Finding memory finding, bytes memory transfers)
+    {
+        Ledger.Draft memory draft = Ledger.start(caseId, state.bond, _room(state));
+        draft.burnRest();
+        _unlock(draft, state, rules.penalty, PotKind.Stake);
+        finding.outcome = Outcome.Lapsed;
+        transfers = draft.toCall();
+    }
+
+    /// @dev No proper cluster. The gas of the round is paid, and silence; after the second round the leaf falls.
+    function _leaveUndecided(
+        bytes32 caseId,
+        CaseState memory state,
+        Rules memory rules,
+        uint256 silent,
+        address decider
+    ) private view returns (Finding memory finding, bytes memory transfers) {
+        Ledger.Draft memory draft = Ledger.start(caseId, state.bond, _room(state));
+        _payGas(draft, state, rules, decider, 0);
+        _fineReviewers(draft, state, silent);
+        if (state.round % 2 != 0) {
+            finding.outcome = Outcome.Undecided;
+            draft.pay(state.opener, draft.left, 0);
+            _unlock(draft, state, rules.penalty, PotKind.Stake);
+        }
+        finding.left = uint96(draft.left);
+        transfers = draft.toCall();
+    }
+
+    /// @dev In this order: the client, the reviewers, gas, the opener, nobody.
+    function _settle(bytes32 caseId, CaseState memory state, Rules memory rules, Comparison memory comparison)
+        private
+        view
+        returns (Finding memory finding, bytes memory transfers)
+    {
+        finding.outcome = comparison.outcome;
+        finding.cluster = comparison.cluster;
+        finding.score = comparison.score;
+        finding.spread = comparison.spread;
+        _convict(finding, state, rules, comparison.pooled);
+        Ledger.Draft memory draft = Ledger.start(caseId, state.bond, _room(state));
+        bool convicts = finding.convict != address(0);
+        if (convicts) _takePenalty(draft, state, finding, rules.penalty);
+        if (comparison.paid) _payReviewers(draft, state, comparison.cluster);
+        uint256 since = draft.movements.length;
+        _payGas(draft, state, rules, HandedOn.caller(), since);
+        if (convicts) _payOpener(draft, state, rules, since);
+        else if (finding.outcome == Outcome.Refunded) draft.pay(state.opener, draft.left, since);
+        draft.burnRest();
+        bool upheld = finding.outcome == Outcome.Upheld;
+        _unlock(draft, state, rules.penalty, upheld ? PotKind.Burnt : PotKind.Stake);
+        if (upheld) _fineVerifiers(draft, state, Opinion.Reject);
+        if (finding.outcome == Outcome.Convicted) _fineVerifiers(draft, state, Opinion.Accept);
+        _fineReviewers(draft, state, comparison.silent | comparison.wrong);
+        transfers = draft.toCall();
+    }
+
+    /// @dev Whom an outcome convicts, if anybody. One between the cuts is counted against the node's owner; when there are more
+    ///      of them than honest noise gives, it convicts, and counting begins anew.
+    function _convict(Finding memory finding, CaseState memory state, Rules memory rules, bool pooled) private view {
+        Outcome outcome = finding.outcome;
+        finding.fault = Fault.NothingShown;
+        if (outcome == Outcome.SchedulerMissing) {
+            finding.convict = state.scheduler;
+        } else if (outcome == Outcome.NodeMissing) {
+            finding.convict = state.node;
+        } else if (outcome == Outcome.Convicted) {
+            finding.convict = state.node;
+            finding.fault = Fault.FalseResult;
+        } else if (pooled) {
+            finding.poolOwner = REGISTRY.ownerOf(state.node);
+            (finding.poolCount, finding.poolSince) = COURT.pooledOf(finding.poolOwner, state.executionClass);
+            if (finding.poolCount == 0 || block.number > uint256(finding.poolSince) + rules.poolWindow) {
+                finding.poolSince = uint40(block.number);
+                finding.poolCount = 0;
+            }
+            if (++finding.poolCount <= rules.poolLimit) return;
+            finding.convict = state.node;
+            finding.fault = Fault.Pooled;
+        }
+    }
+
+    /// @dev Takes L: what was locked for this case, then free stake. The client's refund comes first and out of it alone, so
+    ///      that no opener pays for a convict without stake; a leaf that fell already is not refunded.
+    function _takePenalty(Ledger.Draft memory draft, CaseState memory state, Finding memory finding, uint256 penalty)
+        private
+        view
+    {
+        address convict = finding.convict;
+        uint256 taken = 0;
+        if (convict == state.node) {
+            taken = state.locked;
+            state.locked = 0;
+            draft.take(PotKind.Locked, convict, taken);
+        }
+        if (taken < penalty) {
+            uint256 stake = _stakeOf(convict);
+            uint256 rest = penalty - taken < stake ? penalty - taken : stake;
+            draft.take(PotKind.Stake, convict, rest);
+            taken += rest;
+        }
+        if (finding.fault == Fault.Pooled || HandedOn.word() & Marks.VOIDED != 0) return;
+        draft.pay(state.client, state.fee < taken ? state.fee : taken, draft.movements.length);
+    }
+
+    function _payReviewers(Ledger.Draft memory draft, CaseState memory state, uint256 cluster) private pure {
+        uint256 reward = Prices.REWARD_UNITS * state.unit;
+        for (uint256 i = 0; i < state.reviewers.length; ++i) {
+            if (cluster >> i & 1 != 0) {
+                draft.pay(state.reviewers[i], reward * state.seats[i], draft.movements.length);
+            }
+        }
+    }
+
+    /// @dev Gas of this round, to those who paid it.
+    function _payGas(
+        Ledger.Draft memory draft,
+        CaseState memory state,
+        Rules memory rules,
+        address decider,
+        uint256 since
+    ) private view {
+        uint256 price = _gasPrice();
+        if (state.drawer != address(0)) draft.pay(state.drawer, CaseGas.worth(CaseGas.drawing(rules), price), since);
+        if (state.committer != address(0)) {
+            draft.pay(state.committer, CaseGas.worth(CaseGas.committing(rules), price), since);
+        }
+        if (state.seeder != address(0)) draft.pay(state.seeder, CaseGas.worth(CaseGas.seeding(), price), since);
+        if (decider != address(0)) draft.pay(decider, CaseGas.worth(CaseGas.deciding(rules), price), since);
+    }
+
+    /// @dev Bond, gas and reward. Anyone can bring a rejection, and so can anyone who sees it on its way: then half of the reward
+    ///      is the rejecters', whose work it is.
+    function _payOpener(Ledger.Draft memory draft, CaseState memory state, Rules memory rules, uint256 since)
+        private
+        view
+    {
+        uint256 reward = (rules.penalty > state.bond ? rules.penalty : state.bond) / 10;
+        uint256 shared = state.kind == CaseKind.Rejection && _isStranger(state) ? reward / 2 : 0;
+        uint256 back = state.bond + CaseGas.worth(CaseGas.opening(), _gasPrice());
+        draft.pay(state.opener, back + reward - shared, since);
+        if (shared == 0) return;
+        uint256 rejecting = 0;
+        for (uint256 v = 0; v < state.opinions.length; ++v) {
+            if (state.opinions[v] == uint8(Opinion.Reject)) ++rejecting;
+        }
+        for (uint256 v = 0; v < state.opinions.length; ++v) {
+            if (state.opinions[v] == uint8(Opinion.Reject)) draft.pay(state.verifiers[v], shared / rejecting, since);
+        }
+    }
+
+    /// @dev Whether a rejection was brought by somebody else than the client or a rejecter.
+    function _isStranger(CaseState memory state) private pure returns (bool) {
+        if (state.opener == state.client) return false;
+        for (uint256 v = 0; v < state.opinions.length; ++v) {
+            if (state.verifiers[v] == state.opener && state.opinions[v] == uint8(Opinion.Reject)) return false;
+        }
+        return true;
+    }
+
+    /// @dev What is still locked of the node is free again; the rejecters' locks go back, or are lost.
+    function _unlock(Ledger.Draft memory draft, CaseState memory state, uint256 penalty, PotKind rejecters) private pure {
+        bytes32 node = Ledger.id(state.node);
+        draft.shift(PotKind.Locked, node, PotKind.Stake, node, state.locked);
+        if (state.suspends) draft.shiftLocks(state, penalty, PotKind.Locked, rejecters);
+    }
+
+    /// @dev Verifiers of the check whose opinion fell.
+    function _fineVerifiers(Ledger.Draft memory draft, CaseState memory state, Opinion fallen) private view {
+        for (uint256 v = 0; v < state.opinions.length; ++v) {
+            if (state.opinions[v] != uint8(fallen)) continue;
+            _fine(draft, state, state.verifiers[v], Ledger.seatsFrom(state, v));
+        }
+    }
+
+    function _fineReviewers(Ledger.Draft memory draft, CaseState memory state, uint256 fined) private view {
+        for (uint256 i = 0; i < state.reviewers.length; ++i) {
+            if (fined >> i & 1 != 0) _fine(draft, state, state.reviewers[i], state.seats[i]);
+        }
+    }
+
+    function _fine(Ledger.Draft memory draft, CaseState memory state, address operator, uint256 seats) private view {
+        if (seats == 0) return;
+        uint256 stake = _stakeOf(operator);
+        uint256 fine = Prices.PENALTY_UNITS * state.unit * seats;
+        draft.shift(PotKind.Stake, Ledger.id(operator), PotKind.Burnt, 0, fine < stake ? fine : stake);
+    }
+
+    function _stakeOf(address operator) private view returns (uint256) {
+        return BANK.balanceOf(PotKind.Stake, Ledger.id(operator));
+    }
+
+    /// @dev Gas is paid back at the block's price, at most at the ceiling; of a token the ceiling is all that is known.
+    function _gasPrice() private view returns (uint256) {
+        if (!IS_COIN) return GAS_PRICE;
+        uint256 price = block.basefee * 1e9;
+        return price < GAS_PRICE ? price : GAS_PRICE;
+    }
+
+    /// @dev Most movements of an outcome: penalty (two), refund, gas (four), opener, rest, the node's lock, one for each
+    ///      reviewer, and three for each verifier.
+    function _room(CaseState memory state) private pure returns (uint256) {
+        return 10 + state.reviewers.length + 3 * state.verifiers.length;
+    }
+
+    // ------------------------------------------------------------------------------------------------------- helpers
+
+    function _isShowing(CasePhase phase, Rules memory rules) private pure returns (bool) {
+        return phase == (rules.exact ? CasePhase.Committed : CasePhase.Seeded);
+    }
+
+    function _requireNotAfter(uint256 lastBlock) private view {
+        if (block.number > lastBlock) revert TooLate(block.number, lastBlock);
+    }
+
+    function _requireAfter(uint256 lastBlock) private view {
+        if (block.number <= lastBlock) revert TooEarly(block.number, lastBlock + 1);
     }
 }

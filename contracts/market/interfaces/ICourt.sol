@@ -3,7 +3,6 @@ pragma solidity ^0.8.30;
 
 import {
     Admission,
-    CaseKind,
     CasePhase,
     CaseState,
     Draw,
@@ -39,26 +38,18 @@ interface ICourt {
     /// @notice The case was decided for good.
     error CaseClosed(bytes32 caseId, Outcome outcome);
     error StateMismatch(bytes32 caseId, bytes32 stored, bytes32 given);
-    error WrongPhase(bytes32 caseId, CasePhase phase);
-    /// @notice Only the client or its tab key may call this result into question.
-    error NotClient(address caller, address client, address key);
+    error WrongPhase(CasePhase phase);
     error TooEarly(uint256 blockNumber, uint256 firstBlock);
     error TooLate(uint256 blockNumber, uint256 lastBlock);
-    /// @notice Only a rejection suspends.
-    error CannotSuspend(bytes32 caseId, CaseKind kind);
+    /// @notice The node is suspended, or was less than the pause ago.
     error NotSuspended(address node);
-    /// @notice The header is not that of block `expected`, or that block is too old to be known.
-    error WrongHeader(uint256 expected, uint256 number, bytes32 hash, bytes32 knownHash);
     error NotReviewer(address caller, bytes32 caseId);
     error ZeroCommitment(bytes32 caseId);
-    error AlreadyPosted(address reviewer, bytes32 caseId);
-    error AlreadyRevealed(address party, bytes32 caseId);
+    /// @notice A post is never replaced, and nobody shows its part twice.
+    error AlreadyDone(address party, bytes32 hearing);
     error WrongCount(uint256 given, uint256 expected);
     error WrongSigner(uint256 reviewer, address signer, address expected);
     error TooFewCommitments(uint256 seats, uint256 all);
-    /// @notice A party is left out before the window is over, or although it showed its part by its own call; place 255 is the node.
-    error RevealMissing(uint256 place, uint256 lastBlock);
-    error ExactClass(bytes32 executionClass);
 
     /// @notice Opens a case; the bond is collected from msg.sender.
     /// @param draw the scheduler's word, with `drawSignature`

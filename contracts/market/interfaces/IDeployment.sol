@@ -12,6 +12,7 @@ struct Contracts {
     address evidence;
     address log;
     address lens;
+    address docket;
     address judgement;
 }
 

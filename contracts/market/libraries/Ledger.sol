@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Movement, PotKind} from "../interfaces/MarketTypes.sol";
+import {IBank} from "../interfaces/IBank.sol";
+import {CaseState, Movement, Opinion, PotKind} from "../interfaces/MarketTypes.sol";
 
 /// @title Movements as they are drawn up: what is owed is paid in the order in which it is owed, as far as the pot reaches
 library Ledger {
@@ -75,5 +76,33 @@ library Ledger {
     function burnRest(Draft memory draft) internal pure {
         shift(draft, PotKind.Bond, draft.pot, PotKind.Burnt, 0, draft.left);
         draft.left = 0;
+    }
+
+    /// @notice Moves L of each rejecting verifier between its own pots, or to nobody.
+    function shiftLocks(Draft memory draft, CaseState memory state, uint256 penalty, PotKind from, PotKind to)
+        internal
+        pure
+    {
+        for (uint256 v = 0; v < state.opinions.length; ++v) {
+            if (state.opinions[v] != uint8(Opinion.Reject) || seatsFrom(state, v) == 0) continue;
+            bytes32 verifier = id(state.verifiers[v]);
+            shift(draft, from, verifier, to, to == PotKind.Burnt ? bytes32(0) : verifier, penalty);
+        }
+    }
+
+    /// @notice Seats of the verifier at `place`; 0 if it had an earlier one.
+    function seatsFrom(CaseState memory state, uint256 place) internal pure returns (uint256 seats) {
+        address verifier = state.verifiers[place];
+        for (uint256 v = 0; v < state.verifiers.length; ++v) {
+            if (state.verifiers[v] != verifier) continue;
+            if (v < place) return 0;
+            ++seats;
+        }
+    }
+
+    /// @notice The call to the Bank that makes these movements; empty if there are none.
+    function toCall(Draft memory draft) internal pure returns (bytes memory) {
+        if (draft.movements.length == 0) return "";
+        return abi.encodeCall(IBank.move, (draft.pot, draft.movements));
     }
 }
