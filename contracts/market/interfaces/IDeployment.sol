@@ -12,6 +12,8 @@ struct Contracts {
     address evidence;
     address log;
     address lens;
+    address docket;
+    address judgement;
 }
 
 /// @title The factory: it deploys all contracts of a deployment by CREATE2 and each reads its wiring from it
