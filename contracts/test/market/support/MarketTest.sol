@@ -50,6 +50,7 @@ interface BlockHashes {
 ///         of its own. A test that needs other numbers overrides `parameters`, `executionClass` or the counts.
 abstract contract MarketTest is Test {
     uint256 internal constant START = 10_000;
+    uint256 internal constant PARTS = 10;
     uint8 internal constant LAYERS = 4;
     uint8 internal constant HALF = 2;
     bytes32 internal constant WHOLE = bytes32(uint256(LAYERS) << 248);
@@ -199,8 +200,8 @@ abstract contract MarketTest is Test {
     }
 
     /// @dev Parts in the order of Contracts.
-    function partNames() internal pure returns (string[9] memory) {
-        return ["Bank", "Registry", "Court", "Summons", "Evidence", "Log", "Lens", "Judgement", "Classes"];
+    function partNames() internal pure returns (string[PARTS] memory) {
+        return ["Bank", "Registry", "Court", "Summons", "Evidence", "Log", "Lens", "Docket", "Judgement", "Classes"];
     }
 
     function partCode(uint256 index) internal view virtual returns (bytes memory) {
@@ -209,8 +210,8 @@ abstract contract MarketTest is Test {
     }
 
     function codeHashes() internal view returns (bytes32[] memory hashes) {
-        hashes = new bytes32[](9);
-        for (uint256 i = 0; i < 9; ++i) {
+        hashes = new bytes32[](PARTS);
+        for (uint256 i = 0; i < PARTS; ++i) {
             hashes[i] = keccak256(partCode(i));
         }
     }
@@ -218,7 +219,7 @@ abstract contract MarketTest is Test {
     /// @dev A whole deployment with these parameters.
     function deploy(Parameters memory chosen) internal returns (Contracts memory) {
         begin(chosen);
-        for (uint256 i = 0; i < 9; ++i) {
+        for (uint256 i = 0; i < PARTS; ++i) {
             factory.create(chosen, i, partCode(i));
         }
         return factory.addressesOf(chosen);
