@@ -1,50 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-/// @title Block headers with a RANDAO of the test's choice, in RLP
+/// @title Block headers as Ethereum has them since Prague, in RLP
 library Headers {
-    /// @notice A header of Ethereum's present form (21 fields) with this number and mixHash.
-    function encode(uint256 number, bytes32 mixHash) internal pure returns (bytes memory) {
-        bytes memory front = bytes.concat(
-            word(keccak256(abi.encode("parent", number))),
-            word(keccak256("no ommers")),
-            hex"94",
-            bytes20(keccak256("beneficiary")),
-            word(keccak256("state")),
-            word(keccak256("transactions")),
-            word(keccak256("receipts")),
-            hex"b90100",
-            new bytes(256)
-        );
-        bytes memory middle = bytes.concat(
-            integer(0), integer(number), integer(60_000_000), integer(21_000), integer(1_700_000_000 + 12 * number)
-        );
-        bytes memory back = bytes.concat(
-            hex"80", // no extra data
-            word(mixHash),
-            hex"880000000000000000", // nonce
-            integer(1e9), // base fee
-            word(keccak256("withdrawals")),
-            integer(0),
-            integer(0),
-            word(keccak256("beacon root")),
-            word(keccak256("requests"))
-        );
-        bytes memory fields = bytes.concat(front, middle, back);
-        return bytes.concat(hex"f9", bytes2(uint16(fields.length)), fields);
+    /// @notice A header of a block with this RANDAO.
+    function build(uint256 number, bytes32 randao) internal pure returns (bytes memory) {
+        return list(bytes.concat(upToNonce(hex"80", number, randao), later()));
     }
 
-    function word(bytes32 value) internal pure returns (bytes memory) {
-        return bytes.concat(hex"a0", value);
+    /// @notice Fields 0 to 14.
+    function upToNonce(bytes memory difficulty, uint256 number, bytes32 randao) internal pure returns (bytes memory) {
+        return bytes.concat(
+            abi.encodePacked(
+                word("parent"), word("ommers"), hex"94", bytes20(keccak256("beneficiary")), word("state"), word("transactions")
+            ),
+            abi.encodePacked(word("receipts"), hex"b90100", new bytes(256), difficulty, integer(number)),
+            abi.encodePacked(integer(60_000_000), integer(29_123_456), integer(1_760_000_000), hex"857468657265"),
+            abi.encodePacked(hex"a0", randao, hex"88", bytes8(0))
+        );
     }
 
-    /// @notice An integer without leading zeros; zero is the empty string.
+    /// @notice Base fee, withdrawals, two blob fields, parent beacon block, requests.
+    function later() internal pure returns (bytes memory) {
+        return abi.encodePacked(integer(7), word("withdrawals"), hex"8080", word("beacon"), word("requests"));
+    }
+
+    function word(string memory name) internal pure returns (bytes memory) {
+        return abi.encodePacked(hex"a0", keccak256(bytes(name)));
+    }
+
+    /// @notice Big-endian without leading zeros.
     function integer(uint256 value) internal pure returns (bytes memory encoded) {
-        if (value == 0) return hex"80";
-        if (value < 0x80) return abi.encodePacked(uint8(value));
-        for (; value > 0; value >>= 8) {
-            encoded = bytes.concat(bytes1(uint8(value)), encoded);
+        if (value != 0 && value < 0x80) return abi.encodePacked(uint8(value));
+        for (; value != 0; value >>= 8) {
+            encoded = abi.encodePacked(uint8(value), encoded);
         }
-        return bytes.concat(bytes1(uint8(0x80 + encoded.length)), encoded);
+        return abi.encodePacked(uint8(0x80 + encoded.length), encoded);
+    }
+
+    function list(bytes memory fields) internal pure returns (bytes memory) {
+        return abi.encodePacked(hex"f9", uint16(fields.length), fields);
     }
 }

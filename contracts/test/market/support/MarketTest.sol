@@ -262,7 +262,7 @@ abstract contract MarketTest is Test {
 
     /// @dev Makes a past block one with this RANDAO, for blockhash as far as it reaches and for EIP-2935.
     function setHeader(uint256 number, bytes32 randao) internal returns (bytes memory header) {
-        header = Headers.encode(number, randao);
+        header = Headers.build(number, randao);
         if (number + 256 >= vm.getBlockNumber()) BlockHashes(address(vm)).setBlockhash(number, keccak256(header));
         vm.store(HISTORY, bytes32(number), keccak256(header));
     }
