@@ -131,10 +131,20 @@ class TabClosing:
 
 @dataclass(frozen=True, slots=True)
 class TabClosed:
-    """The rest went back to the payer."""
+    """The rest was sent to the payer; 0 after it was moved to the payer's credit instead."""
 
     tab: Hash32
     returned: int
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
+class TabForgiven:
+    """The payer's stake paid the payee beside the tab, where it counts as redeemed."""
+
+    tab: Hash32
+    amount: int
+    redeemed: int
     meta: LogMeta
 
 
@@ -203,6 +213,7 @@ BankEvent = (
     | TabRedeemed
     | TabClosing
     | TabClosed
+    | TabForgiven
     | Claimed
     | Objected
     | ObjectionAnswered

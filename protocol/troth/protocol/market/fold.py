@@ -69,7 +69,7 @@ def _refuse(what: str, value: object) -> NoReturn:
 
 
 ClaimEvent = on.Claimed | on.Objected | on.ObjectionAnswered | on.ClaimStruck | on.ClaimSettled
-TabEvent = on.TabOpened | on.TabToppedUp | on.TabRedeemed | on.TabClosing | on.TabClosed
+TabEvent = on.TabOpened | on.TabToppedUp | on.TabRedeemed | on.TabForgiven | on.TabClosing | on.TabClosed
 
 
 def _money(event: BankEvent, state: State) -> State:
@@ -107,6 +107,10 @@ def _tabs(event: TabEvent, state: State) -> State:
             return _came(state, PotKind.TAB, event.tab, event.amount, event.balance)
         case on.TabRedeemed():
             return _redeemed(event, state)
+        case on.TabForgiven():
+            if _tab(state, event.tab).redeemed + event.amount != event.redeemed:
+                _refuse("What was redeemed of a tab only grows, by what was paid", event)
+            return _with_tab(state, event.tab, redeemed=event.redeemed)
         case on.TabClosing():
             return _with_tab(state, event.tab, closes_at=event.closes_at)
         case on.TabClosed():
@@ -133,7 +137,7 @@ def _tab_opened(event: on.TabOpened, state: State) -> State:
     if record.tab != tab or record.redeemed != event.redeemed:
         _refuse("A tab keeps its accounts, and what was redeemed of it, for ever", event)
     amount = event.balance - state.pot(PotKind.TAB, event.tab)
-    opened = replace(state, tabs=state.tabs.with_item(event.tab, replace(record, closes_at=0)))
+    opened = replace(state, tabs=state.tabs.with_item(event.tab, replace(record, closes_at=0, known=True)))
     return _came(opened, PotKind.TAB, event.tab, amount, event.balance)
 
 
@@ -142,21 +146,19 @@ def _redeemed(event: on.TabRedeemed, state: State) -> State:
     if record.redeemed + event.paid != event.redeemed:
         _refuse("What was redeemed of a tab only grows, by what was paid", event)
     state = _with_tab(state, event.tab, redeemed=event.redeemed)
-    return _paid_from_tab(state, event.tab, record.tab.payee, event.paid, event.balance)
+    if state.pot(PotKind.TAB, event.tab) - event.paid != event.balance:
+        _refuse("The tab holds another sum than before less what was paid", event)
+    credit = account_id(record.tab.payee)
+    state = with_pot(state, PotKind.TAB, event.tab, event.balance)
+    return with_pot(state, PotKind.CREDIT, credit, state.pot(PotKind.CREDIT, credit) + event.paid)
 
 
 def _tab_closed(event: on.TabClosed, state: State) -> State:
-    state = _with_tab(state, event.tab, closes_at=0)
-    return _paid_from_tab(state, event.tab, _tab(state, event.tab).tab.payer, event.returned, 0)
-
-
-def _paid_from_tab(state: State, tab: Hash32, account: Address, amount: int, balance: int) -> State:
-    """A tab's money becomes an account's credit."""
-    if state.pot(PotKind.TAB, tab) - amount != balance:
-        _refuse("The tab holds another sum than before less what was paid", (tab, amount, balance))
-    state = with_pot(state, PotKind.TAB, tab, balance)
-    credit = account_id(account)
-    return with_pot(state, PotKind.CREDIT, credit, state.pot(PotKind.CREDIT, credit) + amount)
+    """The rest was sent to the payer, or moved to its credit before."""
+    if state.pot(PotKind.TAB, event.tab) != event.returned:
+        _refuse("A closed tab returns all that it holds", event)
+    state = replace(_with_tab(state, event.tab, closes_at=0, known=False), went_out=state.went_out + event.returned)
+    return with_pot(state, PotKind.TAB, event.tab, 0)
 
 
 def _claims(event: ClaimEvent, state: State) -> State:
@@ -179,16 +181,16 @@ def _claims(event: ClaimEvent, state: State) -> State:
         case on.ClaimStruck():
             return _with_tab(state, event.tab, claim=None)
         case on.ClaimSettled():
-            short = record.short + event.short
-            block = event.meta.block if event.short else record.short_block
-            return _with_tab(state, event.tab, claim=None, short=short, short_block=block)
+            if not event.short:
+                return _with_tab(state, event.tab, claim=None)
+            shown = max(record.shown, event.owed)
+            return _with_tab(state, event.tab, claim=None, shown=shown, shown_block=event.meta.block)
         case _:
             assert_never(event)
 
 
 def _with_objections(state: State, tab: Hash32, claim: ClaimRecord, objections: Any) -> State:
-    counted = replace(claim.state, objections=len(objections))
-    return _with_tab(state, tab, claim=replace(claim, state=counted, objections=objections))
+    return _with_tab(state, tab, claim=replace(claim, objections=objections))
 
 
 def _tab(state: State, tab: Hash32) -> TabRecord:

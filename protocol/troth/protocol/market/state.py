@@ -9,6 +9,7 @@ from typing import Any
 from troth.protocol.events.log import LogMeta
 from troth.protocol.identifiers import group_id
 from troth.protocol.mapping import PersistentMap
+from troth.protocol.market.draws import Group
 from troth.protocol.market.events import Deployed, FaultProven
 from troth.protocol.market.types import (
     NO_ADDRESS,
@@ -60,14 +61,20 @@ class ClaimRecord:
 
 @dataclass(frozen=True, slots=True)
 class TabRecord:
-    """A tab, its balance aside, which is a pot. ``short``: what settled claims could not be paid, since which block."""
+    """A tab, its balance aside, which is a pot. ``shown``: the largest sum of settled claims, where one was not covered."""
 
     tab: Tab
     redeemed: int = 0
     closes_at: int = 0
+    known: bool = True
     claim: ClaimRecord | None = None
-    short: int = 0
-    short_block: int = 0
+    shown: int = 0
+    shown_block: int = 0
+
+    @property
+    def short(self) -> int:
+        """What settled claims showed to be owed and nobody has paid since."""
+        return max(0, self.shown - self.redeemed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +196,7 @@ class State:
         record = self.tabs.get(tab)
         if record is None:
             return TabState()
-        return TabState(self.pot(PotKind.TAB, tab), record.redeemed, record.closes_at, known=True)
+        return TabState(self.pot(PotKind.TAB, tab), record.redeemed, record.closes_at, record.known)
 
     def held(self) -> int:
         """What is in all pots, and so what the Bank must hold of the asset."""
@@ -239,6 +246,18 @@ class State:
     def members_at(self, group: Hash32, block: int) -> tuple[Entry, ...]:
         """All entries of a group at a block, in the order of their places."""
         return tuple(self.entry_at(group, place, block) for place in range(self.size_at(group, block)))
+
+    def group(self, group: Hash32) -> Group:
+        """A group with its whole history, as draws take it."""
+        length = max((size for _, size in self.sizes.get(group, NOTHING)), default=0)
+        places = tuple(self.entries.get((group, place), NOTHING) for place in range(length))
+        operators = {entry.operator for history in places for entry in history}
+        return Group(
+            sizes=self.sizes.get(group, NOTHING),
+            places=places,
+            owners={operator: self.owner_of(operator) for operator in operators},
+            asks={operator: self.asks.get((group, operator), NOTHING) for operator in operators},
+        )
 
     def groups_of(self, operator: Address) -> tuple[Hash32, ...]:
         """The groups in which a node stands now."""
