@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import prices
 from troth.protocol.market.errors import InvalidDrawRequest
-from troth.protocol.market.messages import segment_seed
 from troth.protocol.market.types import Ask, DrawRequest, Entry, Order, Rules
 from troth.protocol.types import Address, Hash32, Segment, to_hash32
 
@@ -134,21 +133,17 @@ def _hint(starts: Sequence[int], block: int) -> bytes:
 # ----------------------------------------------------------------------------------------------------- the three draws
 
 
-def inferencers_request(
-    order: Order, rules: Rules, segments: Sequence[Segment], segment: int, beta: Hash32
-) -> DrawRequest:
+def inferencers_request(order: Order, rules: Rules, span: Segment, seed: Hash32) -> DrawRequest:
     """Who may infer a segment: c different nodes, old or new, that ask no more than the order pays for its layers."""
-    span = segments[segment]
     bound = prices.bound(order, span.end - span.first, rules.layers)
-    return _request(order, span, segment_seed(beta, segment), rules.candidates, distinct=True, bound=bound)
+    return _request(order, span, seed, rules.candidates, distinct=True, bound=bound)
 
 
 def verifiers_request(
-    order: Order, rules: Rules, segments: Sequence[Segment], segment: int, beta: Hash32, excluded: Sequence[Address]
+    order: Order, rules: Rules, span: Segment, seed: Hash32, excluded: Sequence[Address]
 ) -> DrawRequest:
     """Who checks a segment: k seasoned seats without the owners of the order's inferencers."""
-    seed = segment_seed(beta, segment)
-    return _request(order, segments[segment], seed, rules.verifiers, seasoned=True, excluded=tuple(excluded))
+    return _request(order, span, seed, rules.verifiers, seasoned=True, excluded=tuple(excluded))
 
 
 def reviewers_request(

@@ -7,13 +7,13 @@ deployment and asset are part of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from troth.protocol import typed_data
-from troth.protocol.errors import InvalidField
+from troth.protocol.errors import InvalidField, InvalidSignature
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.types import (
     Opinion,
@@ -34,10 +34,40 @@ TILES_TAG = keccak256(b"troth/market/tiles/1")
 
 _STATIC_WORDS = ("uint", "bool", "address", "bytes32")
 
+Message = TypeVar("Message")
+KeyCheck = Callable[[Address, Hash32, bytes], bool]
+"""Whether a tab key signed a digest: a seam, since a key may be a contract that only the chain can ask (EIP-1271)."""
+
 
 def market_domain(chain_id: int, bank: Address) -> typed_data.Domain:
     """The domain of every signature of a deployment: its Bank is the verifying contract."""
     return typed_data.Domain(chain_id, bank, VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class Signed(Generic[Message]):
+    """A message and its signature."""
+
+    message: Message
+    signature: bytes
+
+    def require(self, domain: typed_data.Domain, signer: Address) -> Message:
+        """The message, if ``signer`` signed it; else raises InvalidSignature."""
+        typed_data.require_signer(self.message, domain, self.signature, signer)
+        return self.message
+
+
+def sign(message: Message, domain: typed_data.Domain, secret: bytes) -> Signed[Message]:
+    """``message`` with the signature of a secret key."""
+    return Signed(message, typed_data.sign(message, domain, secret))
+
+
+def signed_by_account(key: Address, digest: Hash32, signature: bytes) -> bool:
+    """The check of a tab key that is an account."""
+    try:
+        return typed_data.recover_digest(digest, signature) == key
+    except InvalidSignature:
+        return False
 
 
 # ------------------------------------------------------------------------------------------------ abi.encode of structs
