@@ -61,7 +61,7 @@ class ClaimRecord:
 
 @dataclass(frozen=True, slots=True)
 class TabRecord:
-    """A tab, its balance aside, which is a pot. ``shown``: the largest sum of settled claims, where one was not covered."""
+    """A tab; its balance is a pot. ``shown``: the largest sum of settled claims, where one was not covered."""
 
     tab: Tab
     redeemed: int = 0
