@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from troth.audit.history import Contradiction
 from troth.chain.market import Place
@@ -39,7 +39,11 @@ class History:
     steps: tuple[Step, ...]
     contradictions: tuple[Contradiction, ...]
 
-    def of(self, *kinds: type[Kind]) -> Iterator[tuple[Kind, State]]:
+    @overload
+    def of(self, kind: type[Kind], /) -> Iterator[tuple[Kind, State]]: ...
+    @overload
+    def of(self, *kinds: type[Any]) -> Iterator[tuple[Any, State]]: ...
+    def of(self, *kinds: type[Any]) -> Iterator[tuple[Any, State]]:
         """Events of these kinds, each with the state before it."""
         for step in self.steps:
             if isinstance(step.event, kinds):
