@@ -23,13 +23,13 @@ from troth.protocol.types import Address, Hash32, Segment, to_hash32
 
 FULL_WEIGHT = 10_000
 """What a node's seats weigh without a contract of weights, basis points."""
-FIRST_TRIES, TRIES_PER_SEAT = 64, 32
-"""Look-ups before a draw gives up: 64 + 32 for each seat. A group of full seats needs 1.1 on average; fewer tries would
-fail groups of small stakes by chance."""
+FIRST_TRIES, TRIES_PER_SEAT = 256, 128
+"""Look-ups before a draw gives up: 256 + 128 for each seat. A group of full seats needs one each; with fewer tries a
+group of small stakes would fail by chance."""
 SIZES_PER_WORD = 4
 """Sizes share a storage word, four in a row, so that every fourth change costs a new slot."""
-OPEN_BOUND = Ask()
-"""As a bound: asks are not looked at."""
+NO_BOUND = Ask()
+"""Of draws that are not of inferencers, which look at no asks; checking is priced by class."""
 _HALF = 128
 
 
@@ -84,11 +84,11 @@ class Drawn:
 
 def seasoned_seats(entry: Entry, block: int, seasoning: int) -> int:
     """Seats that may check and judge at a block: all once the newest are old enough, before that the settled ones."""
-    return entry.seats if block >= entry.since + seasoning else entry.settled
+    return entry.seats if block >= entry.since + seasoning else min(entry.settled, entry.seats)
 
 
 def draw(request: DrawRequest, group: Group, *, seat_cap: int, seasoning: int) -> Drawn:
-    """The seats that a request draws; raises InvalidDrawRequest where they are not found in 64 + 32 × count tries."""
+    """The seats that a request draws; raises InvalidDrawRequest where they are not found in 256 + 128 × count tries."""
     block = request.block_number
     size = group.size_at(block)
     if not size:
@@ -104,14 +104,15 @@ def draw(request: DrawRequest, group: Group, *, seat_cap: int, seasoning: int) -
         hints.append(_hint([one.from_block for one in group.places[place]], block))
         seats = seasoned_seats(entry, block, seasoning) if request.seasoned else entry.seats
         weight = min(group.weights.get(entry.operator, FULL_WEIGHT), FULL_WEIGHT)
-        if chance % (seat_cap * FULL_WEIGHT) >= seats * weight or group.owners[entry.operator] in request.excluded:
+        if chance % (seat_cap * FULL_WEIGHT) >= seats * weight or (request.distinct and entry.operator in drawn):
             continue
-        if request.bound != OPEN_BOUND:
+        if group.owners[entry.operator] in request.excluded:
+            continue
+        if request.distinct:
             hints.append(_hint([start for start, _ in group.asks.get(entry.operator, ())], block))
             if not prices.within(group.ask_at(entry.operator, block), request.bound):
                 continue
-        if not (request.distinct and entry.operator in drawn):
-            drawn.append(entry.operator)
+        drawn.append(entry.operator)
     if len(drawn) < request.count:
         what = f"Only {len(drawn)} of {request.count} seats were found in {tries} tries"
         raise InvalidDrawRequest(what, size, "Wait for more stake in this group, or pay what its nodes ask.")
@@ -165,7 +166,7 @@ def _request(
     seasoned: bool = False,
     distinct: bool = False,
     excluded: tuple[Address, ...] = (),
-    bound: Ask = OPEN_BOUND,
+    bound: Ask = NO_BOUND,
 ) -> DrawRequest:
     return DrawRequest(
         execution_class=order.execution_class,

@@ -31,6 +31,10 @@ DRAW_TAG = keccak256(b"troth/market/draw/1")
 CHECK_TAG = keccak256(b"troth/market/check/1")
 COURT_TAG = keccak256(b"troth/market/court/1")
 TILES_TAG = keccak256(b"troth/market/tiles/1")
+HEARING_TAG = keccak256(b"troth/market/hearing/1")
+
+DOUBTS = 128
+"""A doubt over segment s has the case id of segment 128 + s, so that no doubt keeps a rejection out of the court."""
 
 _STATIC_WORDS = ("uint", "bool", "address", "bytes32")
 
@@ -157,8 +161,13 @@ def nodes_hash(nodes: Sequence[Address]) -> Hash32:
 
 
 def case_id(order: Hash32, segment: int) -> Hash32:
-    """One case per order and segment."""
+    """One case per order and segment; a doubt counts the segment from DOUBTS on."""
     return Hash32(keccak256(to_hash32(order) + _number(segment)))
+
+
+def hearing_id(case: Hash32, round_: int) -> Hash32:
+    """One round of a case: what reviewers' commitments name, so that none of one round is worth anything in another."""
+    return Hash32(keccak256(HEARING_TAG + to_hash32(case) + _number(round_)))
 
 
 def trace_commitment(root: Hash32, salt: Hash32) -> Hash32:
@@ -173,11 +182,11 @@ def verifier_commitment(order: Hash32, segment: int, verifier: Address, *, root:
 
 
 def review_commitment(
-    case: Hash32, reviewer: Address, *, root: Hash32, opinion: Opinion, score: int, spread: int, salt: Hash32
+    hearing: Hash32, reviewer: Address, *, root: Hash32, opinion: Opinion, score: int, spread: int, salt: Hash32
 ) -> Hash32:
-    """keccak256(abi.encode(case, reviewer, root, opinion, score, spread, salt)): what a reviewer of a case signs."""
+    """keccak256(abi.encode(hearing, reviewer, root, opinion, score, spread, salt)): what a reviewer signs."""
     numbers = b"".join(_number(value) for value in (opinion, score, spread))
-    return Hash32(keccak256(to_hash32(case) + _account(reviewer) + to_hash32(root) + numbers + to_hash32(salt)))
+    return Hash32(keccak256(to_hash32(hearing) + _account(reviewer) + to_hash32(root) + numbers + to_hash32(salt)))
 
 
 def segments_of(order: Order, layers: int) -> tuple[Segment, ...]:

@@ -239,7 +239,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a node asks for its segment, or the most that it may ask; all zero as a bound: asks are not looked at."""
+    """What a node asks for its segment, or the most that it may ask."""
 
     prompt: Uint64 = 0
     cached: Uint64 = 0
