@@ -20,12 +20,12 @@ from troth.chain.records import Receipt, Simulation
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, as_rejection, message
 from troth.protocol.events import Log
-from troth.protocol.market.calls import PartCall, PartView
+from troth.protocol.market.calls import PartCall, PartView, view
 from troth.protocol.market.events import Event, parse_log
 from troth.protocol.market.messages import market_domain
 from troth.protocol.market.parts import Part
 from troth.protocol.market.reverts import decode_error
-from troth.protocol.market.types import Contracts
+from troth.protocol.market.types import Contracts, DrawRequest
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
 
@@ -146,6 +146,12 @@ class Market:
     async def events(self, first: int, last: int) -> list[Event]:
         """Events of all contracts in blocks ``first`` to ``last``, in the order of the chain."""
         return [self.parse(log) for log in await self.logs(first, last)]
+
+    async def drawn(self, request: DrawRequest) -> tuple[tuple[Address, ...], bytes]:
+        """Who a request draws, and the hints with which the contracts repeat the draw cheaply."""
+        asked = view(self.contracts, Part.LENS, "draw", request, returns=(tuple[Address, ...], bytes))
+        found: tuple[tuple[Address, ...], bytes] = await self.read(asked)
+        return found
 
     async def header(self, number: int | None = None) -> RawHeader:
         """A block's header as the bytes that its hash is of: what draws and seeds of a case are proven with."""

@@ -76,9 +76,10 @@ def read_resource(name: str) -> dict[str, Any]:
 
 TROTH = "troth"
 COMMITTEE = "committee"
-MARKET = tuple(
-    f"market/{part}" for part in ("bank", "registry", "court", "summons", "evidence", "log", "lens", "deployment")
-)
+MARKET_PARTS = ("bank", "registry", "court", "summons", "evidence", "log", "lens", "judgement", "classes")
+"""The parts of a deployment in the order in which its factory numbers them."""
+
+MARKET = tuple(f"market/{part}" for part in (*MARKET_PARTS, "deployment"))
 
 
 @lru_cache(maxsize=16)

@@ -27,11 +27,31 @@ from troth.protocol.market.types import (
     Outcome,
     Parameters,
     PotKind,
+    Promise,
     SummonsState,
 )
 from troth.protocol.types import Address, Hash32, ModelDescriptor
 
 # ---------------------------------------------------------------------------------------------------- deployment
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The factory took these parameters; parts are created one by one."""
+
+    deployment: Hash32
+    parameters: Parameters
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
+class PartCreated:
+    """One part stands."""
+
+    deployment: Hash32
+    index: int
+    part: Address
+    meta: LogMeta
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +62,9 @@ class Deployed:
     contracts: Contracts
     parameters: Parameters
     meta: LogMeta
+
+
+FactoryEvent = Begun | PartCreated | Deployed
 
 
 # ---------------------------------------------------------------------------------------------------------- money
@@ -87,14 +110,13 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class TabOpened:
-    """A tab is open, anew or for the first time."""
+    """A tab is open, anew or for the first time; what was redeemed of it earlier stands."""
 
     tab: Hash32
     payer: Address
     payee: Address
     key: Address
     balance: int
-    redeemed: int
     meta: LogMeta
 
 
@@ -110,13 +132,11 @@ class TabToppedUp:
 
 @dataclass(frozen=True, slots=True)
 class TabRedeemed:
-    """A voucher or a settled claim was paid; ``owed`` is the cumulative sum that was shown."""
+    """A voucher or a settled claim was paid to the payee's credit; ``owed`` is the cumulative sum that was shown."""
 
     tab: Hash32
     owed: int
     paid: int
-    balance: int
-    redeemed: int
     meta: LogMeta
 
 
@@ -382,10 +402,9 @@ class StakeWithdrawn:
     meta: LogMeta
 
 
+ClassesEvent = ModelRegistered | ClassRegistered
 RegistryEvent = (
-    ModelRegistered
-    | ClassRegistered
-    | NodeRegistered
+    NodeRegistered
     | SchedulerRegistered
     | EndpointChanged
     | PayoutChanged
@@ -543,11 +562,35 @@ class Summoned:
 
 @dataclass(frozen=True, slots=True)
 class PassedOn:
-    """The scheduler named a silent node, which answers or pays; or that node paid and the scheduler answers again."""
+    """The scheduler named a silent node, to which it had signed a promise: the node speaks or pays."""
 
     summons_id: Hash32
     node: Address
     state: SummonsState
+    promised: Promise
+    signature: bytes
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
+class Responded:
+    """A node to which the summons was passed on spoke; ``word`` is what it shows."""
+
+    summons_id: Hash32
+    node: Address
+    state: SummonsState
+    word: bytes
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSilent:
+    """A node to which the summons was passed on said nothing, and paid."""
+
+    summons_id: Hash32
+    node: Address
+    state: SummonsState
+    taken: int
     meta: LogMeta
 
 
@@ -567,10 +610,11 @@ class SummonsUnanswered:
 
     summons_id: Hash32
     convicted: Address
+    taken: int
     meta: LogMeta
 
 
-SummonsEvent = Summoned | PassedOn | SummonsAnswered | SummonsUnanswered
+SummonsEvent = Summoned | PassedOn | Responded | NodeSilent | SummonsAnswered | SummonsUnanswered
 
 
 @dataclass(frozen=True, slots=True)
@@ -598,10 +642,10 @@ class EntryLogged:
     meta: LogMeta
 
 
-Event = Deployed | BankEvent | RegistryEvent | CourtEvent | SummonsEvent | FaultProven | EntryLogged
+Event = FactoryEvent | BankEvent | ClassesEvent | RegistryEvent | CourtEvent | SummonsEvent | FaultProven | EntryLogged
 
 EVENTS_OF: dict[str, tuple[type[Any], ...]] = {
-    FACTORY: (Deployed,),
+    FACTORY: get_args(FactoryEvent),
     Part.BANK.binding: get_args(BankEvent),
     Part.REGISTRY.binding: get_args(RegistryEvent),
     Part.COURT.binding: get_args(CourtEvent),
@@ -609,6 +653,8 @@ EVENTS_OF: dict[str, tuple[type[Any], ...]] = {
     Part.EVIDENCE.binding: (FaultProven,),
     Part.LOG.binding: (EntryLogged,),
     Part.LENS.binding: (),
+    Part.JUDGEMENT.binding: (),
+    Part.CLASSES.binding: get_args(ClassesEvent),
 }
 """The dataclasses of each contract's events, by its binding."""
 

@@ -50,8 +50,14 @@ def apply(event: Event, state: State) -> State:
             return replace(state, proven=state.proven.with_item(event.subject, event))
         case on.EntryLogged():
             return _logged(event, state)
+        case on.ModelRegistered():
+            return replace(state, models=state.models.with_item(event.model, event.descriptor))
+        case on.ClassRegistered():
+            return replace(state, classes=state.classes.with_item(event.execution_class, event.definition))
         case on.Deployed():
             return replace(state, deployed=event)
+        case on.Begun() | on.PartCreated():
+            return state
         case _:
             assert_never(event)
 
@@ -134,8 +140,8 @@ def _tab_opened(event: on.TabOpened, state: State) -> State:
     known = state.tabs.get(event.tab)
     tab = Tab(event.payer, event.payee, event.key)
     record = TabRecord(tab) if known is None else known
-    if record.tab != tab or record.redeemed != event.redeemed:
-        _refuse("A tab keeps its accounts, and what was redeemed of it, for ever", event)
+    if record.tab != tab or (known is not None and known.known):
+        _refuse("A tab keeps its accounts for ever, and is opened while it is closed", event)
     amount = event.balance - state.pot(PotKind.TAB, event.tab)
     opened = replace(state, tabs=state.tabs.with_item(event.tab, replace(record, closes_at=0, known=True)))
     return _came(opened, PotKind.TAB, event.tab, amount, event.balance)
@@ -143,13 +149,11 @@ def _tab_opened(event: on.TabOpened, state: State) -> State:
 
 def _redeemed(event: on.TabRedeemed, state: State) -> State:
     record = _tab(state, event.tab)
-    if record.redeemed + event.paid != event.redeemed:
-        _refuse("What was redeemed of a tab only grows, by what was paid", event)
-    state = _with_tab(state, event.tab, redeemed=event.redeemed)
-    if state.pot(PotKind.TAB, event.tab) - event.paid != event.balance:
-        _refuse("The tab holds another sum than before less what was paid", event)
+    redeemed, balance = record.redeemed + event.paid, state.pot(PotKind.TAB, event.tab) - event.paid
+    if balance < 0 or redeemed > event.owed:
+        _refuse("A tab paid more than it held, or than was owed", event)
     credit = account_id(record.tab.payee)
-    state = with_pot(state, PotKind.TAB, event.tab, event.balance)
+    state = with_pot(_with_tab(state, event.tab, redeemed=redeemed), PotKind.TAB, event.tab, balance)
     return with_pot(state, PotKind.CREDIT, credit, state.pot(PotKind.CREDIT, credit) + event.paid)
 
 
@@ -217,10 +221,6 @@ def _registry(event: RegistryEvent, state: State) -> State:
     if isinstance(event, StandingEvent):
         return _standing(event, state)
     match event:
-        case on.ModelRegistered():
-            return replace(state, models=state.models.with_item(event.model, event.descriptor))
-        case on.ClassRegistered():
-            return replace(state, classes=state.classes.with_item(event.execution_class, event.definition))
         case on.NodeRegistered() | on.SchedulerRegistered():
             return replace(state, parties=state.parties.with_item(event.operator, _party(event)))
         case on.EndpointChanged():
@@ -387,6 +387,10 @@ def _summons(event: SummonsEvent, state: State) -> State:
     match event:
         case on.PassedOn():
             changed = replace(changed, state=event.state)
+        case on.Responded():
+            changed = replace(changed, state=event.state, responded=(*known.responded, event.node))
+        case on.NodeSilent():
+            changed = replace(changed, state=event.state, silent=(*known.silent, event.node))
         case on.SummonsAnswered():
             changed = replace(changed, answered=True)
         case on.SummonsUnanswered():

@@ -91,7 +91,7 @@ class Asking:
             yield ask(registry, "convictionCount", operator, returns=int, expected=len(convictions))
             for block in self.blocks:
                 void = self.state.is_void(operator, block)
-                yield ask(registry, "isVoid", operator, block, returns=bool, expected=void)
+                yield ask(registry, "isVoidByAny", operator, block, returns=bool, expected=void)
         for known, definition in self.state.classes.items():
             model = self.state.models[definition.model]
             rules = rules_of(definition, hidden_size=model.hidden_size, layers=model.layers)
@@ -129,6 +129,8 @@ class Asking:
         for summons_id, summons in state.summons.items():
             expected = summons_word(summons)
             yield self._word(Part.SUMMONS, "summonsOf", summons_id, returns=Hash32, expected=expected)
+            for function, nodes in (("silentOf", summons.silent), ("respondedOf", summons.responded)):
+                yield self._word(Part.SUMMONS, function, summons_id, returns=tuple[Address, ...], expected=nodes)
         for subject in state.proven:
             yield self._word(Part.EVIDENCE, "isProven", subject, returns=bool, expected=True)
         for scheduler in state.logs:

@@ -10,7 +10,7 @@ from troth.protocol.types import Address
 
 
 class Part(StrEnum):
-    """One of the seven contracts that a factory wires to each other; its value is its field in ``Contracts``."""
+    """One of the contracts that a factory wires to each other; its value is its field in ``Contracts``."""
 
     BANK = "bank"
     REGISTRY = "registry"
@@ -19,6 +19,8 @@ class Part(StrEnum):
     EVIDENCE = "evidence"
     LOG = "log"
     LENS = "lens"
+    JUDGEMENT = "judgement"
+    CLASSES = "classes"
 
     @property
     def binding(self) -> str:

@@ -133,11 +133,13 @@ class CaseRecord:
 
 @dataclass(frozen=True, slots=True)
 class SummonsRecord:
-    """A summons; ``answered`` is None while it is open."""
+    """A summons; ``answered`` is None while it is open. Nodes to which it was passed on are silent or responded."""
 
     state: SummonsState
     answered: bool | None
     events: tuple[Any, ...]
+    silent: tuple[Address, ...] = ()
+    responded: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +219,15 @@ class State:
         return party.owner if party.payout == NO_ADDRESS else party.payout
 
     def is_void(self, operator: Address, reference_block: int) -> bool:
-        """Whether a conviction voids this party's leaf of an order with such a reference block."""
+        """Whether convictions void this party's leaf of an order with such a reference block.
+
+        All void ranges are one, from the earliest beginning to the latest end.
+        """
         convictions = self.convictions.get(operator, NOTHING)
-        return any(one.void_from <= reference_block <= one.void_until for one in convictions)
+        if not convictions:
+            return False
+        first, last = min(one.void_from for one in convictions), max(one.void_until for one in convictions)
+        return bool(first <= reference_block <= last)
 
     # ---- groups
 

@@ -6,7 +6,7 @@ Signatures, draws and reveals are taken from the calls' inputs; groups, stakes a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,9 +153,10 @@ def _kind(subject: Subject, event: CaseOpened, before: State, opening: Opening, 
     except InvalidProof as error:
         yield _wrong("M6", event, f"The proof of who checks does not hold: {error}")
         return
-    owners = {before.owner_of(_signer(r, subject.evidence.domain, s)) for r, s in _signed_results(opening)}
+    signers = (_signer(result, subject.evidence.domain, signature) for result, signature in _signed_results(opening))
+    owners = {before.owner_of(signer) for signer in signers if signer is not None}
     seed = messages.segment_seed(beta, opening.segment)
-    drawn = _draw(subject, before, state, rules, seed, rules.verifiers, frozenset(owners))
+    drawn = _draw(subject, before, state, seed=seed, count=rules.verifiers, excluded=owners)
     said = {
         _signer(verdict, subject.evidence.domain, signature): verdict.opinion
         for verdict, signature in zip(opening.verdicts, opening.verdict_signatures, strict=False)
@@ -200,7 +201,7 @@ def _reviewers(
 ) -> Iterator[Finding]:
     rules = _rules(before, was.execution_class)
     seed = messages.court_seed(event.case_id, was.round, randao)
-    drawn = Counter(_draw(subject, before, was, rules, seed, rules.reviewers, frozenset(was.excluded)))
+    drawn = Counter(_draw(subject, before, was, seed=seed, count=rules.reviewers, excluded=was.excluded))
     pairs = (
         ("randao", event.randao, randao),
         ("reviewers", event.reviewers, tuple(drawn)),
@@ -215,15 +216,10 @@ def _reviewers(
 
 
 def _draw(
-    subject: Subject,
-    before: State,
-    state: CaseState,
-    rules: Rules,
-    seed: Hash32,
-    count: int,
-    excluded: frozenset[Address],
+    subject: Subject, before: State, state: CaseState, *, seed: Hash32, count: int, excluded: Iterable[Address]
 ) -> tuple[Address, ...]:
     """Seasoned seats of a case's segment, as the contract draws them."""
+    rules = _rules(before, state.execution_class)
     span = _span(state, rules)
     request = DrawRequest(
         execution_class=state.execution_class,
@@ -281,21 +277,9 @@ def _committed(subject: Subject, event: ReviewsCommitted, before: State) -> Iter
         if posted is not None and posted != commitment:
             yield _wrong("M8", event, f"The post of {reviewer} was replaced", party=reviewer)
         elif posted is None and commitment != ZERO_HASH:
-            yield from _signed_commitment(subject, event, state, reviewer, commitment, signatures)
-
-
-def _signed_commitment(
-    subject: Subject,
-    event: ReviewsCommitted,
-    state: CaseState,
-    reviewer: Address,
-    commitment: Hash32,
-    signatures: list[bytes],
-) -> Iterator[Finding]:
-    hearing = messages.hearing(event.case_id, state.round)
-    message = ReviewCommitment(hearing, commitment)
-    if not any(_signer(message, subject.evidence.domain, one) == reviewer for one in signatures):
-        yield _wrong("M8", event, f"{reviewer} neither posted nor signed its commitment", party=reviewer)
+            message = ReviewCommitment(messages.hearing_id(event.case_id, state.round), commitment)
+            if not any(_signer(message, subject.evidence.domain, one) == reviewer for one in signatures):
+                yield _wrong("M8", event, f"{reviewer} neither posted nor signed its commitment", party=reviewer)
 
 
 # ------------------------------------------------------------------------------------------------------------ outcome
@@ -322,7 +306,7 @@ def _decided(
     rules = _rules(before, state.execution_class)
     node = value(call, "node", NodeReveal)
     reveals = value(call, "reveals", tuple[Reveal, ...])
-    hearing = messages.hearing(event.case_id, state.round)
+    hearing = messages.hearing_id(event.case_id, state.round)
     shown_node = None
     if node.root != ZERO_HASH:
         shown_node = court.Showing(node.root, node.tiles)

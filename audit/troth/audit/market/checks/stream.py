@@ -11,7 +11,7 @@ from troth.protocol.identifiers import group_id
 from troth.protocol.market.events import CaseOpened, Claimed, EntryChanged, EntryLogged, Summoned
 from troth.protocol.market.log_data import next_chain
 from troth.protocol.market.messages import case_id, state_hash, tab_id
-from troth.protocol.market.types import NO_ADDRESS, PotKind, Role
+from troth.protocol.market.types import NO_ADDRESS, CaseKind, PotKind, Role
 from troth.protocol.types import Address, Hash32, Segment
 
 LATEST = 1 << 62
@@ -64,7 +64,9 @@ def _named(subject: Subject) -> Iterator[tuple[str, Hash32, Hash32]]:
     for tab, record in state.tabs.items():
         yield "tab", tab, tab_id(record.tab)
     for opened, _ in subject.history.of(CaseOpened):
-        yield "case", opened.case_id, case_id(opened.order, opened.state.segment)
+        # A doubt has a case of its own, so that it does not stand in the way of a rejection.
+        place = opened.state.segment + (128 if opened.state.kind is CaseKind.DOUBT else 0)
+        yield "case", opened.case_id, case_id(opened.order, place)
     for claimed, _ in subject.history.of(Claimed):
         yield "claim", claimed.claim_id, Hash32(state_hash(claimed.state)[:30] + bytes(2))
     for summoned, _ in subject.history.of(Summoned):
