@@ -24,11 +24,11 @@ from troth.protocol.market.errors import InvalidAdmission, InvalidCheck, Invalid
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
 from troth.protocol.market.types import (
     Admission,
+    Ask,
     Draw,
     DrawRequest,
     Opinion,
     Order,
-    Parameters,
     Promise,
     Result,
     Rules,
@@ -52,15 +52,17 @@ class View:
     """One party's own view of the chain for one order: what it read, at the order's reference block and now."""
 
     domain: typed_data.Domain
-    parameters: Parameters
     execution_class: Hash32
     rules: Rules
     vrf_key: tuple[int, int]
     tab: Tab
-    tab_state: TabState
     groups: tuple[Group, ...]
     block: int
     time: int
+    lag: int
+    seasoning: int
+    reference_age: int
+    tab_state: TabState = TabState()  # noqa: RUF009 -- frozen
     key_check: KeyCheck = signed_by_account
 
     def segments(self, order: Order) -> tuple[Segment, ...]:
@@ -124,26 +126,26 @@ def require_admission(
 
 
 def require_promise(
-    order: Order, promised: Signed[Promise], key: Address, *, segment: int, work: Work, view: View
+    order: Order, promised: Signed[Promise], *, segment: int, work: Work, least: int, view: View
 ) -> Promise:
-    """A promise that pays a node for its part of an order, signed by the key of the scheduler's tab with that node.
+    """A promise that pays a node at least ``least`` for its part of an order, before it begins.
 
-    Raises InvalidPromise where it names other work, or asks above what the order pays: nobody would be paid for the
-    rest.
+    The scheduler's operator signs it as the key of its tab with the node: so its stake pays if the tab does not. Raises
+    InvalidPromise where it names other work, pays less, or asks above what the order pays.
     """
-    promise = promised.require(view.domain, key)
+    promise = promised.require(view.domain, view.tab.payee)
     expected = (messages.order_id(order, view.domain), segment, work, order.reference_block)
     if (promise.order, promise.segment, promise.work, promise.reference_block) != expected:
         raise InvalidPromise("The promise is for other work", promise, "Ask for a promise of exactly this work.")
+    if promise.price < least:
+        raise InvalidPromise(
+            f"The promise pays less than {least}", promise.price, "Ask for a promise that pays it all."
+        )
     span = view.segments(order)[segment]
     limit = prices.bound(order, span.end - span.first, view.rules.layers)
-    asked = (promise.prompt_ask, promise.cached_ask, promise.written_ask)
-    if work is Work.INFERENCE and any(
-        a > b for a, b in zip(asked, (limit.prompt, limit.cached, limit.written), strict=True)
-    ):
+    asked = Ask(promise.prompt_ask, promise.cached_ask, promise.written_ask)
+    if work is Work.INFERENCE and not prices.within(asked, limit):
         raise InvalidPromise("The promise asks more than the order pays for these layers", asked, "Use the node's ask.")
-    if not promise.price:
-        raise InvalidPromise("The promise pays nothing", promise.price, "Ask for a promise before the work begins.")
     return promise
 
 
@@ -323,11 +325,42 @@ def check_tiles(second_secret: Hash32, commitments: Sequence[Hash32], result: Re
     """
     seed = messages.check_tiles_seed(second_secret, commitments)
     count = tile_count(rows_of(result), rules.hidden_size, Dtype(rules.dtype))
-    return tile_indices(seed, result.segment, rules.tiles, count)
+    # A short trace has fewer tiles than the class samples: then all of them are opened.
+    return tile_indices(seed, result.segment, min(rules.tiles, count), count)
 
 
-def require_opening(opened: Opened, result: Result, indices: Sequence[int], rules: Rules) -> None:
-    """Raise InvalidCheck unless the opened tiles lie under the opened root; ``result`` gives the shape of the trace."""
+def require_node_opening(opened: Opened, result: Result, indices: Sequence[int], rules: Rules) -> None:
+    """Raise InvalidCheck unless the node opens the trace that its result commits to, at these tiles."""
+    if messages.trace_commitment(opened.root, opened.salt) != result.trace_commitment:
+        raise InvalidCheck("The node opens another trace than it signed", opened.root, "Summon the check.")
+    _require_tiles(opened, result, indices, rules)
+
+
+def proper_openings(
+    opened: Mapping[Address, Opened],
+    commitments: Mapping[Address, Signed[TraceCommitment]],
+    result: Result,
+    indices: Sequence[int],
+    rules: Rules,
+) -> dict[Address, Opened]:
+    """The openings that fit what their verifiers committed to; the others count as not shown."""
+
+    def fits(verifier: Address, shown: Opened) -> bool:
+        if verifier not in commitments:
+            return False
+        expected = messages.verifier_commitment(
+            result.order, result.segment, verifier, root=shown.root, salt=shown.salt
+        )
+        try:
+            _require_tiles(shown, result, indices, rules)
+        except InvalidCheck:
+            return False
+        return commitments[verifier].message.commitment == expected
+
+    return {verifier: shown for verifier, shown in opened.items() if fits(verifier, shown)}
+
+
+def _require_tiles(opened: Opened, result: Result, indices: Sequence[int], rules: Rules) -> None:
     if rules.exact:
         return
     try:
@@ -347,7 +380,7 @@ def agree(first: Opened, second: Opened, rules: Rules) -> bool:
 
 
 def honest_opinions(
-    opinions: Mapping[Address, Opinion], node: Opened, opened: Mapping[Address, Opened], rules: Rules
+    opinions: Mapping[Address, Opinion], node: Opened | None, opened: Mapping[Address, Opened], rules: Rules
 ) -> dict[Address, Opinion]:
     """The opinions that openings do not contradict.
 
@@ -357,7 +390,8 @@ def honest_opinions(
 
     def counted(verifier: Address, opinion: Opinion) -> Opinion:
         shown = opened.get(verifier)
-        contradicted = opinion is Opinion.ACCEPT and (shown is None or not agree(shown, node, rules))
+        agreed = shown is not None and (node is None or agree(shown, node, rules))
+        contradicted = opinion is Opinion.ACCEPT and not agreed
         return Opinion.CANNOT_TELL if contradicted else opinion
 
     return {verifier: counted(verifier, opinion) for verifier, opinion in opinions.items()}
@@ -372,4 +406,4 @@ def _beta(key: tuple[int, int], alpha: Hash32, proof: bytes, what: str) -> Hash3
 
 def _draw(request: DrawRequest, segment: int, view: View) -> Drawn:
     group = view.groups[segment]
-    return draws.draw(request, group, seat_cap=view.rules.seat_cap, seasoning=view.parameters.seasoning)
+    return draws.draw(request, group, seat_cap=view.rules.seat_cap, seasoning=view.seasoning)

@@ -85,7 +85,7 @@ def two_draws(order: Order, one: Signed[Draw], other: Signed[Draw], view: View) 
 
 
 def wrong_nodes(
-    order: Order, admission: Signed[Admission], nodes: Sequence[Address], segment: int, proof: bytes, view: View
+    order: Order, admission: Signed[Admission], nodes: Sequence[Address], *, segment: int, proof: bytes, view: View
 ) -> Conviction:
     """An admission that names a node for ``segment`` which the scheduler's own proof did not draw."""
     _require_order(order, admission.message.order, admission.message.order, view)

@@ -86,7 +86,7 @@ def reviewers(order: Order, state: CaseState, randao: Hash32, view: View) -> Dra
     seed = messages.court_seed(case, state.round, randao)
     request = draws.reviewers_request(order, view.rules, span, seed, state.excluded)
     group = view.groups[state.segment]
-    return draws.draw(request, group, seat_cap=view.rules.seat_cap, seasoning=view.parameters.seasoning)
+    return draws.draw(request, group, seat_cap=view.rules.seat_cap, seasoning=view.seasoning)
 
 
 def expires_after(state: CaseState, parameters: Parameters, exact: bool) -> int:

@@ -28,6 +28,8 @@ FIRST_TRIES, TRIES_PER_SEAT = 256, 128
 group of small stakes would fail by chance."""
 SIZES_PER_WORD = 4
 """Sizes share a storage word, four in a row, so that every fourth change costs a new slot."""
+SPARE_OWNERS = 6
+"""Owners that a group needs beside k before its checks say anything."""
 NO_BOUND = Ask()
 """Of draws that are not of inferencers, which look at no asks; checking is priced by class."""
 _HALF = 128
@@ -182,6 +184,6 @@ def _request(
     )
 
 
-def least_owners(rules: Rules) -> int:
-    """Owners that a group needs before its class offers checks: k + 6. Fewer, and k may all be one party's friends."""
-    return rules.verifiers + 6
+def offers_checks(group: Group, rules: Rules, block: int) -> bool:
+    """Whether a group has k + 6 owners; with fewer, all k verifiers may be friends, and a class must say so."""
+    return len(group.owners_at(block)) >= rules.verifiers + SPARE_OWNERS

@@ -62,6 +62,12 @@ def hits(secret: Hash32, beta: Hash32, check_rate: int) -> bool:
     return int.from_bytes(keccak256(to_hash32(secret) + to_hash32(beta))) // _BUCKET < check_rate
 
 
+def is_drawn(order: Order, secret: Hash32, beta: Hash32) -> bool:
+    """Whether an order's first secret hits; raises InvalidSecret if it is not the one that the order committed to."""
+    require_draw_secret(order, secret)
+    return hits(secret, beta, order.check_rate)
+
+
 def require_draw_secret(order: Order, secret: Hash32) -> None:
     """Raise InvalidSecret unless ``secret`` is the first secret that the order committed to."""
     _require(order.draw_hash, secret, "first")

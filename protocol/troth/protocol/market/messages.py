@@ -140,6 +140,11 @@ def _encode(hint: Any, value: Any) -> bytes:
 # --------------------------------------------------------------------------------------------------- ids and hashes
 
 
+def signing_digest(message: Any, domain: typed_data.Domain) -> Hash32:
+    """The 32 bytes that are signed."""
+    return typed_data.digest(message, domain)
+
+
 def order_id(order: Order, domain: typed_data.Domain) -> Hash32:
     """The digest that the tab key signs."""
     return typed_data.digest(order, domain)
