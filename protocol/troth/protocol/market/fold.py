@@ -29,7 +29,7 @@ from troth.protocol.market.state import (
     account_id,
     with_pot,
 )
-from troth.protocol.market.types import PotKind, Role, Tab
+from troth.protocol.market.types import NO_ADDRESS, PotKind, Role, Tab
 from troth.protocol.types import Address, Hash32, Segment
 
 REMEDY = "A log is missing; follow the chain anew."
@@ -281,17 +281,17 @@ def _asked(event: on.AskChanged, state: State) -> State:
 
 
 def _entry_changed(event: on.EntryChanged, state: State) -> State:
+    """What stands beyond the end of a group stays, for the blocks before; only its size says that it counts no more."""
+    sizes = _from_now(state.sizes.get(event.group, NOTHING), event.meta.block, event.size)
+    state = replace(state, sizes=state.sizes.with_item(event.group, sizes))
+    if event.entry.operator == NO_ADDRESS:
+        return state
     key = (event.group, event.place)
     before = state.entries.get(key, NOTHING)
     kept = before[:-1] if before and before[-1].from_block == event.entry.from_block else before
-    if kept and kept[-1].from_block > event.entry.from_block:
-        _refuse("An entry is in force from a block before the one that it follows", event)
-    sizes = _from_now(state.sizes.get(event.group, NOTHING), event.meta.block, event.size)
-    return replace(
-        state,
-        entries=state.entries.with_item(key, (*kept, event.entry)),
-        sizes=state.sizes.with_item(event.group, sizes),
-    )
+    if event.entry.from_block != event.meta.block or (kept and kept[-1].from_block > event.entry.from_block):
+        _refuse("An entry is in force from the block of its own event", event)
+    return replace(state, entries=state.entries.with_item(key, (*kept, event.entry)))
 
 
 def _from_now(history: tuple[tuple[int, Any], ...], block: int, value: Any) -> tuple[tuple[int, Any], ...]:
