@@ -128,6 +128,8 @@ class Market:
 
         The factory's other deployments are left out.
         """
+        if last < first:
+            return []
         span = {"address": sorted(self.addresses), "fromBlock": hex(first), "toBlock": hex(last)}
         try:
             found = decoding.logs(await self._rpc.request("eth_getLogs", span))
