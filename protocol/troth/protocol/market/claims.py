@@ -168,6 +168,9 @@ def owed(voucher: Voucher, claim: Claim) -> int:
     depth_of(claim.first, claim.last)
     if claim.last > voucher.sequence:
         raise InvalidClaim(f"The voucher ends with number {voucher.sequence}", claim.last, "Show a newer voucher.")
+    if voucher.acknowledged_through - claim.first >= WINDOW:
+        what = f"Numbers {WINDOW} or more below {voucher.acknowledged_through} are acknowledged"
+        raise InvalidClaim(what, claim.first, "Claim from a later number on.")
     # Numbers above `acknowledged_through` are open, so only those up to it are looked at: 256 at most.
     for number in range(claim.first, min(claim.last, voucher.acknowledged_through) + 1):
         if is_claimed(claim, number) and is_acknowledged(voucher, number):
