@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 
 from troth.protocol.market import economy
 from troth.protocol.market.errors import WeakEconomy
-from troth.protocol.market.prices import BOND_UNITS, PER, REWARD_UNITS
+from troth.protocol.market.prices import BASIS_POINTS, BOND_UNITS, PER, REWARD_UNITS
 from troth.protocol.market.types import NO_ADDRESS, ExecutionClass, Parameters
 
+MAIN_POSITIONS, DEMO_POSITIONS = 1 << 16, 1 << 12
+"""The longest orders, prompt and answer, of the classes that ship."""
 MAIN_CHECK_RATE = 50_000
 MAIN_HONEST_SHARE = 6_000
 MAIN_VERIFIERS, MAIN_REVIEWERS = 3, 15
@@ -31,7 +33,7 @@ MAIN = Parameters(
     lookahead=132,
     draw_window=1 * _HOUR,
     commit_window=30 * _MINUTE,
-    reveal_window=20 * _MINUTE,
+    reveal_window=1 * _HOUR,
     claim_delay=12 * _HOUR,
     answer_window=2 * _HOUR,
     close_delay=1 * _DAY,
@@ -39,13 +41,14 @@ MAIN = Parameters(
     seasoning=7 * _DAY,
     reference_age=20 * _MINUTE,
     suspension_pause=1 * _DAY,
-    scheduler_stake=4 * 10**18,
+    scheduler_stake=5 * 10**18,
     gas_price=50 * 10**9 * PER,
     weights=NO_ADDRESS,
     prover=NO_ADDRESS,
 )
 """D covers half of itself, a summons and its inclusion; a claim outlasts the longest case, closing a claim and its last
-objection, unbonding both. Gas is paid back up to 50 gwei."""
+objection, unbonding both. A node has an hour to show its part, since one that shows nothing loses L. Gas is paid back
+up to 50 gwei."""
 
 DEMO = Parameters(
     asset=NO_ADDRESS,
@@ -62,7 +65,7 @@ DEMO = Parameters(
     seasoning=0,
     reference_age=100,
     suspension_pause=100,
-    scheduler_stake=10**16,
+    scheduler_stake=5 * 10**16,
     gas_price=1 * 10**9 * PER,
     weights=NO_ADDRESS,
     prover=NO_ADDRESS,
@@ -91,6 +94,10 @@ class Money:
         return replace(execution_class, **{name: getattr(self, name) for name in self.__slots__})
 
 
+BRINGING_NUMERATOR, BRINGING_DENOMINATOR = 5, 4
+"""Room in what makes a rejection worth bringing: the owners of its honest verifiers are missing in court."""
+BOND_GAS = 1_650_000
+"""Gas that a bond covers: an opening and two rounds of a tolerant class with one tile. What is left of it is burnt."""
 SEAT_CAP = 8
 """Most seats of one node. A group may be full of nodes with one seat each, and a try hits such a node once in so many:
 at 16 one check in 400 could not be drawn within its tries, and an honest scheduler would be convicted for it."""
@@ -113,7 +120,8 @@ def money(
     ``honest_share`` the lowest r that it is made for, in basis points.
     """
     committees = Committees(check_rate, verifiers, reviewers, honest_share)
-    taken = penalty(parameters, committees, fee_cap=fee_cap, reward=-(-check_price * positions // PER))
+    reward = -(-check_price * positions // PER)
+    taken = penalty(parameters, committees, fee_cap=fee_cap, reward=reward)
     return Money(
         verifiers=verifiers,
         reviewers=reviewers,
@@ -124,7 +132,7 @@ def money(
         penalty=taken,
         seat=economy.least_seat(taken, parameters.gas_price),
         seat_cap=SEAT_CAP,
-        pool_limit=32,
+        pool_limit=pool_limit(committees, taken, reward=reward),
         pool_window=parameters.unbonding,
     )
 
@@ -182,10 +190,22 @@ def worth_bringing(parameters: Parameters, committees: Committees, *, reward: in
         raise WeakEconomy("No court of this class convicts", committees, "Raise the honest share.")
     gas = _case_gas(parameters)
     narrow = (economy.supermajority(committees.reviewers) - 1) * reward + gas
-    bond = -(-BOND_UNITS * reward // REWARD_UNITS) + committees.reviewers * reward + gas
+    gas_of_bond = -(-BOND_GAS * parameters.gas_price // PER)
+    bond = -(-BOND_UNITS * reward // REWARD_UNITS) + committees.reviewers * reward + gas_of_bond
     fined = -(-2 * committees.verifiers * reward // REWARD_UNITS)
     risked = (committees.decided - committees.convicted) * narrow + (economy.ONE - committees.decided) * (bond + fined)
-    return -(-economy.REWARD_SHARE * risked // committees.convicted)
+    least = -(-economy.REWARD_SHARE * risked // committees.convicted)
+    return -(-BRINGING_NUMERATOR * least // BRINGING_DENOMINATOR)
+
+
+def pool_limit(committees: Committees, taken: int, *, reward: int) -> int:
+    """Outcomes between the cuts that an owner may have in a pool's window.
+
+    A client that knows prompts with much honest noise must pay honest reviewers more, to fill the pool of an honest
+    owner with its cases, than the opener's reward for the conviction that follows.
+    """
+    spent = committees.reviewers * reward * committees.honest_share // BASIS_POINTS
+    return -(-BRINGING_NUMERATOR * taken // (BRINGING_DENOMINATOR * economy.REWARD_SHARE * spent))
 
 
 def longest_case(parameters: Parameters) -> int:
@@ -216,21 +236,24 @@ def broken_windows(parameters: Parameters) -> tuple[str, ...]:
 
 
 def main_money() -> Money:
-    """The class that ships: an order of 65,536 positions costs at most a thousandth of a coin."""
-    return money(MAIN, fee_cap=10**15, positions=1 << 16, check_price=10**15 * PER // (1 << 17))
+    """The class that ships: an order of 65,536 positions costs at most a thousandth of a coin.
+
+    A seat checks for a seventh of that, so that three of them can check every order at four sevenths for the work.
+    """
+    return money(MAIN, fee_cap=10**15, positions=MAIN_POSITIONS, check_price=10**15 * PER // (7 * MAIN_POSITIONS))
 
 
 def demo_money() -> Money:
-    """A class for demos: q is a quarter, a court has five seats, and an order costs at most a millionth of a coin."""
+    """A class for demos: q is a quarter, a court has five seats, an order costs at most a hundred-thousandth coin."""
     return money(
         DEMO,
-        fee_cap=10**12,
-        positions=1 << 12,
-        check_price=10**12 * PER // (1 << 13),
+        fee_cap=10**13,
+        positions=DEMO_POSITIONS,
+        check_price=10**13 * PER // (7 * DEMO_POSITIONS),
         check_rate=DEMO_CHECK_RATE,
         verifiers=DEMO_VERIFIERS,
         reviewers=DEMO_REVIEWERS,
-        honest_share=8_000,
+        honest_share=MAIN_HONEST_SHARE,
     )
 
 
