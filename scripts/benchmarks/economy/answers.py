@@ -7,6 +7,7 @@ from functools import partial
 from random import Random
 
 from benchmarks.economy import cases, leaves
+from benchmarks.economy.cases import Side
 from benchmarks.economy.coalition import Coalition, Worlds, everywhere, gas_prices
 from benchmarks.economy.leaves import BOTH, Cheat
 from benchmarks.economy.world import CHEAT_RATES, World
@@ -120,6 +121,11 @@ def nothing_shown(world: World) -> float:
     return leaves.false_answer(world, Cheat(shown=False))
 
 
+def self_conviction(world: World) -> float:
+    """A false answer whose rejection a friend brings first, for the opener's reward."""
+    return leaves.false_answer(world, Cheat(opener=Side.COALITION))
+
+
 def sham_cases(world: World) -> float:
     """A false answer whose node, once it is rejected, has friends open two sham cases that lock its stake first.
 
@@ -198,6 +204,7 @@ def coalitions() -> list[Coalition]:
         ),
         Coalition("exit after a burst of the best size", "burst", burst_and_exit, worlds=everywhere),
         Coalition("cheat that shows the court nothing", "false answer", nothing_shown),
+        Coalition("cheat whose friend brings its rejection first", "false answer", self_conviction),
         Coalition("cheat whose stake two sham cases lock first", "false answer", sham_cases),
         many_addresses(),
     ]

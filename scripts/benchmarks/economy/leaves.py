@@ -34,6 +34,7 @@ class Cheat:
     verifying: bool = True
     voice: Voice = Voice.SHREWD
     shown: bool = True
+    opener: Side = Side.HONEST
     spared: float = 0.0
     """Of a node's stake the share that sham cases have locked before."""
 
@@ -46,7 +47,7 @@ class Cheat:
         return Play(
             CaseKind.REJECTION,
             node_honest=False,
-            opener=Side.HONEST,
+            opener=self.opener,
             honest_verifiers=honest_verifiers,
             honest_reviewers=honest_reviewers,
             voice=self.voice,
@@ -90,7 +91,9 @@ def _parts(world: World, cheat: Cheat, account: Account) -> dict[str, float]:
 
 
 def is_brought(world: World, cheat: Cheat, honest_verifiers: int, left: Population) -> bool:
-    """Whether a rational verifier brings its rejection: it and its friends know what the court is like."""
+    """Whether a rational verifier brings its rejection: it knows what the court is like. Friends bring theirs first."""
+    if cheat.opener is Side.COALITION:
+        return True
     return in_court(world, cheat, honest_verifiers, left)["opener"] >= 0
 
 
