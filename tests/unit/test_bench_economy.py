@@ -32,7 +32,7 @@ def test_honest_parties_earn_everywhere(found: Economy) -> None:
 
 
 def test_without_a_rule_a_coalition_wins(found: Economy) -> None:
-    assert len(found.weakened) == 9
+    assert len(found.weakened) == 10
     assert [row.name for row in found.weakened if row.loses] == []
 
 

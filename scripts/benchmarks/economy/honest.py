@@ -79,6 +79,22 @@ def with_parameters(world: World, **changed: int) -> World:
     return world.at(parameters=replace(world.parameters, **changed))
 
 
+def with_ceiling(world: World, gwei: float) -> World:
+    """The world on a chain where gas is cheap, with a class made for it."""
+    cheap = with_parameters(world, gas_price=int(gwei * 10**18))
+    money = shipped.money(
+        cheap.parameters,
+        fee_cap=world.g,
+        positions=world.positions,
+        check_price=world.money.check_price,
+        check_rate=world.money.least_check_rate,
+        verifiers=world.money.verifiers,
+        reviewers=world.money.reviewers,
+        honest_share=world.money.honest_share,
+    )
+    return cheap.at(money=money, gas_gwei=gwei)
+
+
 def weakened(world: World) -> list[tuple[Coalition, World]]:
     """One rule less each, and a coalition that then wins: what the rule is there for."""
     inequality = world.inequality
@@ -105,6 +121,10 @@ def weakened(world: World) -> list[tuple[Coalition, World]]:
         ),
         (_one("a pool of 16: framing by odd prompts", committees.odd_prompts), with_money(world, pool_limit=16)),
         (_one("tabs hold no gas of a claim: payer that vanishes", partial(payments.vanishing, careful=False)), dear),
+        (
+            _one("cheap bonds, and each case locks stake of its own: two sham cases", answers.sham_cases),
+            with_ceiling(world, 0.1),
+        ),
         (
             _one("nodes trust the stake, not the tab: fifty tabs", partial(payments.many_tabs, covered=False)),
             with_parameters(world, scheduler_stake=payments.TABS * payments.ORDERS * world.g // 10),
