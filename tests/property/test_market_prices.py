@@ -178,16 +178,16 @@ def test_the_figures_of_the_specification() -> None:
 
 def test_a_class_in_which_cheating_could_pay_is_refused() -> None:
     sound = execution_class()
-    economy.require_sound(sound, gas_price=0)
+    economy.require_sound(sound, gas_price=0, scheduler_stake=2**96)
     least = economy.least_penalty(sound.fee_cap, economy.detection_of(sound))
-    economy.require_sound(replace(sound, penalty=least), gas_price=0)
+    economy.require_sound(replace(sound, penalty=least), gas_price=0, scheduler_stake=2**96)
     with pytest.raises(WeakEconomy, match=f"at least {least}"):
-        economy.require_sound(replace(sound, penalty=least - 1), gas_price=0)
+        economy.require_sound(replace(sound, penalty=least - 1), gas_price=0, scheduler_stake=2**96)
     with pytest.raises(WeakEconomy, match="Cheating would pay"):
-        economy.require_sound(replace(sound, least_check_rate=10_000), gas_price=0)
+        economy.require_sound(replace(sound, least_check_rate=10_000), gas_price=0, scheduler_stake=2**96)
     with pytest.raises(WeakEconomy, match="A seat must have at least 8400000"):
-        economy.require_sound(replace(sound, seat=8_399_999), gas_price=0)
-    with pytest.raises(WeakEconomy, match="A seat"):
-        economy.require_sound(sound, gas_price=10**11)
+        economy.require_sound(replace(sound, seat=8_399_999), gas_price=0, scheduler_stake=2**96)
+    with pytest.raises(WeakEconomy, match="at least 78025270"):
+        economy.require_sound(sound, gas_price=10**11, scheduler_stake=2**96)
     with pytest.raises(WeakEconomy, match="ever found"):
         economy.least_penalty(1, 0)

@@ -37,9 +37,15 @@ def test_a_window_that_is_too_short_is_named(name: str, value: int) -> None:
     assert shipped.broken_windows(replace(MAIN, **{name: value}))
 
 
+def require_sound(money: shipped.Money, parameters: Parameters) -> None:
+    economy.require_sound(
+        money.put_into(CLASS), gas_price=parameters.gas_price, scheduler_stake=parameters.scheduler_stake
+    )
+
+
 @pytest.mark.parametrize(("parameters", "money"), [(MAIN, shipped.main_money()), (DEMO, shipped.demo_money())])
 def test_a_class_with_this_money_is_accepted(parameters: Parameters, money: shipped.Money) -> None:
-    economy.require_sound(money.put_into(CLASS), parameters.gas_price)
+    require_sound(money, parameters)
     assert parameters.scheduler_stake >= 2 * money.penalty
 
 
@@ -47,9 +53,26 @@ def test_a_class_with_less_money_is_refused() -> None:
     money = shipped.main_money()
     least = economy.least_penalty(money.fee_cap, economy.detection_of(money.put_into(CLASS)))
     with pytest.raises(WeakEconomy):
-        economy.require_sound(replace(money, penalty=least - 1).put_into(CLASS), MAIN.gas_price)
+        require_sound(replace(money, penalty=least - 1), MAIN)
     with pytest.raises(WeakEconomy):
-        economy.require_sound(replace(money, seat=money.seat - 1).put_into(CLASS), MAIN.gas_price)
+        require_sound(replace(money, seat=money.seat - 1), MAIN)
+
+
+def test_a_class_that_a_schedulers_stake_does_not_cover_is_refused() -> None:
+    with pytest.raises(WeakEconomy, match="scheduler's least stake"):
+        require_sound(shipped.main_money(), replace(MAIN, scheduler_stake=shipped.main_money().penalty - 1))
+
+
+def test_a_class_whose_reward_brings_no_rejection_is_refused() -> None:
+    """The inequality alone holds here, and a rejection would still lie where it is."""
+    money = shipped.main_money()
+    deterring = economy.least_penalty(money.fee_cap, economy.detection_of(money.put_into(CLASS)))
+    rewarding = economy.least_rewarding(economy.conviction(money.honest_share, money.reviewers), MAIN.gas_price)
+    assert rewarding > deterring
+    for penalty in (deterring, rewarding - 1):
+        with pytest.raises(WeakEconomy, match=f"at least {rewarding}"):
+            require_sound(replace(money, penalty=penalty), MAIN)
+    require_sound(replace(money, penalty=rewarding), MAIN)
 
 
 def test_the_penalty_is_the_largest_of_its_reasons() -> None:
