@@ -4,7 +4,7 @@ pragma solidity ^0.8.30;
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
 import {IRegistry} from "../interfaces/IRegistry.sol";
-import {Ask, DrawRequest, Opinion, Order, Result, SignedOrder, Tab, Verdict} from "../interfaces/MarketTypes.sol";
+import {DrawRequest, Opinion, Result, SignedOrder, Tab, Verdict} from "../interfaces/MarketTypes.sol";
 import {Messages} from "./Messages.sol";
 
 /// @title What summons, evidence and cases check alike: orders, results, the scheduler's words, verdicts of who was drawn
@@ -26,6 +26,15 @@ library Orders {
     error NotDrawn(address signer);
     error JudgedTwice(address signer);
     error WrongVerdict(bytes32 result, uint8 opinion, bytes32 expected);
+
+    /// @notice Which leaf is checked: one segment of an order.
+    struct Leaf {
+        bytes32 order;
+        bytes32 executionClass;
+        bytes32 ends;
+        uint64 referenceBlock;
+        uint8 segment;
+    }
 
     bytes32 private constant CHECK_TAG = keccak256("troth/market/check/1");
 
@@ -124,22 +133,19 @@ library Orders {
     /// @param silent nodes that a summons replaced (Summons.silentOf)
     function verifiersRequest(
         IRegistry registry,
-        Order memory order,
-        uint256 segment,
-        uint256 count,
+        Leaf memory leaf,
         bytes32 seed,
         address[] memory inferencers,
         address[] memory silent,
         bytes memory hints
     ) internal view returns (DrawRequest memory request) {
-        request.executionClass = order.executionClass;
-        (request.first, request.end) = layersOf(order.ends, segment);
-        request.blockNumber = order.referenceBlock;
-        request.seed = Messages.segmentSeed(seed, segment);
-        request.count = uint16(count);
+        request.executionClass = leaf.executionClass;
+        (request.first, request.end) = layersOf(leaf.ends, leaf.segment);
+        request.blockNumber = leaf.referenceBlock;
+        request.seed = Messages.segmentSeed(seed, leaf.segment);
+        request.count = registry.rulesOf(leaf.executionClass).verifiers;
         request.seasoned = true;
         request.excluded = ownersOf(registry, inferencers, silent);
-        request.bound = Ask(0, 0, 0);
         request.hints = hints;
     }
 
@@ -157,9 +163,8 @@ library Orders {
     /// @notice What each drawn seat says: verdicts over `result`, one per distinct node; None where there is none.
     function opinionsOf(
         bytes32 domain,
+        Leaf memory leaf,
         bytes32 result,
-        bytes32 order,
-        uint256 segment,
         address[] memory drawn,
         Verdict[] memory verdicts,
         bytes[] memory signatures
@@ -168,7 +173,7 @@ library Orders {
         opinions = new uint8[](drawn.length);
         for (uint256 i = 0; i < verdicts.length; ++i) {
             Verdict memory verdict = verdicts[i];
-            requirePlace(verdict.order, verdict.segment, order, segment);
+            requirePlace(verdict.order, verdict.segment, leaf.order, leaf.segment);
             bool spoken = verdict.opinion >= uint8(Opinion.Accept) && verdict.opinion <= uint8(Opinion.CannotTell);
             if (!spoken || verdict.result != result) revert WrongVerdict(verdict.result, verdict.opinion, result);
             _give(opinions, drawn, signerOf(domain, Messages.hash(verdict), signatures[i]), verdict.opinion);
