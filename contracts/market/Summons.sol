@@ -46,8 +46,8 @@ contract Summons is ISummons {
     bytes32 private constant ANSWERED = bytes32(uint256(1));
     bytes32 private constant UNANSWERED = bytes32(uint256(2));
 
-    IBank public immutable BANK;
-    IRegistry public immutable REGISTRY;
+    IBank private immutable BANK;
+    IRegistry private immutable REGISTRY;
     bool private immutable COIN;
     uint32 private immutable LAG;
     uint32 private immutable WINDOW;
@@ -110,8 +110,7 @@ contract Summons is ISummons {
     }
 
     function _requireHit(bytes32 drawHash, bytes32 secret, bytes32 beta, uint32 checkRate) private pure {
-        bytes32 secretHash = keccak256(abi.encode(secret));
-        if (secretHash != drawHash) revert SecretMismatch(drawHash, secretHash);
+        Orders.requireEqual(keccak256(abi.encode(secret)), drawHash);
         if (!Messages.hits(secret, beta, checkRate)) revert SecretMisses(secret, beta, checkRate);
     }
 
@@ -166,7 +165,7 @@ contract Summons is ISummons {
         _requireUntil(state.deadline);
         bytes32 resultsHash = _admittedResults(state, nodes, results, signatures);
         Orders.requirePlace(draw.order, 0, state.order, 0);
-        if (draw.results != resultsHash) revert ResultsMismatch(draw.results, resultsHash);
+        Orders.requireEqual(resultsHash, draw.results);
         Orders.requireSigner(_domain(), Messages.hash(draw), drawSignature, state.scheduler);
         // The client may have no other draw than this one: its lottery must not be over.
         _requireWithin(draw.blockNumber, uint256(draw.blockNumber) + WINDOW + block.number - state.deadline);
@@ -225,8 +224,7 @@ contract Summons is ISummons {
     }
 
     function _requireNodes(SummonsState memory state, address[] memory nodes) private pure {
-        bytes32 named = Messages.nodesHash(nodes);
-        if (named != state.named) revert NodesMismatch(named, state.named);
+        Orders.requireEqual(Messages.nodesHash(nodes), state.named);
     }
 
     /// @dev The drawn verifiers of a summoned check, and the result that they judge. Not possible: the group of that block has
@@ -240,8 +238,7 @@ contract Summons is ISummons {
     ) private view returns (bool possible, address[] memory drawn, bytes32 result) {
         (bytes32[] memory hashes, address[] memory signers) =
             Orders.resultsOf(_domain(), state.order, state.ends, results, signatures);
-        bytes32 shown = Messages.resultsHash(hashes);
-        if (shown != state.results) revert ResultsMismatch(shown, state.results);
+        Orders.requireEqual(Messages.resultsHash(hashes), state.results);
         result = hashes[state.segment];
         bytes32 seed = Orders.checkSeed(state.order, state.secret, state.named, state.results);
         (possible, drawn) = _draw(
@@ -333,8 +330,7 @@ contract Summons is ISummons {
         bytes memory signature,
         Work work
     ) private view {
-        bytes32 tabId = Messages.tabId(tab);
-        if (promised.tab != tabId) revert ForeignPromise(promised.tab, tabId);
+        Orders.requireEqual(promised.tab, Messages.tabId(tab));
         if (
             promised.order != state.order || promised.work != uint8(work)
                 || promised.referenceBlock != state.referenceBlock

@@ -30,14 +30,10 @@ interface ISummons {
     error PartyLeft(address operator, uint40 exitBlock, uint256 blockNumber);
     error TooEarly(uint256 from, uint256 blockNumber);
     error TooLate(uint256 until, uint256 blockNumber);
-    error SecretMismatch(bytes32 drawHash, bytes32 secretHash);
     error SecretMisses(bytes32 secret, bytes32 beta, uint32 checkRate);
-    error ResultsMismatch(bytes32 given, bytes32 expected);
-    error NodesMismatch(bytes32 given, bytes32 expected);
     error VerdictMissing(address node);
     error AlreadyPassedOn(address node);
     error PassedOnTooOften(uint256 times);
-    error ForeignPromise(bytes32 tab, bytes32 expected);
     error WrongPromise(bytes32 order, uint8 segment, uint8 work, uint64 referenceBlock);
     error NotPassedTo(address caller, address node);
 

@@ -186,6 +186,18 @@ library Messages {
         }
     }
 
+    /// @notice The same for a message at a position of the calldata. Its words are taken as they are: one with dirty bits has
+    ///         another hash, which nobody signed.
+    function hashAt(bytes32 typeHash, uint256 position, uint256 fields) internal pure returns (bytes32 structHash) {
+        assembly ("memory-safe") {
+            let encoded := mload(0x40)
+            let size := shl(5, fields)
+            mstore(encoded, typeHash)
+            calldatacopy(add(encoded, 0x20), position, size)
+            structHash := keccak256(encoded, add(size, 0x20))
+        }
+    }
+
     /// @notice A tab's id.
     function tabId(Tab memory tab) internal pure returns (bytes32) {
         return keccak256(abi.encode(tab));

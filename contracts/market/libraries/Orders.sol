@@ -23,6 +23,8 @@ library Orders {
     /// @notice What a segment read is not what the one before it gave, or they ran over different numbers of positions.
     error HeadsApart(uint256 segment);
     error WrongSigner(address signer, address expected);
+    /// @notice What is shown is not what was signed: results, nodes, a place.
+    error Mismatch(bytes32 given, bytes32 expected);
     error NotDrawn(address signer);
     error JudgedTwice(address signer);
     error WrongVerdict(bytes32 result, uint8 opinion, bytes32 expected);
@@ -110,6 +112,10 @@ library Orders {
     function meet(Result memory result, Result memory next) internal pure returns (bool) {
         return result.outputHead == next.inputHead && result.written == next.written
             && uint256(result.prompt) + result.cached == uint256(next.prompt) + next.cached;
+    }
+
+    function requireEqual(bytes32 given, bytes32 expected) internal pure {
+        if (given != expected) revert Mismatch(given, expected);
     }
 
     function requirePlace(bytes32 order, uint256 segment, bytes32 expectedOrder, uint256 expectedSegment)
