@@ -26,10 +26,11 @@ _FieldEncoder = Callable[[Any], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Where a signature counts: one contract on one chain."""
+    """Where a signature counts: one contract on one chain; ``version`` "1" is the per-task way, "2" the market."""
 
     chain_id: int
     contract: Address
+    version: str = "1"
 
 
 def solidity_type(annotation: object) -> str:
@@ -151,11 +152,11 @@ def struct_hash(message: Any) -> Hash32:
 
 @lru_cache(maxsize=64)
 def domain_separator(domain: Domain) -> bytes:
-    """Hash of the EIP-712 domain {name "Troth", version "1", chain id, contract}."""
+    """Hash of the EIP-712 domain {name "Troth", version, chain id, contract}."""
     return keccak256(
         keccak256(_DOMAIN_TYPE)
         + keccak256(b"Troth")
-        + keccak256(b"1")
+        + keccak256(encode_text(domain.version))
         + _encode_uint(256)(domain.chain_id)
         + _encode_address(domain.contract)
     )

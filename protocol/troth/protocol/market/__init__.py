@@ -1,0 +1,12 @@
+"""The market's rules: tabs, prices by work, checks that clients draw, one court. Pure functions over frozen types.
+
+Read ``docs/protocol.md`` first; it runs the whole protocol with these modules.
+
+Words             types      structs of MarketTypes.sol       messages     EIP-712 messages, ids, seeds, hashes
+Money             prices     what work costs                  tabs         vouchers and acknowledgement windows
+                  claims     the Merkle-sum tree, objections  economy      what makes cheating lose
+A request         lottery    secrets, and whether they hit    draws        which seats are drawn
+                  checks     admission, results, verdicts     life         from order to acknowledgement or outcome
+Evidence          court      a case's rules and money         convictions  what signatures prove by themselves
+                  receipt    one file that proves it offline  errors       what is refused, and what to do
+"""

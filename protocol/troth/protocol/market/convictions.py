@@ -1,0 +1,177 @@
+"""What signatures prove by themselves: each of these takes L from somebody in one transaction, without a committee.
+
+Whoever holds the evidence acts alone. A conviction pays first who is owed, then gas and a tenth of what was taken to
+the caller, and burns the rest. A subject convicts once, so the same fault is never paid for twice.
+
+===================  ===================================================================  ========================
+fault                two words of one party, or one word that its own proof contradicts   convict
+===================  ===================================================================  ========================
+TWO_RESULTS          two results for one segment of one order                             node
+TWO_ROWS             two rows for one position                                            node
+TWO_VERDICTS         two verdicts over one result, of other opinion or commitment         verifier
+TWO_ADMISSIONS       one order, other nodes                                               scheduler
+TWO_DRAWS            one order, other results or output                                   scheduler
+WRONG_NODES          an admission of a node that the VRF did not draw                     scheduler
+WRONG_BETA           a draw with another output than the VRF's                            scheduler
+HEADS_APART          a draw over results that do not meet                                 scheduler
+PROMISE_BROKEN       a settled claim that its tab did not cover                           scheduler that pays the tab
+===================  ===================================================================  ========================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from troth.protocol import typed_data, vrf
+from troth.protocol.errors import InvalidProof
+from troth.protocol.market import checks, messages
+from troth.protocol.market.checks import View
+from troth.protocol.market.economy import REWARD_SHARE
+from troth.protocol.market.errors import InvalidAdmission, InvalidResults, NotEvidence
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.types import Admission, Draw, Fault, Order, Result, Row, Verdict
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import Address, Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class Conviction:
+    """Who is convicted of what; ``order`` is the digest of the order, from whose block on leaves are void."""
+
+    fault: Fault
+    convict: Address
+    order: Hash32
+
+
+def two_results(one: Signed[Result], other: Signed[Result], domain: Domain) -> Conviction:
+    """Two results of one node for one segment of an order: it tells each reader what that one wants to hear."""
+    _require_same(one.message, other.message, ("order", "segment"))
+    _require_differing(one.message, other.message, ())
+    return Conviction(Fault.TWO_RESULTS, _one_signer(one, other, domain), one.message.order)
+
+
+def two_rows(one: Signed[Row], other: Signed[Row], domain: Domain) -> Conviction:
+    """Two rows of one node for one position: other rows for the verifiers than for the client."""
+    _require_same(one.message, other.message, ("order", "segment", "position"))
+    _require_differing(one.message, other.message, ())
+    return Conviction(Fault.TWO_ROWS, _one_signer(one, other, domain), one.message.order)
+
+
+def two_verdicts(one: Signed[Verdict], other: Signed[Verdict], domain: Domain) -> Conviction:
+    """Two verdicts over one result of other opinion or commitment.
+
+    The result must be the same: whoever is shown two results of a dishonest node judges each, honestly. A second
+    verdict that only adds its lock is no fault either: that is how a rejection is brought to the court.
+    """
+    _require_same(one.message, other.message, ("order", "segment", "result"))
+    _require_differing(one.message, other.message, ("opinion", "commitment"))
+    return Conviction(Fault.TWO_VERDICTS, _one_signer(one, other, domain), one.message.order)
+
+
+def two_admissions(order: Order, one: Signed[Admission], other: Signed[Admission], view: View) -> Conviction:
+    """Two admissions of one order with other nodes: parties are not shopped for."""
+    _require_order(order, one.message.order, other.message.order, view)
+    _require_differing(one.message, other.message, ("nodes",))
+    return _of_scheduler(Fault.TWO_ADMISSIONS, (one, other), view)
+
+
+def two_draws(order: Order, one: Signed[Draw], other: Signed[Draw], view: View) -> Conviction:
+    """Two draws over one order that differ in results or output; a newer block alone is no fault."""
+    _require_order(order, one.message.order, other.message.order, view)
+    _require_differing(one.message, other.message, ("results", "beta"))
+    return _of_scheduler(Fault.TWO_DRAWS, (one, other), view)
+
+
+def wrong_nodes(
+    order: Order, admission: Signed[Admission], nodes: Sequence[Address], *, segment: int, proof: bytes, view: View
+) -> Conviction:
+    """An admission that names a node for ``segment`` which the scheduler's own proof did not draw."""
+    _require_order(order, admission.message.order, admission.message.order, view)
+    if messages.nodes_hash(nodes) != admission.message.nodes:
+        raise NotEvidence("The admission names other nodes", nodes, "Pass the nodes that were admitted.")
+    try:
+        drawn = checks.candidates(order, proof, view)[segment]
+    except InvalidAdmission as error:
+        raise NotEvidence(error.what, error.value, "Pass the scheduler's proof over this order.") from error
+    if nodes[segment] in drawn:
+        raise NotEvidence("This node was drawn", nodes[segment], "Name the segment whose node was not.")
+    return _of_scheduler(Fault.WRONG_NODES, (admission,), view)
+
+
+def wrong_beta(order: Order, draw: Signed[Draw], proof: bytes, view: View) -> Conviction:
+    """A draw with another output than that of the scheduler's VRF over the order: a lottery of its own choice."""
+    _require_order(order, draw.message.order, draw.message.order, view)
+    try:
+        beta = vrf.verify(view.vrf_key, messages.draw_alpha(draw.message.order), proof)
+    except InvalidProof as error:
+        raise NotEvidence(error.what, error.value, "Pass the scheduler's proof over this order.") from error
+    if beta == draw.message.beta:
+        raise NotEvidence("The output is that of the proof", beta, "There is nothing wrong with it.")
+    return _of_scheduler(Fault.WRONG_BETA, (draw,), view)
+
+
+def heads_apart(order: Order, draw: Signed[Draw], results: Sequence[Result], view: View) -> Conviction:
+    """A draw over results that do not meet: the scheduler gave a node other rows than the one before had made."""
+    _require_order(order, draw.message.order, draw.message.order, view)
+    if messages.results_hash(results) != draw.message.results:
+        raise NotEvidence("The draw is over other results", draw.message.results, "Pass the results that it names.")
+    try:
+        checks.require_meeting(results)
+    except InvalidResults:
+        return _of_scheduler(Fault.HEADS_APART, (draw,), view)
+    raise NotEvidence("These results meet", len(results), "There is nothing wrong with them.")
+
+
+def fine(stake: int, penalty: int) -> tuple[int, int]:
+    """What a conviction takes of a stake, and the reporter's reward: a share of what was really taken.
+
+    A share of what should have been taken would return all of it to who convicts itself with a stake that is nearly
+    gone.
+    """
+    taken = min(stake, penalty)
+    return taken, taken // REWARD_SHARE
+
+
+def broken_promise(stake: int, short: int) -> tuple[int, int]:
+    """What is taken of a scheduler whose tab did not cover a settled claim, and what of it the payee gets.
+
+    The payee is made whole first; a tenth more goes to the reporter and to nobody, so that leaving a tab short costs
+    more than filling it.
+    """
+    return min(stake, short + short // REWARD_SHARE), min(stake, short)
+
+
+def _require_same(one: Any, other: Any, names: Sequence[str]) -> None:
+    for name in names:
+        if getattr(one, name) != getattr(other, name):
+            what = f"The two differ in their {name}, so that both may be right"
+            raise NotEvidence(what, (getattr(one, name), getattr(other, name)), "Find two words about one place.")
+
+
+def _require_differing(one: Any, other: Any, names: Sequence[str]) -> None:
+    differing = one != other if not names else any(getattr(one, name) != getattr(other, name) for name in names)
+    if not differing:
+        raise NotEvidence("Both say the same", type(one).__name__, "There is nothing wrong with saying it twice.")
+
+
+def _one_signer(one: Signed[Any], other: Signed[Any], domain: Domain) -> Address:
+    first, second = (typed_data.recover(signed.message, domain, signed.signature) for signed in (one, other))
+    if first != second:
+        raise NotEvidence("Two parties signed these", (first, second), "Find two words of one party.")
+    return first
+
+
+def _require_order(order: Order, one: Hash32, other: Hash32, view: View) -> None:
+    digest = messages.order_id(order, view.domain)
+    if not one == other == digest or order.tab != messages.tab_id(view.tab):
+        raise NotEvidence("The words are not about this order of this tab", (one, other), "Pass the order they name.")
+
+
+def _of_scheduler(fault: Fault, signed: Sequence[Signed[Any]], view: View) -> Conviction:
+    for one in signed:
+        signer = typed_data.recover(one.message, view.domain, one.signature)
+        if signer != view.tab.payee:
+            raise NotEvidence("The scheduler of this tab did not sign it", signer, "Find a word of the scheduler.")
+    return Conviction(fault, view.tab.payee, signed[0].message.order)

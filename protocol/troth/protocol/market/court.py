@@ -1,0 +1,368 @@
+"""The court: who judges one result, what the reviewers' reveals decide, and the money that moves, in its order.
+
+A case runs Opened -> Drawn -> Committed -> Seeded (tolerant classes) -> decided. Reviewers are m' seasoned seats,
+drawn by a RANDAO that did not exist when the results were signed, from the members of the order's block. They commit
+before they see each other's traces, open tiles that a later RANDAO picks, and are clustered by agreement, as in
+VeriLLM's Appendix E. A cluster weighs its seats: whoever splits its stake over twenty addresses gains nothing.
+
+More than half of all m' seats decide; two thirds take stake. An owner that is outvoted pays for its seats, one that is
+silent too, and who cannot tell does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+from troth.protocol.agreement import AgreementRule
+from troth.protocol.clusters import clusters
+from troth.protocol.dtype import Dtype
+from troth.protocol.market import draws, messages, prices
+from troth.protocol.market.checks import View
+from troth.protocol.market.draws import Drawn
+from troth.protocol.market.economy import REWARD_SHARE, supermajority
+from troth.protocol.market.errors import InvalidCase
+from troth.protocol.market.types import (
+    CaseKind,
+    CasePhase,
+    CaseState,
+    Movement,
+    Opinion,
+    Order,
+    Outcome,
+    Parameters,
+    PotKind,
+    Rules,
+)
+from troth.protocol.types import ZERO_HASH, Address, Hash32, address_to_bytes
+
+CONVICTIONS = frozenset({Outcome.CONVICTED, Outcome.SCHEDULER_MISSING, Outcome.NODE_MISSING})
+"""Outcomes that take L from somebody."""
+VOIDING = frozenset({Outcome.REFUNDED, Outcome.UNDECIDED})
+"""Outcomes after which the leaf is not paid; after a conviction the convict's own conviction voids it."""
+TOLD = frozenset({Opinion.ACCEPT, Opinion.REJECT})
+"""Opinions that stand on a trace of one's own."""
+
+
+# ------------------------------------------------------------------------------------------------------ opening a case
+
+
+def last_opening_block(draw_block: int, parameters: Parameters) -> int:
+    """Last block in which a case over a result can be opened: the lag, and two summons that a check may have needed."""
+    return draw_block + parameters.lag + 2 * parameters.summons_window
+
+
+def bond_of(rules: Rules, positions: int, gas: int) -> int:
+    """What an opener puts up: eight units, the pay of m' seats, and the gas of all steps at the ceiling price."""
+    units = prices.BOND_UNITS + prices.REWARD_UNITS * rules.reviewers
+    return prices.unit(rules, positions) * units + gas
+
+
+def kind_of(majority: Opinion | None) -> CaseKind:
+    """What kind of case a check's majority (None: no check) leaves to a client."""
+    kinds = {Opinion.REJECT: CaseKind.REJECTION, Opinion.ACCEPT: CaseKind.ACCEPTANCE}
+    return CaseKind.DOUBT if majority is None else kinds.get(majority, CaseKind.DOUBT)
+
+
+def require_opener(kind: CaseKind, opener: Address, view: View) -> None:
+    """Raise InvalidCase unless ``opener`` may open such a case: a rejection anyone, what is private only its client."""
+    if kind is not CaseKind.REJECTION and opener not in {view.tab.payer, view.tab.key}:
+        raise InvalidCase(
+            "Only the client or its tab key opens such a case", opener, "Give the evidence to the client."
+        )
+
+
+def case_of(state: CaseState) -> Hash32:
+    """The id of a case; that of a doubt is another than that of a rejection of the same result."""
+    doubts = messages.DOUBTS if state.kind is CaseKind.DOUBT else 0
+    return messages.case_id(state.order, doubts + state.segment)
+
+
+def reviewers(order: Order, state: CaseState, randao: Hash32, view: View) -> Drawn:
+    """The reviewers of a case's round, as seats; nobody with a part in it is drawn (``state.excluded``)."""
+    case = case_of(state)
+    span = view.segments(order)[state.segment]
+    seed = messages.court_seed(case, state.round, randao)
+    request = draws.reviewers_request(order, view.rules, span, seed, state.excluded)
+    group = view.groups[state.segment]
+    return draws.draw(request, group, seat_cap=view.rules.seat_cap, seasoning=view.seasoning)
+
+
+def expires_after(state: CaseState, parameters: Parameters, exact: bool) -> int:
+    """Last block of a case's phase: after it anyone may expire it, or decide with the reveals that are there."""
+    proof = parameters.lookahead + parameters.draw_window
+    revealing = exact or state.phase is CasePhase.SEEDED
+    windows = {
+        CasePhase.OPENED: proof,
+        CasePhase.DRAWN: parameters.commit_window,
+        CasePhase.COMMITTED: parameters.reveal_window if revealing else proof,
+        CasePhase.SEEDED: parameters.reveal_window,
+    }
+    if state.phase not in windows:
+        raise InvalidCase("The case is not on its way", state.phase, "Look up its outcome.")
+    return state.phase_block + windows[state.phase]
+
+
+def may_end_commitments(state: CaseState, committed: Sequence[bool], block: int, parameters: Parameters) -> bool:
+    """Whether the commitments can be ended: all at once, an incomplete set only in the window's last quarter.
+
+    Otherwise whoever is first with a friendly half of the commitments leaves the others out.
+    """
+    window = parameters.commit_window
+    if block > state.phase_block + window:
+        return False
+    return all(committed) or 4 * (block - state.phase_block) >= 3 * window
+
+
+# ---------------------------------------------------------------------------------------------------------- deciding
+
+
+@dataclass(frozen=True, slots=True)
+class Showing:
+    """What a party revealed, once it fits its commitment: root, tiles (unmasked; none in an exact class), opinion.
+
+    ``score`` is the node's, ``spread`` the reviewers' own noise on this prompt, both in millionths of the first cut.
+    """
+
+    root: Hash32
+    tiles: bytes = b""
+    opinion: Opinion = Opinion.NONE
+    score: int = 0
+    spread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """All that a case is decided on: each reviewer's seats and showing (None: silent), and the node's."""
+
+    kind: CaseKind
+    seats: tuple[int, ...]
+    reveals: tuple[Showing | None, ...]
+    node: Showing | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the openings of a case say; sets hold indices of reviewers. Outcome NONE: there is no proper cluster.
+
+    ``paid``: the cluster told something and earned its reward. ``wrong``: said yes or no outside of a cluster that
+    says one of them. ``pooled``: the outcome counts in the pool of the node's owner.
+    """
+
+    outcome: Outcome
+    cluster: frozenset[int] = frozenset()
+    paid: bool = False
+    silent: frozenset[int] = frozenset()
+    wrong: frozenset[int] = frozenset()
+    score: int = 0
+    spread: int = 0
+    pooled: bool = False
+
+
+def judge(hearing: Hearing, rules: Rules) -> Finding:
+    """Clusters the reviewers and decides; raises InvalidCase for a hearing of another committee.
+
+    (1) Who accepts a trace that its own contradicts is in no cluster. (2) Same opinion and agreeing traces make a
+    cluster; where there was nothing to compute, the opinion does. (3) More than half of all seats make a cluster
+    proper. (4) A missing prompt loses the case for who opened it, first of all, so that a sham case acquits nobody.
+    (5) A node that shows nothing has lost; in a doubt only the leaf falls. (6) An accepting cluster upholds. (7) A
+    rejecting one convicts with two thirds of all seats if the class is exact, or the score lies beyond the second cut
+    and twice the spread; else the leaf falls, and what chance could have chosen is pooled. (8) Two thirds that miss
+    rows convict who owed them; votes that the node withheld its rows count with those that its rows are false. (9)
+    Any other proper cluster refunds.
+    """
+    if len(hearing.seats) != len(hearing.reveals) or sum(hearing.seats) != rules.reviewers:
+        what = f"A committee has {rules.reviewers} seats, and each reviewer a reveal or none"
+        raise InvalidCase(what, hearing.seats, "Pass the reviewers that were drawn.")
+    shown = {index: one for index, one in enumerate(hearing.reveals) if one is not None}
+    cluster = _proper_cluster(hearing, shown, rules)
+    opinion = shown[min(cluster)].opinion if cluster else Opinion.NONE
+    told = opinion in TOLD
+    compared = [(shown[index], hearing.seats[index]) for index in cluster] if told and not rules.exact else []
+    finding = Finding(
+        outcome=Outcome.NONE,
+        cluster=cluster,
+        paid=opinion not in {Opinion.NONE, Opinion.CANNOT_TELL},
+        silent=frozenset(range(len(hearing.seats))) - shown.keys(),
+        # A node that shows nothing proves nobody wrong.
+        wrong=_saying(shown, *TOLD) - cluster if told and hearing.node else frozenset(),
+        score=weighted_median([(one.score, seats) for one, seats in compared]),
+        spread=weighted_median([(one.spread, seats) for one, seats in compared]),
+    )
+    return _conclude(finding, hearing, shown, rules, opinion)
+
+
+def _conclude(
+    finding: Finding, hearing: Hearing, shown: Mapping[int, Showing], rules: Rules, opinion: Opinion
+) -> Finding:
+    doubt = hearing.kind is CaseKind.DOUBT
+    beyond = rules.exact or (finding.score > rules.second_cut and finding.score > 2 * finding.spread)
+    strong = _is_strong(finding.cluster, hearing, shown, rules, opinion)
+    if opinion is Opinion.MISSING_PROMPT:
+        return replace(finding, outcome=Outcome.OPENER_MISSING)
+    if hearing.node is None:
+        return replace(finding, outcome=Outcome.REFUNDED if doubt else Outcome.NODE_MISSING)
+    if opinion is Opinion.NONE:
+        return finding
+    if opinion is Opinion.ACCEPT:
+        return replace(finding, outcome=Outcome.UPHELD)
+    if opinion is Opinion.REJECT and strong:
+        if beyond and not doubt:
+            return replace(finding, outcome=Outcome.CONVICTED)
+        return replace(finding, outcome=Outcome.REFUNDED, pooled=beyond or hearing.kind is CaseKind.REJECTION)
+    owing = {Opinion.MISSING_TRACE: Outcome.NODE_MISSING, Opinion.MISSING_INPUT: Outcome.SCHEDULER_MISSING}
+    convicted = owing.get(opinion, Outcome.REFUNDED) if strong and not doubt else Outcome.REFUNDED
+    return replace(finding, outcome=convicted)
+
+
+def _is_strong(
+    cluster: frozenset[int], hearing: Hearing, shown: Mapping[int, Showing], rules: Rules, opinion: Opinion
+) -> bool:
+    """Whether two thirds of all seats convict."""
+    against = {Opinion.REJECT: Opinion.MISSING_TRACE, Opinion.MISSING_TRACE: Opinion.REJECT}
+    convicting = cluster | (_saying(shown, against[opinion]) if opinion in against else frozenset())
+    return sum(hearing.seats[index] for index in convicting) >= supermajority(rules.reviewers)
+
+
+def weighted_median(weighted: Sequence[tuple[int, int]]) -> int:
+    """The smallest value that at least half of the weight does not exceed; 0 of nothing."""
+    total, passed = sum(weight for _, weight in weighted), 0
+    for value, weight in sorted(weighted):
+        passed += weight
+        if 2 * passed >= total:
+            return value
+    return 0
+
+
+def _saying(shown: Mapping[int, Showing], *opinions: Opinion) -> frozenset[int]:
+    return frozenset(index for index, one in shown.items() if one.opinion in opinions)
+
+
+def _proper_cluster(hearing: Hearing, shown: Mapping[int, Showing], rules: Rules) -> frozenset[int]:
+    valid = [index for index, one in shown.items() if _is_consistent(one, hearing.node, rules)]
+    edges = [pair for pair in combinations(valid, 2) if _same(shown[pair[0]], shown[pair[1]], rules)]
+    proper = (one for one in clusters(valid, edges) if 2 * sum(hearing.seats[index] for index in one) > rules.reviewers)
+    return next(proper, frozenset())
+
+
+def _is_consistent(own: Showing, node: Showing | None, rules: Rules) -> bool:
+    return own.opinion is not Opinion.ACCEPT or node is None or _agree(own, node, rules)
+
+
+def _same(first: Showing, second: Showing, rules: Rules) -> bool:
+    return first.opinion is second.opinion and (first.opinion not in TOLD or _agree(first, second, rules))
+
+
+def _agree(first: Showing, second: Showing, rules: Rules) -> bool:
+    if rules.exact or first.root == second.root:
+        return first.root == second.root
+    rule = AgreementRule(Dtype(rules.dtype), rules.mantissa_bits, rules.steps, rules.theta)
+    return rule.agrees(first.tiles, second.tiles)
+
+
+# ------------------------------------------------------------------------------------------------------------- money
+
+Pot = tuple[PotKind, Hash32]
+BURNT: Pot = (PotKind.BURNT, ZERO_HASH)
+
+
+def pot_of(kind: PotKind, account: Address) -> Pot:
+    """An account's pot: its id is the address as a number."""
+    return kind, Hash32(bytes(12) + address_to_bytes(account))
+
+
+def apply_movements(balances: Mapping[Pot, int], movements: Sequence[Movement]) -> dict[Pot, int]:
+    """The pots after the movements, as the Bank applies them; raises InvalidCase where one holds too little."""
+    after = dict(balances)
+    for movement in movements:
+        source, target = (movement.from_kind, movement.from_id), (movement.to_kind, movement.to_id)
+        if movement.amount > after.get(source, 0):
+            raise InvalidCase(f"The pot {source[0].name} holds {after.get(source, 0)}", movement.amount, "Move less.")
+        after[source] = after.get(source, 0) - movement.amount
+        after[target] = after.get(target, 0) + movement.amount
+    return after
+
+
+@dataclass(slots=True)
+class _Draft:
+    """Movements as they are drawn up: what is owed is paid in its order, as far as the bond reaches."""
+
+    bond: Pot
+    left: dict[Pot, int]
+    movements: list[Movement] = field(default_factory=list)
+
+    def move(self, source: Pot, target: Pot, amount: int) -> int:
+        """Moves at most what the source still holds, and says how much."""
+        taken = min(amount, self.left.get(source, 0))
+        if taken > 0:
+            self.left[source] -= taken
+            self.left[target] = self.left.get(target, 0) + taken
+            self.movements.append(Movement(*source, *target, taken))
+        return taken
+
+    def pay(self, account: Address, amount: int) -> None:
+        """From the bond to an account's credit."""
+        self.move(self.bond, pot_of(PotKind.CREDIT, account), amount)
+
+
+def settle(
+    state: CaseState,
+    finding: Finding,
+    rules: Rules,
+    balances: Mapping[Pot, int],
+    gas: Sequence[tuple[Address, int]],
+) -> tuple[Movement, ...]:
+    """The movements of a decided case; ``gas`` is what each who carried it on is paid back, the opener first.
+
+    Every slash is at most what is there. After a conviction L joins the bond, and both are paid out in this order:
+    the client's fee, the reviewers' work, gas, the opener's bond and its reward, a tenth of what was taken or of the
+    bond. What is left is burnt: whoever convicts itself gets back less than it lost. In all other cases the bond pays
+    reviewers and gas; the rest returns to the opener if the leaf fell, else it is burnt, and so is the opener's gas.
+    """
+    draft = _Draft((PotKind.BOND, case_of(state)), dict(balances))
+    convicts = finding.outcome in CONVICTIONS
+    taken = _take_fine(draft, state, finding.outcome, rules) if convicts else 0
+    if convicts:
+        draft.pay(state.client, state.fee)
+    for index in sorted(finding.cluster) if finding.paid else ():
+        draft.pay(state.reviewers[index], prices.REWARD_UNITS * state.unit * state.seats[index])
+    for account, amount in gas if convicts or finding.outcome in VOIDING else gas[1:]:
+        draft.pay(account, amount)
+    if convicts:
+        draft.pay(state.opener, state.bond + max(taken, state.bond) // REWARD_SHARE)
+    if finding.outcome in VOIDING:
+        draft.pay(state.opener, state.bond)
+    draft.move(draft.bond, BURNT, state.bond + taken)
+    _release_locks(draft, state, finding.outcome, rules)
+    _slash_positions(draft, state, finding)
+    return tuple(draft.movements)
+
+
+def _take_fine(draft: _Draft, state: CaseState, outcome: Outcome, rules: Rules) -> int:
+    """L into the bond: a node's was locked when the case was opened, a scheduler's is in its stake."""
+    if outcome is Outcome.SCHEDULER_MISSING:
+        return draft.move(pot_of(PotKind.STAKE, state.scheduler), draft.bond, rules.penalty)
+    return draft.move(pot_of(PotKind.LOCKED, state.node), draft.bond, min(rules.penalty, state.locked))
+
+
+def _release_locks(draft: _Draft, state: CaseState, outcome: Outcome, rules: Rules) -> None:
+    """What was locked returns; but a rejection that fell costs every rejecter L: it suspended an honest node."""
+    if outcome not in {Outcome.CONVICTED, Outcome.NODE_MISSING}:
+        draft.move(pot_of(PotKind.LOCKED, state.node), pot_of(PotKind.STAKE, state.node), state.locked)
+    said = dict(zip(state.verifiers, state.opinions, strict=True)) if state.suspends else {}
+    for verifier, opinion in said.items():
+        if opinion == Opinion.REJECT:
+            locked, stake = pot_of(PotKind.LOCKED, verifier), pot_of(PotKind.STAKE, verifier)
+            draft.move(locked, BURNT if outcome is Outcome.UPHELD else stake, rules.penalty)
+
+
+def _slash_positions(draft: _Draft, state: CaseState, finding: Finding) -> None:
+    """Two units a seat: of verifiers whose opinion fell, of reviewers that were outvoted or silent."""
+    fine = prices.PENALTY_UNITS * state.unit
+    fell = {Outcome.UPHELD: Opinion.REJECT, Outcome.CONVICTED: Opinion.ACCEPT}.get(finding.outcome)
+    for verifier, opinion in zip(state.verifiers, state.opinions, strict=True):
+        if opinion == fell:
+            draft.move(pot_of(PotKind.STAKE, verifier), BURNT, fine)
+    for index in sorted(finding.wrong | finding.silent):
+        draft.move(pot_of(PotKind.STAKE, state.reviewers[index]), BURNT, fine * state.seats[index])

@@ -1,0 +1,250 @@
+"""What parties sign (EIP-712), and every hash that is made of it: the rules of the contracts' library ``Messages``.
+
+All messages are flat, so that a struct hash is keccak256(abi.encode(type hash, message)). The domain is that of the
+Bank: name "Troth", version "2". A digest is what is signed; an order's digest is its id everywhere, so that chain,
+deployment and asset are part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import IntEnum
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+
+from troth.protocol import typed_data
+from troth.protocol.errors import InvalidField, InvalidSignature
+from troth.protocol.hashing import keccak256
+from troth.protocol.market.types import (
+    Opinion,
+    Order,
+    Result,
+    Tab,
+)
+from troth.protocol.types import Address, Hash32, Segment, address_to_bytes, segments_from_ends, to_hash32
+
+VERSION = "2"
+"""Of the EIP-712 domain: no signature of the per-task way counts here, and none of the market's there."""
+
+INFER_TAG = keccak256(b"troth/market/infer/1")
+DRAW_TAG = keccak256(b"troth/market/draw/1")
+CHECK_TAG = keccak256(b"troth/market/check/1")
+COURT_TAG = keccak256(b"troth/market/court/1")
+TILES_TAG = keccak256(b"troth/market/tiles/1")
+HEARING_TAG = keccak256(b"troth/market/hearing/1")
+
+DOUBTS = 128
+"""A doubt over segment s has the case id of segment 128 + s, so that no doubt keeps a rejection out of the court."""
+
+_STATIC_WORDS = ("uint", "bool", "address", "bytes32")
+
+Message = TypeVar("Message")
+KeyCheck = Callable[[Address, Hash32, bytes], bool]
+"""Whether a tab key signed a digest: a seam, since a key may be a contract that only the chain can ask (EIP-1271)."""
+
+
+def market_domain(chain_id: int, bank: Address) -> typed_data.Domain:
+    """The domain of every signature of a deployment: its Bank is the verifying contract."""
+    return typed_data.Domain(chain_id, bank, VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class Signed(Generic[Message]):
+    """A message and its signature."""
+
+    message: Message
+    signature: bytes
+
+    def require(self, domain: typed_data.Domain, signer: Address) -> Message:
+        """The message, if ``signer`` signed it; else raises InvalidSignature."""
+        typed_data.require_signer(self.message, domain, self.signature, signer)
+        return self.message
+
+
+def sign(message: Message, domain: typed_data.Domain, secret: bytes) -> Signed[Message]:
+    """``message`` with the signature of a secret key."""
+    return Signed(message, typed_data.sign(message, domain, secret))
+
+
+def signed_by_account(key: Address, digest: Hash32, signature: bytes) -> bool:
+    """The check of a tab key that is an account."""
+    try:
+        return typed_data.recover_digest(digest, signature) == key
+    except InvalidSignature:
+        return False
+
+
+# ------------------------------------------------------------------------------------------------ abi.encode of structs
+
+
+def abi_type(hint: Any) -> str:
+    """Canonical ABI type of a field annotation: structs as tuples, enums as uint8."""
+    if get_origin(hint) is tuple:
+        return abi_type(get_args(hint)[0]) + "[]"
+    if get_origin(hint) is not Annotated and isinstance(hint, type):
+        if is_dataclass(hint):
+            hints = get_type_hints(hint, include_extras=True)
+            return f"({','.join(abi_type(hints[field.name]) for field in fields(hint))})"
+        if issubclass(hint, IntEnum):
+            return "uint8"
+    return typed_data.solidity_type(hint)
+
+
+def abi_encode(*structs: Any) -> bytes:
+    """``abi.encode`` of structs; raises InvalidField where a value does not fit its Solidity type.
+
+    Packed here since eth_abi pads a short bytes32 in silence, which would give another, valid-looking hash.
+    """
+    return _sequence([(type(struct), struct) for struct in structs])
+
+
+def state_hash(state: Any) -> Hash32:
+    """keccak256(abi.encode(state)): what a contract keeps of a claim, a case, a summons, a class or a model."""
+    return Hash32(keccak256(abi_encode(state)))
+
+
+def _sequence(items: Sequence[tuple[Any, Any]]) -> bytes:
+    """Heads, then tails, as for a tuple."""
+    encoded = [(_is_dynamic(hint), _encode(hint, value)) for hint, value in items]
+    offset = sum(32 if dynamic else len(data) for dynamic, data in encoded)
+    heads, tails = [], []
+    for dynamic, data in encoded:
+        if dynamic:
+            heads.append(offset.to_bytes(32))
+            tails.append(data)
+            offset += len(data)
+        else:
+            heads.append(data)
+    return b"".join((*heads, *tails))
+
+
+def _is_dynamic(hint: Any) -> bool:
+    written = abi_type(hint)
+    return "[]" in written or "string" in written or "bytes" in written.replace("bytes32", "")
+
+
+def _encode(hint: Any, value: Any) -> bytes:
+    if get_origin(hint) is tuple:
+        item = get_args(hint)[0]
+        return len(value).to_bytes(32) + _sequence([(item, one) for one in value])
+    if get_origin(hint) is not Annotated and is_dataclass(hint):
+        hints = get_type_hints(hint, include_extras=True)
+        return _sequence([(hints[field.name], getattr(value, field.name)) for field in fields(hint)])
+    written = abi_type(hint)
+    if written.startswith(_STATIC_WORDS):
+        return typed_data.field_encoder(written)(value)
+    data = typed_data.encode_text(value) if written == "string" else bytes(value)
+    return len(data).to_bytes(32) + data + bytes(-len(data) % 32)
+
+
+# --------------------------------------------------------------------------------------------------- ids and hashes
+
+
+def signing_digest(message: Any, domain: typed_data.Domain) -> Hash32:
+    """The 32 bytes that are signed."""
+    return typed_data.digest(message, domain)
+
+
+def order_id(order: Order, domain: typed_data.Domain) -> Hash32:
+    """The digest that the tab key signs."""
+    return typed_data.digest(order, domain)
+
+
+def tab_id(tab: Tab) -> Hash32:
+    """keccak256(abi.encode(payer, payee, key))."""
+    return state_hash(tab)
+
+
+def results_hash(results: Sequence[Result]) -> Hash32:
+    """keccak256 over the struct hashes of all results, in order of segments: what a Draw names."""
+    return Hash32(keccak256(b"".join(typed_data.struct_hash(result) for result in results)))
+
+
+def nodes_hash(nodes: Sequence[Address]) -> Hash32:
+    """keccak256 over the inferencer of each segment, a word each: what an Admission names."""
+    return Hash32(keccak256(b"".join(_account(node) for node in nodes)))
+
+
+def case_id(order: Hash32, segment: int) -> Hash32:
+    """One case per order and segment; a doubt counts the segment from DOUBTS on."""
+    return Hash32(keccak256(to_hash32(order) + _number(segment)))
+
+
+def hearing_id(case: Hash32, round_: int) -> Hash32:
+    """One round of a case: what reviewers' commitments name, so that none of one round is worth anything in another."""
+    return Hash32(keccak256(HEARING_TAG + to_hash32(case) + _number(round_)))
+
+
+def trace_commitment(root: Hash32, salt: Hash32) -> Hash32:
+    """keccak256(abi.encode(trace root, salt)): nobody guesses a trace from what its node signed."""
+    return Hash32(keccak256(to_hash32(root) + to_hash32(salt)))
+
+
+def verifier_commitment(order: Hash32, segment: int, verifier: Address, *, root: Hash32, salt: Hash32) -> Hash32:
+    """What a verifier signs before it sees the node's rows; its address is in it, so that a copy opens for nobody."""
+    words = (to_hash32(order), _number(segment), _account(verifier), to_hash32(root), to_hash32(salt))
+    return Hash32(keccak256(b"".join(words)))
+
+
+def review_commitment(
+    hearing: Hash32, reviewer: Address, *, root: Hash32, opinion: Opinion, score: int, spread: int, salt: Hash32
+) -> Hash32:
+    """keccak256(abi.encode(hearing, reviewer, root, opinion, score, spread, salt)): what a reviewer signs."""
+    numbers = b"".join(_number(value) for value in (opinion, score, spread))
+    return Hash32(keccak256(to_hash32(hearing) + _account(reviewer) + to_hash32(root) + numbers + to_hash32(salt)))
+
+
+def segments_of(order: Order, layers: int) -> tuple[Segment, ...]:
+    """The layer split that an order names; raises InvalidField unless it covers the model."""
+    ends = order.ends.rstrip(b"\0")
+    return segments_from_ends(tuple(ends), layers)
+
+
+# -------------------------------------------------------------------------------------------- VRF inputs and seeds
+
+
+def infer_alpha(order: Hash32) -> Hash32:
+    """VRF input from which inferencers follow; ``order`` is the order's digest."""
+    return Hash32(keccak256(INFER_TAG + to_hash32(order)))
+
+
+def draw_alpha(order: Hash32) -> Hash32:
+    """VRF input of the lottery."""
+    return Hash32(keccak256(DRAW_TAG + to_hash32(order)))
+
+
+def check_alpha(order: Hash32, secret: Hash32, results: Hash32) -> Hash32:
+    """VRF input from which verifiers follow: client (secret) and nodes (results) have a part in it."""
+    return Hash32(keccak256(CHECK_TAG + to_hash32(order) + to_hash32(secret) + to_hash32(results)))
+
+
+def segment_seed(beta: Hash32, segment: int) -> Hash32:
+    """Seed of a segment's draw under a VRF output."""
+    return Hash32(keccak256(to_hash32(beta) + _number(segment)))
+
+
+def court_seed(case: Hash32, round_: int, randao: Hash32) -> Hash32:
+    """Seed of the draw of reviewers."""
+    return Hash32(keccak256(COURT_TAG + to_hash32(case) + _number(round_) + to_hash32(randao)))
+
+
+def tiles_seed(case: Hash32, commitments: Sequence[Hash32], randao: Hash32) -> Hash32:
+    """Seed of a case's tiles."""
+    committed = keccak256(b"".join(to_hash32(one) for one in commitments))
+    return Hash32(keccak256(TILES_TAG + to_hash32(case) + committed + to_hash32(randao)))
+
+
+def check_tiles_seed(second_secret: Hash32, commitments: Sequence[Hash32]) -> Hash32:
+    """Seed of a check's tiles: the client's second secret, shown after every verifier has committed."""
+    committed = b"".join(to_hash32(one) for one in commitments)
+    return Hash32(keccak256(to_hash32(second_secret) + committed))
+
+
+def _number(value: int) -> bytes:
+    if not 0 <= value < 1 << 256:
+        raise InvalidField("A word holds 0 to 2**256 - 1", value, "Check where the number is from.")
+    return int(value).to_bytes(32)
+
+
+def _account(address: Address) -> bytes:
+    return bytes(12) + address_to_bytes(address)

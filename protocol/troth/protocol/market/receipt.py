@@ -1,0 +1,269 @@
+"""A receipt: one file that proves offline what was ordered, who served it, what it cost and whether it was checked.
+
+It holds class and model (whose hashes the order names), the order with its signature, the scheduler's words and
+proofs, the nodes' results, the secrets that were shown, and the check. It holds no token of prompt or answer and no
+salt, so whoever gets it learns counts and prices alone. The form is canonical JSON: sorted keys, no spaces, numbers
+as decimal strings, bytes as 0x and lower-case digits; bytes that are not their own canonical form are refused.
+
+What needs the chain is said, not assumed: that the VRF key is the scheduler's, that parties were drawn (pass the
+groups of the order's block), and that deposits stood behind it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from troth.protocol import typed_data, vrf
+from troth.protocol.errors import InvalidField, ProtocolError
+from troth.protocol.hashing import keccak256
+from troth.protocol.market import checks, lottery, messages, prices
+from troth.protocol.market.checks import View
+from troth.protocol.market.draws import Drawn, Group
+from troth.protocol.market.errors import InvalidReceipt
+from troth.protocol.market.messages import Signed, market_domain
+from troth.protocol.market.prices import rules_of
+from troth.protocol.market.types import (
+    Admission,
+    Draw,
+    ExecutionClass,
+    Opinion,
+    Order,
+    Result,
+    Tab,
+    TraceCommitment,
+    Verdict,
+)
+from troth.protocol.types import Address, Hash32, ModelDescriptor, address_to_bytes
+
+VERSION = 1
+"""Another value is another form, and an old program refuses it instead of misreading."""
+SIZE_LIMIT = 1 << 20
+"""Bytes of a receipt; one of 32 segments with 7 verifiers has 300 kB."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSegment:
+    """The check of one segment: drawn operators, one per seat, and what each distinct one signed, in that order."""
+
+    drawn: tuple[Address, ...]
+    commitments: tuple[Signed[TraceCommitment], ...]
+    verdicts: tuple[Signed[Verdict], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """All that is shown of one order. ``secret`` None: never revealed; ``checks`` empty: not checked."""
+
+    version: int
+    chain_id: int
+    bank: Address
+    model: ModelDescriptor
+    execution_class: ExecutionClass
+    tab: Tab
+    vrf_x: int
+    vrf_y: int
+    order: Signed[Order]
+    admission: Signed[Admission]
+    nodes: tuple[Address, ...]
+    infer_proof: bytes
+    results: tuple[Signed[Result], ...]
+    draw: Signed[Draw]
+    draw_proof: bytes
+    secret: Hash32 | None = None
+    check_proof: bytes = b""
+    checks: tuple[CheckedSegment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """What a receipt proves: the fee, whether the answer was drawn, what the check of each segment says.
+
+    ``unproven`` names what only the chain can say.
+    """
+
+    fee: int
+    drawn: bool
+    opinions: tuple[Opinion, ...]
+    unproven: tuple[str, ...]
+
+    @property
+    def checked(self) -> bool:
+        """Whether every segment was accepted by a majority of its seats."""
+        return bool(self.opinions) and all(opinion is Opinion.ACCEPT for opinion in self.opinions)
+
+
+def verify(receipt: Receipt, groups: Sequence[Group] = (), seasoning: int = 0) -> Proven:
+    """What a receipt proves; raises InvalidReceipt, or the error of the rule that it breaks.
+
+    (1) Class and model are those that the order names. (2) The tab key signed the order, the scheduler its words,
+    each node its result; results meet. (3) The scheduler's proofs hold under its VRF key, and beta is that of the
+    lottery. (4) The secret is the order's, and hits. (5) Verdicts are over these results, by the operators named. (6)
+    With ``groups``: nodes and verifiers are those that the proofs draw.
+    """
+    view = _view(receipt, groups, seasoning)
+    order = _require_order(receipt, view)
+    results = checks.require_results(order, receipt.results, receipt.nodes, view)
+    _require_proof(view, messages.infer_alpha(messages.order_id(order, view.domain)), receipt.infer_proof)
+    if groups:
+        checks.require_admission(order, receipt.admission, receipt.nodes, receipt.infer_proof, view)
+    seen = receipt.draw.message.block_number
+    beta = checks.require_draw(order, receipt.draw, results, receipt.draw_proof, seen_at=seen, view=view)
+    drawn = receipt.secret is not None and lottery.is_drawn(order, receipt.secret, beta)
+    opinions = _opinions(receipt, order, results, view) if drawn and receipt.checks else ()
+    fee = prices.fee(order, view.rules, len(results), results[-1])
+    unproven = ["the VRF key is the scheduler's", "the tab's deposits covered it"]
+    return Proven(fee, drawn, opinions, tuple(unproven if groups else [*unproven, "nodes and verifiers were drawn"]))
+
+
+def _view(receipt: Receipt, groups: Sequence[Group], seasoning: int) -> View:
+    if receipt.version != VERSION:
+        raise InvalidReceipt(f"Only version {VERSION} is known", receipt.version, "Verify it with a newer program.")
+    model, execution_class = messages.state_hash(receipt.model), messages.state_hash(receipt.execution_class)
+    if receipt.execution_class.model != model:
+        raise InvalidReceipt("The class is of another model", model, "Ask for a receipt of this order.")
+    hidden_size, layers = receipt.model.hidden_size, receipt.model.layers
+    return View(
+        domain=market_domain(receipt.chain_id, receipt.bank),
+        seasoning=seasoning,
+        lag=0,
+        reference_age=0,
+        execution_class=execution_class,
+        rules=rules_of(receipt.execution_class, hidden_size=hidden_size, layers=layers),
+        vrf_key=(receipt.vrf_x, receipt.vrf_y),
+        tab=receipt.tab,
+        groups=tuple(groups),
+        block=receipt.admission.message.block_number,
+        time=0,
+    )
+
+
+def _require_order(receipt: Receipt, view: View) -> Order:
+    order, digest = receipt.order.message, messages.order_id(receipt.order.message, view.domain)
+    if order.execution_class != view.execution_class or order.tab != messages.tab_id(view.tab):
+        raise InvalidReceipt("The order is for another class or tab", order.tab, "Ask for a receipt of this order.")
+    if not view.key_check(view.tab.key, digest, receipt.order.signature):
+        raise InvalidReceipt(
+            "The tab key did not sign the order", receipt.order.signature, "Ask for the whole receipt."
+        )
+    admitted = receipt.admission.require(view.domain, view.tab.payee)
+    if admitted.order != digest or admitted.nodes != messages.nodes_hash(receipt.nodes):
+        raise InvalidReceipt("The admission is of other nodes", receipt.nodes, "Ask for the admission of this order.")
+    return order
+
+
+def _require_proof(view: View, alpha: Hash32, proof: bytes) -> Hash32:
+    return Hash32(vrf.verify(view.vrf_key, alpha, proof))
+
+
+def _opinions(receipt: Receipt, order: Order, results: Sequence[Result], view: View) -> tuple[Opinion, ...]:
+    if receipt.secret is None or len(receipt.checks) != len(results):
+        raise InvalidReceipt(
+            "Each segment of a checked answer has a check", len(receipt.checks), "Add what is missing."
+        )
+    digest = messages.order_id(order, view.domain)
+    alpha = messages.check_alpha(digest, receipt.secret, messages.results_hash(results))
+    _require_proof(view, alpha, receipt.check_proof)
+    named = tuple(Drawn(check.drawn, b"") for check in receipt.checks)
+    if view.groups:
+        expected = checks.verifiers(order, results, receipt.secret, receipt.check_proof, nodes=receipt.nodes, view=view)
+        if [one.operators for one in expected] != [one.operators for one in named]:
+            raise InvalidReceipt("Other verifiers were drawn", named, "Leave who made this receipt.")
+    return tuple(
+        _opinion(check, drawn, result, view)
+        for check, drawn, result in zip(receipt.checks, named, results, strict=True)
+    )
+
+
+def _opinion(check: CheckedSegment, drawn: Drawn, result: Result, view: View) -> Opinion:
+    if len(drawn.operators) != view.rules.verifiers:
+        what = f"{view.rules.verifiers} seats check a segment of this class"
+        raise InvalidReceipt(what, len(drawn.operators), "Name every seat that was drawn.")
+    verdicts = {typed_data.recover(one.message, view.domain, one.signature): one for one in check.verdicts}
+    commitments = {typed_data.recover(one.message, view.domain, one.signature): one for one in check.commitments}
+    return checks.majority(drawn, checks.require_verdicts(result, verdicts, commitments, drawn, view))
+
+
+# --------------------------------------------------------------------------------------------------- canonical JSON
+
+Struct = TypeVar("Struct")
+
+
+def encode(receipt: Receipt) -> bytes:
+    """The canonical bytes of a receipt; equal receipts have equal bytes."""
+    return _dump(_to_json(receipt))
+
+
+def decode(data: bytes) -> Receipt:
+    """Inverse of ``encode``; raises InvalidReceipt unless ``data`` is exactly what it returns for some receipt."""
+    remedy = "Use the file as it was written."
+    if len(data) > SIZE_LIMIT:
+        raise InvalidReceipt(f"A receipt has at most {SIZE_LIMIT} bytes", len(data), remedy)
+    try:
+        receipt: Receipt = _from_json(Receipt, json.loads(data))
+        same = encode(receipt) == data
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        what = "The file is no receipt"
+        raise InvalidReceipt(what, error.what if isinstance(error, ProtocolError) else str(error), remedy) from error
+    if not same:
+        raise InvalidReceipt("The file is not in its canonical form", len(data), remedy)
+    return receipt
+
+
+def receipt_hash(receipt: Receipt) -> Hash32:
+    """keccak256 of the canonical bytes: what a scheduler's log can name."""
+    return Hash32(keccak256(encode(receipt)))
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+
+
+def _to_json(value: Any) -> Any:
+    if is_dataclass(value):
+        return {field.name: _to_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple):
+        return [_to_json(item) for item in value]
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    return str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _from_json(hint: Any, value: Any) -> Any:
+    """``value`` as the annotation says; a mistake raises an error that ``decode`` turns into InvalidReceipt."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return _from_json(get_args(hint)[0], value)
+    if origin in {UnionType, Union}:
+        return None if value is None else _from_json(get_args(hint)[0], value)
+    if origin is tuple:
+        return tuple(_from_json(get_args(hint)[0], item) for item in value)
+    if origin is Signed:
+        message = _from_json(get_args(hint)[0], value["message"])
+        return Signed(message, _from_json(bytes, value["signature"]))
+    if is_dataclass(hint):
+        kind: Any = hint
+        hints = get_type_hints(kind, include_extras=True)
+        return kind(**{field.name: _from_json(hints[field.name], value[field.name]) for field in fields(kind)})
+    return _scalar(hint, value)
+
+
+def _scalar(hint: Any, value: Any) -> Any:
+    if hint is bool or value is None:
+        return value
+    if not isinstance(value, str):
+        raise InvalidField("Numbers, bytes and text are strings here", value, "Write the receipt again.")
+    if hint is int:
+        return int(value)
+    if hint is Address:
+        address_to_bytes(value)
+        return value
+    if hint is str:
+        return value
+    data = bytes.fromhex(value.removeprefix("0x"))
+    if hint is Hash32 and len(data) != 32:
+        raise InvalidField("A hash has 32 bytes", value, "Write the receipt again.")
+    return data
