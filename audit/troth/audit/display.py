@@ -36,7 +36,10 @@ def show(report: Report, reproduce: Reproduce, lines: Iterable[str], console: Co
 
 def _table(report: Report) -> Table:
     table = Table(
-        "check", "", title=f"{len(report.tasks)} task{'' if len(report.tasks) == 1 else 's'}", title_justify="left"
+        "check",
+        "",
+        title=f"{len(report.tasks)} {report.subject}{'' if len(report.tasks) == 1 else 's'}",
+        title_justify="left",
     )
     for heading in ("ok", "violation", "inconclusive"):
         table.add_column(heading, justify="right")
@@ -67,3 +70,5 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
     if finding.place is not None:
         yield "where", f"block {finding.place.block}, transaction 0x{finding.place.transaction.hex()}"
     yield from finding.evidence
+    if finding.action is not None:
+        yield "act", finding.action

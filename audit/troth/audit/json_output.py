@@ -57,6 +57,7 @@ def _finding(finding: Finding, reproduce: Reproduce) -> dict[str, Any]:
         "block": None if finding.place is None else finding.place.block,
         "transaction": None if finding.place is None else _hex(finding.place.transaction),
         "evidence": dict(finding.evidence),
+        "action": finding.action,
         "reproduce": reproduce(finding),
     }
 

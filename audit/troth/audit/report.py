@@ -44,7 +44,10 @@ _EXIT_CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not in order. ``amount`` in wei; ``evidence`` is what to look at, by name."""
+    """One thing that is not in order. ``amount`` in wei; ``evidence`` is what to look at, by name.
+
+    ``action`` names the call that acts on it, where anybody can.
+    """
 
     check: str
     kind: Kind
@@ -56,6 +59,7 @@ class Finding:
     amount: int | None = None
     place: LogMeta | None = None
     evidence: tuple[tuple[str, str], ...] = ()
+    action: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A whole audit. ``not_checked`` names what no finding here speaks about."""
+    """A whole audit. ``not_checked`` names what no finding here speaks about, ``subject`` what ``tasks`` are."""
 
     chain_id: int
     contract: Address
@@ -102,6 +106,7 @@ class Report:
     tasks: tuple[Hash32, ...]
     checks: tuple[CheckReport, ...]
     not_checked: tuple[str, ...]
+    subject: str = "task"
 
     @property
     def findings(self) -> tuple[Finding, ...]:

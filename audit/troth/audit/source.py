@@ -67,7 +67,7 @@ class Source:
     async def logs(self, first: int, last: int) -> tuple[Log, ...]:
         """All logs of the contract, in the order of the chain."""
         spans = [(start, min(start + SPAN - 1, last)) for start in range(first, last + 1, SPAN)]
-        parts = await _each(spans, lambda span: self._chain.logs(*span))
+        parts = await each(spans, lambda span: self._chain.logs(*span))
         found = [log for part in parts for log in part]
         foreign = next((log.address for log in found if log.address != self._chain.contract), None)
         if foreign is not None:
@@ -99,7 +99,7 @@ class Source:
 
     async def _headers(self, wanted: Collection[LogMeta]) -> list[Header]:
         hashes = {place.block: place.block_hash for place in wanted}
-        headers = await _each(sorted(hashes), self.header)
+        headers = await each(sorted(hashes), self.header)
         for header in headers:
             if header.hash != hashes[header.number]:
                 raise ChainMoved("The chain was reorganised while it was read", header.number, "Repeat the audit.")
@@ -107,7 +107,7 @@ class Source:
 
     async def _transactions(self, wanted: Collection[LogMeta]) -> list[Transaction]:
         hashes = sorted({place.transaction for place in wanted})
-        answers = await _each(hashes, self._transaction)
+        answers = await each(hashes, self._transaction)
         return [answer for answer in answers if answer is not None]
 
     async def _transaction(self, wanted: Hash32) -> Transaction | None:
@@ -119,13 +119,13 @@ class Source:
         """Balance and task states at a block; nothing from a node that keeps no states that old."""
         try:
             answer = await self._rpc.request("eth_getBalance", self._chain.contract, hex(block))
-            states = await _each(tasks, lambda task: self._chain.read(views.task_state(task), block))
+            states = await each(tasks, lambda task: self._chain.read(views.task_state(task), block))
         except RpcRefused:
             return None, {}
         return decoding.quantity(answer), dict(zip(tasks, states, strict=True))
 
 
-async def _each(items: Collection[Item], ask: Callable[[Item], Awaitable[Answer]]) -> list[Answer]:
+async def each(items: Collection[Item], ask: Callable[[Item], Awaitable[Answer]]) -> list[Answer]:
     """Answers in the order of ``items``, a bounded number of questions at a time."""
     gate = asyncio.Semaphore(CONCURRENCY)
 

@@ -97,6 +97,7 @@ def receipt(value: Any, contract: Address | None) -> Receipt:
             gas_price=quantity(value["effectiveGasPrice"]),
             created=to_address(created) if created else None,
             events=tuple(parse_log(entry) for entry in logs if entry.address == contract),
+            logs=tuple(logs),
         )
     except (KeyError, TypeError) as error:
         raise malformed("receipt", value) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from troth.protocol.contract_errors import ContractError
-from troth.protocol.events import Event
+from troth.protocol.events import Event, Log
 from troth.protocol.types import Address, Hash32
 
 
@@ -21,7 +21,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A mined transaction; ``events`` are the contract's own, in log order."""
+    """A mined transaction; ``events`` are the contract's own, in log order, ``logs`` those of every contract."""
 
     transaction: Hash32
     block: int
@@ -30,6 +30,7 @@ class Receipt:
     gas_price: int
     created: Address | None
     events: tuple[Event, ...]
+    logs: tuple[Log, ...] = ()
 
     @property
     def cost(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import troth.chain.keyfiles  # noqa: F401 - first: eth_account imports eth_keyfile
@@ -52,11 +53,16 @@ _NONCE_TAKEN = ("nonce too low", "replacement transaction underpriced", "transac
 _SENT_ALREADY = ("already known", "already imported", "known transaction")
 
 
+Explain = Callable[[bytes], ContractError]
+"""What the data of a revert says."""
+
+
 class Transactions:
     """Sends for any number of keys over one ``Rpc``."""
 
-    def __init__(self, rpc: Rpc, chain_id: int) -> None:
+    def __init__(self, rpc: Rpc, chain_id: int, explain: Explain = decode_error) -> None:
         self._rpc = rpc
+        self._explain = explain
         self._chain_id = chain_id
         self._locks: defaultdict[Address, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._sent: OrderedDict[Hash32, bytes] = OrderedDict()
@@ -81,7 +87,7 @@ class Transactions:
         try:
             gas = await self._rpc.request("eth_estimateGas", message(call, sender, to), "pending")
         except RpcRefused as error:
-            raise as_rejection(call.function, error, sender) from error
+            raise as_rejection(call.function, error, sender, self._explain) from error
         return decoding.quantity(gas) * (100 + GAS_MARGIN_PERCENT) // 100
 
     async def send(self, call: Call, key: Key, to: Address | None, gas: int | None = None) -> Hash32:
@@ -190,7 +196,8 @@ class Transactions:
         try:
             await self._rpc.request("eth_call", replay, hex(decoding.quantity(receipt["blockNumber"]) - 1))
         except RpcRefused as error:
-            raise as_rejection(f"transaction {decoding.hexadecimal(transaction)}", error) from error
+            what = f"transaction {decoding.hexadecimal(transaction)}"
+            raise as_rejection(what, error, explain=self._explain) from error
         reason = ContractError("Reverted", {}, "The state changed before it was mined; read it anew and send again.")
         raise ChainRejected(f"transaction {decoding.hexadecimal(transaction)}", reason)
 
@@ -209,15 +216,17 @@ def message(call: Call, sender: Address | None, to: Address | None) -> dict[str,
     return fields
 
 
-def as_rejection(function: str, error: RpcRefused, sender: Address | None = None) -> Exception:
-    """ChainRejected if the node's error is a revert, else the error itself."""
+def as_rejection(
+    function: str, error: RpcRefused, sender: Address | None = None, explain: Explain = decode_error
+) -> Exception:
+    """ChainRejected if the node's error is a revert, which ``explain`` reads, else the error itself."""
     returned = error.data.get("data") if isinstance(error.data, dict) else error.data
     if isinstance(returned, str) and returned.startswith("0x"):
-        return ChainRejected(function, decode_error(decoding.data(returned)))
+        return ChainRejected(function, explain(decoding.data(returned)))
     text = error.message.lower()
     if "insufficient funds" in text or "insufficient balance" in text:
         remedy = f"Send ETH for value and gas to {sender or 'the sending address'}."
         return ChainRejected(function, ContractError("InsufficientFunds", {"message": error.message}, remedy))
     if "revert" in text:
-        return ChainRejected(function, decode_error(b""))
+        return ChainRejected(function, explain(b""))
     return error

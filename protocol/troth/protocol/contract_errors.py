@@ -19,6 +19,9 @@ _PANICS = {
     0x21: "a number is no member of an enum",
     0x32: "an index is out of bounds",
 }
+Remedy = str | Callable[[Mapping[str, Any]], str]
+"""What to do about an error, said outright or from the error's arguments."""
+
 _GENERAL_REMEDY = "Compare the call with the task's current phase and the registry, then build it again."
 
 
@@ -40,23 +43,32 @@ def _shown(value: Any) -> str:
 
 
 def decode_error(data: bytes) -> ContractError:
-    """What revert ``data`` says. Never raises: data that nobody knows is named ``Unknown`` and carried along."""
+    """What revert ``data`` of Troth or of the Committee says; never raises."""
+    return explained(data, errors_by_selector(), REMEDIES)
+
+
+def explained(data: bytes, known: Mapping[bytes, Entry], remedies: Mapping[str, Remedy]) -> ContractError:
+    """What revert ``data`` says, if it is one of the ``known`` errors or the compiler's own.
+
+    Never raises: data that nobody knows is named ``Unknown`` and carried along.
+    """
     if not data:
         return ContractError("Reverted", {}, "The contract gave no reason; check address, calldata and value.")
     selector, body = data[:4], data[4:]
     if selector in (_REVERT_STRING, _PANIC):
         return _builtin(selector, body)
-    entry = errors_by_selector().get(selector)
-    return _unknown(data) if entry is None else _custom(entry, data)
+    entry = known.get(selector)
+    return _unknown(data) if entry is None else _custom(entry, data, remedies)
 
 
-def _custom(entry: Entry, data: bytes) -> ContractError:
+def _custom(entry: Entry, data: bytes, remedies: Mapping[str, Remedy]) -> ContractError:
     try:
         values = decode_parameters(entry.inputs, data[4:])
     except InvalidField:
         return _unknown(data)
     arguments = {parameter.name: value for parameter, value in zip(entry.inputs, values, strict=True)}
-    return ContractError(entry.name, arguments, _remedy(entry.name, arguments))
+    remedy = remedies.get(entry.name, _GENERAL_REMEDY)
+    return ContractError(entry.name, arguments, remedy if isinstance(remedy, str) else remedy(arguments))
 
 
 def _builtin(selector: bytes, body: bytes) -> ContractError:
@@ -74,11 +86,6 @@ def _unknown(data: bytes) -> ContractError:
     )
 
 
-def _remedy(name: str, arguments: Mapping[str, Any]) -> str:
-    remedy = REMEDIES.get(name, _GENERAL_REMEDY)
-    return remedy if isinstance(remedy, str) else remedy(arguments)
-
-
 def ether(wei: int) -> str:
     """Exact decimal ether, for example "0.05 ETH"."""
     whole, rest = divmod(wei, 10**18)
@@ -90,7 +97,7 @@ def _difference(arguments: Mapping[str, Any], needed: str, present: str) -> str:
     return ether(arguments[needed] - arguments[present])
 
 
-REMEDIES: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
+REMEDIES: Mapping[str, Remedy] = {
     "AlreadyRegistered": "Nothing needs to be done: the same model or class is there under this id.",
     "UnknownModel": "Register the model first.",
     "UnknownClass": "Register the execution class first, or choose one that is registered.",

@@ -74,6 +74,8 @@ class Contracts:
     evidence: Address
     log: Address
     lens: Address
+    judgement: Address
+    classes: Address
 
 
 # ------------------------------------------------------------------------------------------------------------ money
@@ -159,7 +161,6 @@ class ClaimState:
     voucher: Voucher
     owed: Uint96
     settles_at: Uint40
-    objections: Uint16
     claimer: Address
 
 
@@ -545,6 +546,9 @@ class CaseState:
     seats: tuple[Uint8, ...] = NO_NUMBERS
     commitments: tuple[Hash32, ...] = NO_HASHES
     seed: Hash32 = NO_HASH
+    drawer: Address = NO_ADDRESS
+    committer: Address = NO_ADDRESS
+    seeder: Address = NO_ADDRESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -595,7 +599,7 @@ class SummonsState:
     execution_class: Hash32
     ends: Hash32
     results: Hash32
-    nodes: Hash32
+    named: Hash32
     secret: Hash32
     client: Address
     scheduler: Address

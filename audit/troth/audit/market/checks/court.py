@@ -1,0 +1,406 @@
+"""M6 to M9: what a case was opened with, who was drawn, what was committed, what follows from what was shown.
+
+Signatures, draws and reveals are taken from the calls' inputs; groups, stakes and keys from the folded state.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from troth.audit.inputs import Unavailable
+from troth.audit.market.inputs import call_behind, value
+from troth.audit.market.subject import Check, Subject, differing, unavailable
+from troth.audit.report import Finding, Kind, Result
+from troth.protocol import typed_data, vrf
+from troth.protocol.calls import mask_tiles
+from troth.protocol.calls.call import DecodedCall
+from troth.protocol.errors import InvalidProof, InvalidSignature
+from troth.protocol.events import LogMeta
+from troth.protocol.hashing import keccak256
+from troth.protocol.identifiers import group_id
+from troth.protocol.market import court, draws, lottery, messages, prices
+from troth.protocol.market.events import (
+    CaseDecided,
+    CaseOpened,
+    CaseRestarted,
+    CaseSeeded,
+    ReviewersDrawn,
+    ReviewPosted,
+    ReviewsCommitted,
+)
+from troth.protocol.market.parts import Part
+from troth.protocol.market.state import State
+from troth.protocol.market.types import (
+    Ask,
+    CaseKind,
+    CaseState,
+    Draw,
+    DrawRequest,
+    NodeReveal,
+    Opinion,
+    Outcome,
+    PotKind,
+    Reveal,
+    ReviewCommitment,
+    Rules,
+    SignedOrder,
+    Verdict,
+    VrfProof,
+)
+from troth.protocol.market.types import Result as NodeResult
+from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The call that opened a case."""
+
+    order: SignedOrder
+    results: tuple[NodeResult, ...]
+    result_signatures: tuple[bytes, ...]
+    draw: Draw
+    draw_signature: bytes
+    segment: int
+    secret: Hash32
+    verdicts: tuple[Verdict, ...]
+    verdict_signatures: tuple[bytes, ...]
+    check: VrfProof
+
+
+def _opened(subject: Subject) -> Iterator[Result]:
+    for event, before in subject.history.of(CaseOpened):
+        call = call_behind(subject.evidence, event.meta, Part.COURT, "open")
+        if isinstance(call, Unavailable):
+            yield Result(event.case_id, (unavailable("M6", call, event.meta, event.case_id),))
+            continue
+        yield Result(event.case_id, tuple(_opening(subject, event, before, _read_opening(call))))
+
+
+def _read_opening(call: DecodedCall) -> Opening:
+    return Opening(
+        order=value(call, "order", SignedOrder),
+        results=value(call, "results", tuple[NodeResult, ...]),
+        result_signatures=tuple(call.value("resultSignatures")),
+        draw=value(call, "draw", Draw),
+        draw_signature=call.value("drawSignature"),
+        segment=int(call.value("segment")),
+        secret=Hash32(call.value("secret")),
+        verdicts=value(call, "verdicts", tuple[Verdict, ...]),
+        verdict_signatures=tuple(call.value("verdictSignatures")),
+        check=value(call, "check", VrfProof),
+    )
+
+
+def _opening(subject: Subject, event: CaseOpened, before: State, opening: Opening) -> Iterator[Finding]:
+    """(1) The order's key, (2) the nodes and (3) the scheduler signed; (4) the case says what they signed."""
+    domain, state = subject.evidence.domain, event.state
+    order = opening.order.order
+    digest = messages.order_id(order, domain)
+    if not messages.signed_by_account(opening.order.key, digest, opening.order.signature):
+        what = "The tab's key did not sign the order as an account; a contract that is a key was asked on chain"
+        yield Finding("M6", Kind.INCONCLUSIVE, what, event.case_id, party=opening.order.key, place=event.meta)
+    nodes = [
+        _signer(result, domain, signature)
+        for result, signature in zip(opening.results, opening.result_signatures, strict=False)
+    ]
+    judged = opening.results[opening.segment]
+    rules = _rules(before, order.execution_class)
+    pairs = (
+        ("order", event.order, digest),
+        ("results of the draw", opening.draw.results, messages.results_hash(opening.results)),
+        ("scheduler's signature", opening.order.scheduler, _signer(opening.draw, domain, opening.draw_signature)),
+        ("node", event.node, nodes[opening.segment]),
+        ("state's node", state.node, event.node),
+        ("result", state.result, typed_data.struct_hash(judged)),
+        ("trace commitment", state.trace_commitment, judged.trace_commitment),
+        ("rows", state.rows, prices.positions(judged) - 1),
+        ("class", state.execution_class, order.execution_class),
+        ("ends", state.ends, order.ends),
+        ("reference block", state.reference_block, order.reference_block),
+        ("answered at", state.answered_at, opening.draw.block_number),
+        ("client", state.client, opening.order.client),
+        ("scheduler", state.scheduler, opening.order.scheduler),
+        ("fee", state.fee, prices.fee(order, rules, len(opening.results), opening.results[-1])),
+        ("unit", state.unit, prices.unit(rules, prices.positions(judged))),
+        ("phase block", state.phase_block, event.meta.block),
+        ("locked", state.locked, _locked(before, state, rules)),
+    )
+    yield from _differences("M6", pairs, event.case_id, event.meta)
+    yield from _kind(subject, event, before, opening, rules)
+
+
+def _locked(before: State, state: CaseState, rules: Rules) -> int:
+    """L of the node, or what there is of it; nothing for a doubt, which takes nothing."""
+    return 0 if state.kind is CaseKind.DOUBT else min(rules.penalty, before.pot(PotKind.STAKE, state.node))
+
+
+def _kind(subject: Subject, event: CaseOpened, before: State, opening: Opening, rules: Rules) -> Iterator[Finding]:
+    """A check's majority makes the kind of case, and only where the client's secret hit."""
+    state, order = event.state, opening.order.order
+    if state.kind is CaseKind.DOUBT:
+        return
+    if keccak256(opening.secret) != order.draw_hash or not lottery.hits(
+        opening.secret, opening.draw.beta, order.check_rate
+    ):
+        yield _wrong("M6", event, "The leaf was not drawn by this secret, so no check of it counts")
+    key = before.parties[state.scheduler].vrf_key
+    alpha = messages.check_alpha(event.order, opening.secret, opening.draw.results)
+    try:
+        beta = Hash32(vrf.verify(key, alpha, opening.check.proof))
+    except InvalidProof as error:
+        yield _wrong("M6", event, f"The proof of who checks does not hold: {error}")
+        return
+    signers = (_signer(result, subject.evidence.domain, signature) for result, signature in _signed_results(opening))
+    owners = {before.owner_of(signer) for signer in signers if signer is not None}
+    seed = messages.segment_seed(beta, opening.segment)
+    drawn = _draw(subject, before, state, seed=seed, count=rules.verifiers, excluded=owners)
+    said = {
+        _signer(verdict, subject.evidence.domain, signature): verdict.opinion
+        for verdict, signature in zip(opening.verdicts, opening.verdict_signatures, strict=False)
+        if verdict.result == state.result
+    }
+    opinions = tuple(said.get(seat, int(Opinion.NONE)) for seat in drawn)
+    wanted = Opinion.REJECT if state.kind is CaseKind.REJECTION else Opinion.ACCEPT
+    yield from _differences(
+        "M6",
+        (("verifiers", state.verifiers, drawn), ("opinions", state.opinions, opinions)),
+        event.case_id,
+        event.meta,
+    )
+    if 2 * opinions.count(int(wanted)) <= rules.verifiers:
+        yield _wrong("M6", event, f"No majority of the drawn seats says {wanted.name}")
+
+
+def _signed_results(opening: Opening) -> Iterator[tuple[NodeResult, bytes]]:
+    yield from zip(opening.results, opening.result_signatures, strict=False)
+
+
+# --------------------------------------------------------------------------------------------------------- randomness
+
+
+def _randomness(subject: Subject) -> Iterator[Result]:
+    for event, before in subject.history.of(ReviewersDrawn, CaseSeeded):
+        was = before.cases[event.case_id].state
+        header = subject.evidence.headers.get(was.phase_block + subject.evidence.parameters.lookahead)
+        if header is None:
+            what = "The header whose RANDAO draws is not there"
+            yield Result(event.case_id, (Finding("M7", Kind.INCOMPLETE, what, event.case_id, place=event.meta),))
+        elif isinstance(event, ReviewersDrawn):
+            yield Result(event.case_id, tuple(_reviewers(subject, event, before, was, header.randao)))
+        else:
+            seed = messages.tiles_seed(event.case_id, was.commitments, header.randao)
+            pairs = (("seed", event.seed, seed), ("state's seed", event.state.seed, seed))
+            yield Result(event.case_id, tuple(_differences("M7", pairs, event.case_id, event.meta)))
+
+
+def _reviewers(
+    subject: Subject, event: ReviewersDrawn, before: State, was: CaseState, randao: Hash32
+) -> Iterator[Finding]:
+    rules = _rules(before, was.execution_class)
+    seed = messages.court_seed(event.case_id, was.round, randao)
+    drawn = Counter(_draw(subject, before, was, seed=seed, count=rules.reviewers, excluded=was.excluded))
+    pairs = (
+        ("randao", event.randao, randao),
+        ("reviewers", event.reviewers, tuple(drawn)),
+        ("seats", event.seats, tuple(drawn.values())),
+        ("state's reviewers", event.state.reviewers, event.reviewers),
+        ("state's seats", event.state.seats, event.seats),
+    )
+    yield from _differences("M7", pairs, event.case_id, event.meta)
+    block, parameters = event.meta.block, subject.evidence.parameters
+    if not was.phase_block + parameters.lookahead < block <= court.expires_after(was, parameters, rules.exact):
+        yield _wrong("M7", event, "The reviewers were drawn outside the window")
+
+
+def _draw(
+    subject: Subject, before: State, state: CaseState, *, seed: Hash32, count: int, excluded: Iterable[Address]
+) -> tuple[Address, ...]:
+    """Seasoned seats of a case's segment, as the contract draws them."""
+    rules = _rules(before, state.execution_class)
+    span = _span(state, rules)
+    request = DrawRequest(
+        execution_class=state.execution_class,
+        first=span.first,
+        end=span.end,
+        block_number=state.reference_block,
+        seed=seed,
+        count=count,
+        seasoned=True,
+        distinct=False,
+        excluded=tuple(excluded),
+        bound=Ask(),
+    )
+    group = before.group(group_id(state.execution_class, span))
+    seasoning = subject.evidence.parameters.seasoning
+    return draws.draw(request, group, seat_cap=rules.seat_cap, seasoning=seasoning).operators
+
+
+def _span(state: CaseState, rules: Rules) -> Segment:
+    ends = state.ends.rstrip(b"\0")
+    return Segment(ends[state.segment - 1] if state.segment else 0, ends[state.segment] if ends else rules.layers)
+
+
+# -------------------------------------------------------------------------------------------------------- commitments
+
+
+def _commitments(subject: Subject) -> Iterator[Result]:
+    for event, before in subject.history.of(ReviewPosted, ReviewsCommitted):
+        record = before.cases[event.case_id]
+        if isinstance(event, ReviewPosted):
+            known = event.reviewer in record.state.reviewers
+            late = event.meta.block > record.state.phase_block + subject.evidence.parameters.commit_window
+            replaced = (event.round, event.reviewer) in record.posts
+            wrong = [(not known, "who was not drawn"), (late, "after the window"), (replaced, "for the second time")]
+            found = [_wrong("M8", event, f"A commitment was posted {how}") for bad, how in wrong if bad]
+            yield Result(event.case_id, tuple(found))
+        else:
+            yield Result(event.case_id, tuple(_committed(subject, event, before)))
+
+
+def _committed(subject: Subject, event: ReviewsCommitted, before: State) -> Iterator[Finding]:
+    """Each commitment is its reviewer's own post, or signed by it; an incomplete set came late enough."""
+    record = before.cases[event.case_id]
+    state, parameters = record.state, subject.evidence.parameters
+    committed = [one != ZERO_HASH for one in event.commitments]
+    if not court.may_end_commitments(state, committed, event.meta.block, parameters):
+        yield _wrong("M8", event, "The commitments were ended outside the window, or an incomplete set too early")
+    call = call_behind(subject.evidence, event.meta, Part.COURT, "commit")
+    if isinstance(call, Unavailable):
+        yield unavailable("M8", call, event.meta, event.case_id)
+        return
+    signatures = [call.value("signatures")[at : at + 65] for at in range(0, len(call.value("signatures")), 65)]
+    for reviewer, commitment in zip(state.reviewers, event.commitments, strict=False):
+        posted = record.posts.get((state.round, reviewer))
+        if posted is not None and posted != commitment:
+            yield _wrong("M8", event, f"The post of {reviewer} was replaced", party=reviewer)
+        elif posted is None and commitment != ZERO_HASH:
+            message = ReviewCommitment(messages.hearing_id(event.case_id, state.round), commitment)
+            if not any(_signer(message, subject.evidence.domain, one) == reviewer for one in signatures):
+                yield _wrong("M8", event, f"{reviewer} neither posted nor signed its commitment", party=reviewer)
+
+
+# ------------------------------------------------------------------------------------------------------------ outcome
+
+
+def _outcomes(subject: Subject) -> Iterator[Result]:
+    for event, before in subject.history.of(CaseDecided, CaseRestarted):
+        if isinstance(event, CaseDecided) and event.outcome is Outcome.LAPSED:
+            continue
+        record = before.cases[event.case_id]
+        call = call_behind(subject.evidence, event.meta, Part.COURT, "decide", "expire")
+        if isinstance(call, Unavailable):
+            yield Result(event.case_id, (unavailable("M9", call, event.meta, event.case_id),))
+        elif call.entry.name == "decide":
+            found = list(_decided(subject, event, before, record.state, call))
+            if isinstance(event, CaseDecided):
+                found += _paid(subject, event, before, record.state)
+            yield Result(event.case_id, tuple(found))
+
+
+def _decided(
+    subject: Subject, event: CaseDecided | CaseRestarted, before: State, state: CaseState, call: DecodedCall
+) -> Iterator[Finding]:
+    rules = _rules(before, state.execution_class)
+    node = value(call, "node", NodeReveal)
+    reveals = value(call, "reveals", tuple[Reveal, ...])
+    hearing = messages.hearing_id(event.case_id, state.round)
+    shown_node = None
+    if node.root != ZERO_HASH:
+        shown_node = court.Showing(node.root, node.tiles)
+        if messages.trace_commitment(node.root, node.salt) != state.trace_commitment:
+            yield _wrong("M9", event, "The node's reveal is not of the trace that it signed", party=state.node)
+    showings = []
+    for reviewer, commitment, reveal in zip(state.reviewers, state.commitments, reveals, strict=False):
+        showings.append(_showing(reveal, node.tiles))
+        if reveal.opinion != Opinion.NONE and commitment != messages.review_commitment(
+            hearing,
+            reviewer,
+            root=reveal.root,
+            opinion=Opinion(reveal.opinion),
+            score=reveal.score,
+            spread=reveal.spread,
+            salt=reveal.salt,
+        ):
+            yield _wrong("M9", event, f"The reveal of {reviewer} is not of its commitment", party=reviewer)
+    findings = court.Findings(state.kind, state.segment, state.round % 2, state.seats, tuple(showings), shown_node)
+    decision = court.decide(findings, rules)
+    if isinstance(event, CaseRestarted):
+        if decision.outcome is not Outcome.NONE:
+            yield _wrong("M9", event, f"The reveals decide {decision.outcome.name}, and the case was drawn anew")
+        return
+    mask = sum(1 << index for index in decision.cluster)
+    pairs = (
+        ("outcome", event.outcome.name, decision.outcome.name),
+        ("cluster", event.cluster, mask),
+        ("score", event.score, decision.score),
+        ("spread", event.spread, decision.spread),
+    )
+    yield from _differences("M9", pairs, event.case_id, event.meta)
+
+
+def _showing(reveal: Reveal, node_tiles: bytes) -> court.Showing | None:
+    if reveal.opinion == Opinion.NONE:
+        return None
+    tiles = mask_tiles(reveal.tiles, node_tiles) if reveal.tiles and node_tiles else reveal.tiles
+    return court.Showing(reveal.root, tiles, Opinion(reveal.opinion), reveal.score, reveal.spread)
+
+
+def _paid(subject: Subject, event: CaseDecided, before: State, state: CaseState) -> Iterator[Finding]:
+    """Refund first, then work; the bond is gone to the last unit, and nothing stays locked for the case."""
+    moved = subject.history.moved(event.meta.transaction, event.case_id)
+    came: Counter[tuple[PotKind, Hash32]] = Counter()
+    for one in moved:
+        came[one.to_kind, one.to_id] += one.amount
+    bond = (PotKind.BOND, event.case_id)
+    taken = sum(one.amount for one in moved if (one.from_kind, one.from_id) == bond)
+    if taken != state.bond:
+        yield _wrong("M9", event, f"Of a bond of {state.bond}, {taken} were paid out")
+    purse = state.bond + (state.locked if event.outcome in {Outcome.CONVICTED, Outcome.NODE_MISSING} else 0)
+    client = court.pot_of(PotKind.CREDIT, state.client)
+    if event.outcome in court.CONVICTIONS and came[client] < min(state.fee, purse):
+        yield _wrong("M9", event, f"The client got {came[client]} of its fee of {state.fee}")
+    for index, (reviewer, seats) in enumerate(zip(state.reviewers, state.seats, strict=False)):
+        reward = prices.REWARD_UNITS * state.unit * seats
+        got = came[court.pot_of(PotKind.CREDIT, reviewer)]
+        if event.cluster >> index & 1 and got < reward and came[court.BURNT]:
+            yield _wrong("M9", event, f"A reviewer of the cluster got {got} of {reward}", party=reviewer)
+
+
+# ------------------------------------------------------------------------------------------------------------- common
+
+
+def _rules(state: State, execution_class: Hash32) -> Rules:
+    definition = state.classes[execution_class]
+    model = state.models[definition.model]
+    return prices.rules_of(definition, hidden_size=model.hidden_size, layers=model.layers)
+
+
+def _signer(message: Any, domain: typed_data.Domain, signature: bytes) -> Address | None:
+    try:
+        return typed_data.recover(message, domain, signature)
+    except InvalidSignature:
+        return None
+
+
+def _differences(
+    number: str, pairs: tuple[tuple[str, object, object], ...], subject: Hash32, place: LogMeta
+) -> Iterator[Finding]:
+    for name, recorded, expected in differing(pairs):
+        both: Mapping[str, str] = {"recorded": recorded, "recomputed": expected}
+        what = f"The chain's record of the {name} is not what the evidence gives"
+        yield Finding(number, Kind.MISMATCH, what, subject, place=place, evidence=tuple(both.items()))
+
+
+def _wrong(number: str, event: Any, message: str, party: Address | None = None) -> Finding:
+    return Finding(number, Kind.MISMATCH, message, event.case_id, party=party, place=event.meta)
+
+
+CHECKS = (
+    Check("M6", "What cases were opened with", _opened),
+    Check("M7", "Reviewers and tiles by RANDAO", _randomness),
+    Check("M8", "Commitments of reviewers", _commitments),
+    Check("M9", "Outcomes and what they move", _outcomes),
+)

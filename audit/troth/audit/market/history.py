@@ -1,0 +1,81 @@
+"""The folded past of a deployment: each event with the state before it, and what did not fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+from troth.audit.history import Contradiction
+from troth.chain.market import Place
+from troth.protocol.errors import ProtocolError
+from troth.protocol.events import Log, LogMeta
+from troth.protocol.market.events import Event, Moved, parse_log
+from troth.protocol.market.fold import apply
+from troth.protocol.market.state import State
+from troth.protocol.types import Hash32
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An event and the state in which it happened."""
+
+    event: Event
+    before: State
+
+    @property
+    def place(self) -> LogMeta:
+        """Where it is."""
+        return self.event.meta
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All steps in the order of the chain, the last state, and what did not fit together."""
+
+    state: State
+    steps: tuple[Step, ...]
+    contradictions: tuple[Contradiction, ...]
+
+    @overload
+    def of(self, kind: type[Kind], /) -> Iterator[tuple[Kind, State]]: ...
+    @overload
+    def of(self, *kinds: type[Any]) -> Iterator[tuple[Any, State]]: ...
+    def of(self, *kinds: type[Any]) -> Iterator[tuple[Any, State]]:
+        """Events of these kinds, each with the state before it."""
+        for step in self.steps:
+            if isinstance(step.event, kinds):
+                yield step.event, step.before
+
+    def moved(self, transaction: Hash32, subject: Hash32) -> tuple[Moved, ...]:
+        """The movements of a transaction that belong to a subject."""
+        return tuple(
+            event for event, _ in self.of(Moved) if event.meta.transaction == transaction and event.subject == subject
+        )
+
+    def beside(self, event: Any, kind: type[Kind]) -> tuple[Kind, ...]:
+        """Events of a kind in the same transaction."""
+        same = event.meta.transaction
+        return tuple(other for other, _ in self.of(kind) if getattr(other, "meta").transaction == same)  # noqa: B009
+
+
+def read_history(logs: Iterable[Log], place: Place) -> History:
+    """Fold ``logs``; stops at the first that cannot follow, since nothing after it would mean anything."""
+    state = State()
+    steps: list[Step] = []
+    last: LogMeta | None = None
+    for log in logs:
+        if last is not None and (log.meta.block, log.meta.log_index) <= (last.block, last.log_index):
+            broken = Contradiction(log.meta, "A log stands before or at the one that it follows")
+            return History(state, tuple(steps), (broken,))
+        try:
+            event = parse_log(log, place.contracts, place.factory)
+            after = apply(event, state)
+        # Beside the fold's own errors: numbers of no enumeration, and whatever else a stranger's bytes decode to.
+        except (ProtocolError, ValueError, LookupError, ArithmeticError) as error:
+            return History(state, tuple(steps), (Contradiction(log.meta, f"The log cannot follow: {error}"),))
+        steps.append(Step(event, state))
+        state, last = after, log.meta
+    return History(state, tuple(steps), ())

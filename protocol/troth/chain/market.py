@@ -1,0 +1,168 @@
+"""``Market``: one deployment of the market's contracts on one chain, over one node.
+
+It reads and sends to any of them, collects the logs of all in the order of the chain, proves a block's RANDAO by its
+header, and finds the hints with which a draw is checked cheaply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar
+
+from troth.chain import decoding
+from troth.chain.adapter import RECEIPT_TIMEOUT, REQUEST_TIMEOUT, Chain
+from troth.chain.errors import ChainRejected, RpcRefused, WrongChain
+from troth.chain.headers import RawHeader, header_of
+from troth.chain.keystore import Key
+from troth.chain.records import Receipt, Simulation
+from troth.chain.rpc import Rpc
+from troth.chain.transactions import Transactions, as_rejection, message
+from troth.protocol.events import Log
+from troth.protocol.market.calls import PartCall, PartView, view
+from troth.protocol.market.events import Event, parse_log
+from troth.protocol.market.messages import market_domain
+from troth.protocol.market.parts import Part
+from troth.protocol.market.reverts import decode_error
+from troth.protocol.market.types import Contracts, DrawRequest
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import Address
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a deployment is: the factory that made it, its contracts, and the block in which they came to stand."""
+
+    factory: Address
+    contracts: Contracts
+    block: int = 0
+
+
+class Market:
+    """Make it with ``connect`` or ``deploy``; close it, or use ``async with``."""
+
+    def __init__(self, chain: Chain, rpc: Rpc, place: Place) -> None:
+        self.chain = chain
+        self.place = place
+        self._rpc = rpc
+        self._transactions = Transactions(rpc, chain.chain_id, decode_error)
+
+    @classmethod
+    async def connect(
+        cls, url: str, place: Place, *, chain_id: int | None = None, timeout: float = REQUEST_TIMEOUT
+    ) -> Market:
+        """Connect; WrongChain if the node is on another chain or has no Bank at its address."""
+        chain = await Chain.connect(url, place.contracts.bank, chain_id=chain_id, timeout=timeout)
+        return cls(chain, Rpc(url, timeout=timeout), place)
+
+    async def __aenter__(self) -> Market:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.chain.close()
+        await self._rpc.close()
+
+    @property
+    def contracts(self) -> Contracts:
+        """The contracts' addresses, which builders of calls take."""
+        return self.place.contracts
+
+    @property
+    def domain(self) -> Domain:
+        """The EIP-712 domain of every signature of the deployment."""
+        return market_domain(self.chain.chain_id, self.contracts.bank)
+
+    async def read(self, view: PartView[Result], block: int | None = None) -> Result:
+        """Result of a read at a block, or now; ChainRejected if it reverts."""
+        return await self.read_at(view, "latest" if block is None else hex(block))
+
+    async def read_at(self, view: PartView[Result], tag: str) -> Result:
+        """The same at a tag, for example "pending": what the next block would see."""
+        asked = PartCall.of(view)
+        try:
+            returned = await self._rpc.request("eth_call", message(asked.call, None, asked.to), tag)
+        except RpcRefused as error:
+            raise as_rejection(view.view.function, error, explain=decode_error) from error
+        return view.view.result(decoding.data(returned))
+
+    async def simulate(self, call: PartCall, sender: Address) -> Simulation:
+        """What ``call`` would do now, without sending it."""
+        fees = await self._transactions.fees()
+        try:
+            gas = await self._transactions.estimate(call.call, sender, call.to)
+        except ChainRejected as error:
+            return Simulation(call.call.function, sender, call.call.value, 0, 0, error.error)
+        return Simulation(call.call.function, sender, call.call.value, gas, gas * fees.maximum, None)
+
+    async def execute(
+        self, call: PartCall, key: Key, *, gas: int | None = None, timeout: float = RECEIPT_TIMEOUT
+    ) -> Receipt:
+        """Send and wait for the receipt; ChainRejected if it fails, unsent if ``gas`` is left to an estimate."""
+        transaction = await self._transactions.send(call.call, key, call.to, gas)
+        return await self._transactions.wait(transaction, None, 1, timeout)
+
+    def events_in(self, receipt: Receipt) -> tuple[Event, ...]:
+        """The deployment's events of a mined transaction, in log order."""
+        return tuple(self.parse(log) for log in receipt.logs if log.address in self.addresses)
+
+    def parse(self, log: Log) -> Event:
+        """The event that a log of the deployment is."""
+        return parse_log(log, self.contracts, self.place.factory)
+
+    @property
+    def addresses(self) -> frozenset[Address]:
+        """Of the factory and of all parts: whose logs are collected."""
+        return frozenset((self.place.factory, *(part.of(self.contracts) for part in Part)))
+
+    async def logs(self, first: int, last: int) -> list[Log]:
+        """Logs of all contracts in blocks ``first`` to ``last``, in the order of the chain; long ranges are halved.
+
+        The factory's other deployments are left out.
+        """
+        if last < first:
+            return []
+        span = {"address": sorted(self.addresses), "fromBlock": hex(first), "toBlock": hex(last)}
+        try:
+            found = decoding.logs(await self._rpc.request("eth_getLogs", span))
+        except RpcRefused:
+            if first >= last:
+                raise
+            middle = (first + last) // 2
+            return [*await self.logs(first, middle), *await self.logs(middle + 1, last)]
+        own = [log for log in found if log.address != self.place.factory or self._own(log)]
+        return sorted(own, key=lambda log: (log.meta.block, log.meta.log_index))
+
+    def _own(self, log: Log) -> bool:
+        """Whether a log of the factory is of this deployment."""
+        return getattr(self.parse(log), "contracts", None) == self.contracts
+
+    async def events(self, first: int, last: int) -> list[Event]:
+        """Events of all contracts in blocks ``first`` to ``last``, in the order of the chain."""
+        return [self.parse(log) for log in await self.logs(first, last)]
+
+    async def drawn(self, request: DrawRequest) -> tuple[tuple[Address, ...], bytes]:
+        """Who a request draws, and the hints with which the contracts repeat the draw cheaply."""
+        asked = view(self.contracts, Part.LENS, "draw", request, returns=(tuple[Address, ...], bytes))
+        found: tuple[tuple[Address, ...], bytes] = await self.read(asked)
+        return found
+
+    async def header(self, number: int | None = None) -> RawHeader:
+        """A block's header as the bytes that its hash is of: what draws and seeds of a case are proven with."""
+        tag = "latest" if number is None else hex(number)
+        found: Any = await self._rpc.request("eth_getBlockByNumber", tag, False)
+        if found is None:
+            raise WrongChain("The node does not have the block", number, "Wait for it, or use another node.")
+        return header_of(found)
+
+    async def headers(self, numbers: Collection[int]) -> dict[int, RawHeader]:
+        """Headers of several blocks."""
+        return {number: await self.header(number) for number in sorted(set(numbers))}

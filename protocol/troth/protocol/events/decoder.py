@@ -1,0 +1,57 @@
+"""How a log of one event becomes its dataclass: derived from the ABI's entry and the dataclass's annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, get_type_hints
+
+from troth.protocol.bindings import Entry, Parameter
+from troth.protocol.bindings.structs import Converter, converter, decode_parameters, field_names
+from troth.protocol.errors import InvalidField
+from troth.protocol.events.log import Log
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder(Generic[Made]):
+    """How one event is read: which parameters are topics, which are data, and how each becomes a field."""
+
+    name: str
+    make: Callable[..., Made]
+    topics: tuple[Parameter, ...]
+    data: tuple[Parameter, ...]
+    order: tuple[int, ...]
+    converters: tuple[Converter, ...]
+
+    def event(self, log: Log) -> Made:
+        """The event; raises InvalidField for a log that the contract cannot have emitted."""
+        if len(log.topics) != len(self.topics) + 1:
+            raise InvalidField(f"{self.name} has {len(self.topics)} indexed fields", log.topics, "Check the node.")
+        values = (
+            *decode_parameters(self.topics, b"".join(log.topics[1:])),
+            *decode_parameters(self.data, log.data),
+        )
+        ordered = (convert(values[index]) for index, convert in zip(self.order, self.converters, strict=True))
+        return self.make(*ordered, log.meta)
+
+
+def decoder(kind: type[Made], entry: Entry) -> Decoder[Made]:
+    """The decoder of ``entry`` into ``kind``, whose fields are the event's in order, and ``meta``."""
+    topics = tuple(parameter for parameter in entry.inputs if parameter.indexed)
+    data = tuple(parameter for parameter in entry.inputs if not parameter.indexed)
+    read = (*topics, *data)
+    hints = get_type_hints(kind)
+    names = field_names(kind)[:-1]
+    if len(names) != len(entry.inputs):
+        raise InvalidField(f"{entry.name} has {len(entry.inputs)} fields", len(names), "Regenerate the bindings.")
+    made: Any = kind
+    return Decoder(
+        name=entry.name,
+        make=made,
+        topics=topics,
+        data=data,
+        order=tuple(read.index(parameter) for parameter in entry.inputs),
+        converters=tuple(converter(hints[name]) for name in names),
+    )

@@ -1,0 +1,199 @@
+"""What a scheduler serves behind a log entry: one line of canonical JSON for each order, sorted by order.
+
+No prompt, answer, salt or tab is in it, and lengths and times are in buckets: an auditor needs the proofs, not the
+customers. A line holds the hashes of orders and results with the nodes' signatures, the scheduler's VRF proofs, the
+secret that the client revealed, and the verdicts. What an order's terms were is the scheduler's word here; a client's
+receipt, which holds the order, shows where it lies, since the leaf is the hash of the line::
+
+    leaf = keccak256(0x00 ‖ line)      node = keccak256(0x01 ‖ left ‖ right)      a node without a sibling moves up
+
+Bytes are 0x-hex, prices are decimal strings (JSON numbers lose digits beyond 2^53). The data of an entry is all lines,
+each with its newline; ``data_hash`` is keccak256 of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from troth.protocol.errors import InvalidField
+from troth.protocol.hashing import abi_keccak, keccak256
+from troth.protocol.market.types import LogCounts, Opinion
+from troth.protocol.types import ZERO_HASH, Address, Hash32, to_address, to_hash32
+
+LINE_LIMIT = 1 << 16
+"""Bytes of one line: 255 segments would not fit a task's other messages either."""
+DATA_LIMIT = 1 << 26
+"""Bytes of one entry's data; a thousand orders have about two million."""
+BLOCK_BUCKET = 64
+"""Blocks in one bucket of time: about a quarter of an hour, so that nobody sees who asked when."""
+
+
+class Seen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A node's result: its struct hash, which hides lengths, and its signature."""
+
+    node: str
+    result: str
+    signature: str
+
+
+class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One drawn verifier's verdict over a segment."""
+
+    segment: int
+    verifier: str
+    opinion: int
+    locks: bool
+    commitment: str
+    signature: str
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One order. ``secret`` and ``check_proof`` are empty where the client revealed nothing, or it did not hit."""
+
+    order: str
+    execution_class: str
+    ends: str
+    reference_block: int
+    check_rate: int
+    draw_hash: str
+    prompt_price: str
+    cached_price: str
+    written_price: str
+    node_share: int
+    infer_proof: str
+    results: tuple[Seen, ...]
+    beta: str
+    draw_proof: str
+    block_bucket: int
+    positions_bucket: int
+    secret: str
+    check_proof: str
+    verdicts: tuple[Said, ...]
+
+
+def bucket_of(positions: int) -> int:
+    """The bucket b of so many positions: 2^(b-1) < positions <= 2^b."""
+    if positions < 1:
+        raise InvalidField("An answer has at least one position", positions, "Leave empty answers out.")
+    return (positions - 1).bit_length()
+
+
+def encode_line(line: Line) -> bytes:
+    """The line as it is served and hashed, without its newline."""
+    return msgspec.json.encode(line)
+
+
+def decode_line(data: bytes) -> Line:
+    """A served line; raises InvalidField if it is malformed or not in canonical form."""
+    if len(data) > LINE_LIMIT:
+        raise InvalidField(f"A line has at most {LINE_LIMIT} bytes", len(data), "Ask for the entry's data again.")
+    try:
+        line = msgspec.json.decode(data, type=Line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidField(f"The line is malformed ({error})", data[:80], "Ask for the entry's data again.") from error
+    if encode_line(line) != data:
+        raise InvalidField("The line is not in canonical form", data[:80], "Ask for the entry's data again.")
+    return line
+
+
+def encode_data(lines: Iterable[Line]) -> bytes:
+    """An entry's data, sorted by order."""
+    ordered = sorted(lines, key=lambda line: line.order)
+    return b"".join(encode_line(line) + b"\n" for line in ordered)
+
+
+def decode_data(data: bytes) -> tuple[Line, ...]:
+    """The lines of an entry; raises InvalidField for anything that ``encode_data`` does not make."""
+    if len(data) > DATA_LIMIT or (data and not data.endswith(b"\n")):
+        raise InvalidField("An entry's data is whole lines, 64 MiB at most", len(data), "Ask for it again.")
+    lines = tuple(decode_line(line) for line in data.split(b"\n")[:-1])
+    orders = [line.order for line in lines]
+    if orders != sorted(set(orders)):
+        raise InvalidField("Lines are sorted by order, each once", len(lines), "Ask for the entry's data again.")
+    return lines
+
+
+# -------------------------------------------------------------------------------------------------- leaves and roots
+
+
+def leaf_of(line: bytes) -> Hash32:
+    """What a promise of inclusion names."""
+    return Hash32(keccak256(b"\x00" + line))
+
+
+def root_of(leaves: Sequence[Hash32]) -> Hash32:
+    """The root of an entry; zero without leaves."""
+    level = list(leaves)
+    while len(level) > 1:
+        level = [_node(level[place : place + 2]) for place in range(0, len(level), 2)]
+    return level[0] if level else ZERO_HASH
+
+
+def _node(pair: Sequence[Hash32]) -> Hash32:
+    return pair[0] if len(pair) == 1 else Hash32(keccak256(b"\x01" + pair[0] + pair[1]))
+
+
+def data_root(data: bytes) -> Hash32:
+    """The root over an entry's data."""
+    return root_of([leaf_of(line) for line in data.split(b"\n")[:-1]])
+
+
+def data_hash(data: bytes) -> Hash32:
+    """The hash of an entry's data."""
+    return Hash32(keccak256(data))
+
+
+def next_chain(before: Hash32, number: int, root: Hash32, counts: LogCounts, data: Hash32) -> Hash32:
+    """The chain hash after an entry. The Log keeps 192 bits of the one before, and hashes those with zeros behind."""
+    types = ["bytes32", "uint64", "bytes32", "(uint32,uint64,uint32,uint32,uint32,uint32,uint96)", "bytes32"]
+    counted = tuple(getattr(counts, name) for name in counts.__dataclass_fields__)
+    return Hash32(abi_keccak(types, [before[:24] + bytes(8), number, root, counted, data]))
+
+
+# ------------------------------------------------------------------------------------------------- reading of fields
+
+
+def read_hash(text: str) -> Hash32:
+    """A hash of a line."""
+    return to_hash32(read_bytes(text))
+
+
+def read_bytes(text: str) -> bytes:
+    """Bytes of a line; raises InvalidField unless they are canonical hexadecimal."""
+    try:
+        raw = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError as error:
+        raise InvalidField("Bytes are 0x and hexadecimal digits", text[:80], "Ask for the data again.") from error
+    if "0x" + raw.hex() != text:
+        raise InvalidField("Bytes are canonical hexadecimal", text[:80], "Ask for the data again.")
+    return raw
+
+
+def read_address(text: str) -> Address:
+    """An account of a line, with its checksum."""
+    address = to_address(text)
+    if address != text:
+        raise InvalidField("Accounts are written with their checksum", text, "Ask for the data again.")
+    return address
+
+
+def read_number(text: str) -> int:
+    """A decimal string of a line."""
+    if not text.isascii() or not text.isdecimal() or len(text) > 29 or str(int(text)) != text:
+        raise InvalidField("Amounts are decimal strings", text[:80], "Ask for the data again.")
+    return int(text)
+
+
+def written(raw: bytes) -> str:
+    """Bytes as a line writes them."""
+    return "0x" + raw.hex()
+
+
+def opinion_of(said: Said) -> Opinion:
+    """A verdict's opinion; raises InvalidField for a number that is none."""
+    try:
+        return Opinion(said.opinion)
+    except ValueError as error:
+        raise InvalidField("There is no such opinion", said.opinion, "Ask for the data again.") from error
