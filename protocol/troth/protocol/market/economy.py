@@ -100,8 +100,10 @@ def least_seat(penalty: int, gas_price: int) -> int:
 
 
 def require_sound(execution_class: ExecutionClass, *, gas_price: int, scheduler_stake: int) -> None:
-    """Raise WeakEconomy unless cheating loses in this class, whoever finds a cheat gains by bringing it to the court, and
-    stakes cover what can be taken from them: what the contract asks of a class."""
+    """Raise WeakEconomy where the contract refuses a class.
+
+    Cheating must lose, who finds a cheat must gain by bringing it to the court, and stakes must cover what is taken.
+    """
     probability = detection_of(execution_class)
     convicting = conviction(execution_class.honest_share, execution_class.reviewers)
     penalty = execution_class.penalty
