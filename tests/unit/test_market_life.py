@@ -21,7 +21,7 @@ from support.market_scene import (
 )
 
 from troth.protocol.errors import InvalidSignature, ProtocolError
-from troth.protocol.market import court, messages, prices
+from troth.protocol.market import court, court_money, messages, prices
 from troth.protocol.market.checks import candidates
 from troth.protocol.market.errors import (
     InvalidAdmission,
@@ -299,13 +299,14 @@ def test_a_key_that_is_a_contract_is_asked_by_the_view() -> None:
 # ----------------------------------------------------------------------------------------------------------- the court
 
 
-def _case(scene: Scene, journey: Journey, kind: CaseKind, said: Opinion) -> CaseFile:
+def _case(scene: Scene, journey: Journey, kind: CaseKind, said: Opinion, round_: int = 0) -> CaseFile:
     """A case over segment 0 that all reviewers decide with ``said``, by the true trace."""
     assert journey.results
     view = scene.view
     state = CaseState(
         kind=kind,
         phase=CasePhase.SEEDED,
+        round=round_,
         order=scene.order_id,
         client=view.tab.payer,
         scheduler=view.tab.payee,
@@ -324,8 +325,9 @@ def _case(scene: Scene, journey: Journey, kind: CaseKind, said: Opinion) -> Case
     node = court.Showing(Hash32(cheat.root), cheat.open((0, 3)).tiles)
     hearing = court.Hearing(kind, state.seats, (shown,) * len(state.seats), node)
     pots = {(PotKind.BOND, court.case_of(state)): 1_000}
-    pots[court.pot_of(PotKind.LOCKED, journey.nodes[0])] = state.locked
-    return CaseFile(state, hash_of("randao"), hearing, pots, ((view.tab.key, 10), (view.tab.payee, 20)))
+    pots[court_money.pot_of(PotKind.LOCKED, journey.nodes[0])] = state.locked
+    around = court_money.Circumstances(pots, gas_price=10**6, decider=view.tab.payee)
+    return CaseFile(state, hash_of("randao"), hearing, around)
 
 
 def test_the_court_convicts_what_verifiers_rejected() -> None:
@@ -334,8 +336,8 @@ def test_the_court_convicts_what_verifiers_rejected() -> None:
     ending = live(replace(journey, case=case), SCENE.view)
     assert isinstance(ending, Decided)
     assert (ending.segment, ending.finding.outcome) == (0, Outcome.CONVICTED)
-    after = court.apply_movements(case.balances, ending.movements)
-    assert after[court.pot_of(PotKind.CREDIT, SCENE.view.tab.payer)] == 130
+    after = court_money.apply_movements(case.around.balances, ending.movements)
+    assert after[court_money.pot_of(PotKind.CREDIT, SCENE.view.tab.payer)] == 130
 
 
 def test_a_client_may_doubt_what_was_not_drawn_but_nobody_is_slashed_for_it() -> None:
@@ -363,3 +365,12 @@ def test_a_case_is_of_its_kind_by_the_committee_that_was_drawn() -> None:
     ):
         with pytest.raises(InvalidCase, match=words):
             live(replace(journey, case=wrong), SCENE.view)
+
+
+def test_without_a_proper_cluster_the_case_is_drawn_once_more_and_then_undecided() -> None:
+    journey = SCENE.checked(node=SCENE.trace(0.5, 77), opinion=Opinion.REJECT)
+    for round_, outcome in ((0, Outcome.NONE), (1, Outcome.UNDECIDED)):
+        case = _case(SCENE, journey, CaseKind.REJECTION, Opinion.ACCEPT, round_)
+        ending = live(replace(journey, case=case), SCENE.view)
+        assert isinstance(ending, Decided)
+        assert ending.finding.outcome is outcome
