@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -20,10 +21,11 @@ from support.market_scene import (
 )
 
 from troth.protocol.errors import InvalidSignature, ProtocolError
-from troth.protocol.market import messages, prices
+from troth.protocol.market import court, messages, prices
 from troth.protocol.market.checks import candidates
 from troth.protocol.market.errors import (
     InvalidAdmission,
+    InvalidCase,
     InvalidCheck,
     InvalidOrder,
     InvalidPromise,
@@ -31,12 +33,28 @@ from troth.protocol.market.errors import (
     InvalidSecret,
     InvalidVoucher,
 )
-from troth.protocol.market.life import Acknowledged, Check, Journey, Rejected, Summoned, live
+from troth.protocol.market.life import Acknowledged, CaseFile, Check, Decided, Journey, Rejected, Summoned, live
 from troth.protocol.market.messages import Signed, sign
-from troth.protocol.market.types import Opinion, SummonsKind, TabState, Work
+from troth.protocol.market.types import (
+    CaseKind,
+    CasePhase,
+    CaseState,
+    Opinion,
+    Outcome,
+    PotKind,
+    SummonsKind,
+    TabState,
+    Work,
+)
+from troth.protocol.types import Hash32
 
 SCENE = Scene()
 TWO = Scene(parts=(6, 12))
+
+
+@cache
+def _honest() -> Journey:
+    return SCENE.checked()
 
 
 def _fee(scene: Scene, journey: Journey) -> int:
@@ -226,7 +244,7 @@ FAULTS: dict[str, tuple[Callable[[Journey], Journey], type[ProtocolError], str]]
 def test_each_step_refuses_what_does_not_hold(name: str) -> None:
     change, error, words = FAULTS[name]
     with pytest.raises(error, match=words) as caught:
-        live(change(SCENE.checked()), SCENE.view)
+        live(change(_honest()), SCENE.view)
     assert caught.value.remedy
 
 
@@ -276,3 +294,72 @@ def test_a_key_that_is_a_contract_is_asked_by_the_view() -> None:
     assert live(journey, replace(SCENE.view, key_check=contract)) == Summoned(SummonsKind.RESULTS)
     assert SCENE.order_id in asked
     assert len(asked) == 2
+
+
+# ----------------------------------------------------------------------------------------------------------- the court
+
+
+def _case(scene: Scene, journey: Journey, kind: CaseKind, said: Opinion) -> CaseFile:
+    """A case over segment 0 that all reviewers decide with ``said``, by the true trace."""
+    assert journey.results
+    view = scene.view
+    state = CaseState(
+        kind=kind,
+        phase=CasePhase.SEEDED,
+        order=scene.order_id,
+        client=view.tab.payer,
+        scheduler=view.tab.payee,
+        node=journey.nodes[0],
+        opener=view.tab.key,
+        fee=130,
+        unit=5,
+        bond=1_000,
+        locked=0 if kind is CaseKind.DOUBT else view.rules.penalty,
+        excluded=(view.groups[0].owners[journey.nodes[0]],),
+    )
+    drawn = court.reviewers(scene.order, state, hash_of("randao"), view)
+    state = replace(state, reviewers=tuple(drawn.seats), seats=tuple(drawn.seats.values()))
+    true, cheat = scene.trace(), scene.trace(0.5, 77)
+    shown = court.Showing(Hash32(true.root), true.open((0, 3)).tiles, said, 9_000_000, 1)
+    node = court.Showing(Hash32(cheat.root), cheat.open((0, 3)).tiles)
+    hearing = court.Hearing(kind, state.seats, (shown,) * len(state.seats), node)
+    pots = {(PotKind.BOND, court.case_of(state)): 1_000}
+    pots[court.pot_of(PotKind.LOCKED, journey.nodes[0])] = state.locked
+    return CaseFile(state, hash_of("randao"), hearing, pots, ((view.tab.key, 10), (view.tab.payee, 20)))
+
+
+def test_the_court_convicts_what_verifiers_rejected() -> None:
+    journey = SCENE.checked(node=SCENE.trace(0.5, 77), opinion=Opinion.REJECT)
+    case = _case(SCENE, journey, CaseKind.REJECTION, Opinion.REJECT)
+    ending = live(replace(journey, case=case), SCENE.view)
+    assert isinstance(ending, Decided)
+    assert (ending.segment, ending.finding.outcome) == (0, Outcome.CONVICTED)
+    after = court.apply_movements(case.balances, ending.movements)
+    assert after[court.pot_of(PotKind.CREDIT, SCENE.view.tab.payer)] == 130
+
+
+def test_a_client_may_doubt_what_was_not_drawn_but_nobody_is_slashed_for_it() -> None:
+    scene = Scene(check_rate=50_000)
+    journey = scene.served(scene.trace(0.5, 77))
+    ending = live(replace(journey, case=_case(scene, journey, CaseKind.DOUBT, Opinion.REJECT)), scene.view)
+    assert isinstance(ending, Decided)
+    assert ending.finding.outcome is Outcome.REFUNDED
+    assert ending.finding.pooled
+    taken = [one for one in ending.movements if one.from_kind in {PotKind.LOCKED, PotKind.STAKE}]
+    assert not taken
+
+
+def test_a_case_is_of_its_kind_by_the_committee_that_was_drawn() -> None:
+    journey = SCENE.checked(node=SCENE.trace(0.5, 77), opinion=Opinion.REJECT)
+    case = _case(SCENE, journey, CaseKind.REJECTION, Opinion.REJECT)
+    doubt = _case(SCENE, journey, CaseKind.DOUBT, Opinion.REJECT)
+    stranger = replace(doubt, state=replace(doubt.state, opener=journey.nodes[0]))
+    for wrong, words in (
+        (doubt, "no doubt"),
+        (stranger, "Only the client"),
+        (replace(case, randao=hash_of("another")), "other reviewers"),
+        (replace(case, state=replace(case.state, round=1)), "other reviewers"),
+        (replace(case, hearing=replace(case.hearing, seats=(15,))), "15 seats"),
+    ):
+        with pytest.raises(InvalidCase, match=words):
+            live(replace(journey, case=wrong), SCENE.view)
