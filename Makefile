@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two targets at a time: the set-up of Python beside that of Node, the tests of Python beside all other checks.
 MAKEFLAGS += --jobs=2
 
-.PHONY: help setup vllm vllm-tests demo test lint types layers contracts contracts-analysis bindings python-tests network-tests adversary-tests adversaries wheel bench clean
+.PHONY: help setup vllm vllm-tests demo test fuzz lint types layers contracts contracts-analysis bindings python-tests network-tests adversary-tests adversaries wheel bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -37,12 +37,12 @@ $(STAMPS)/node: package.json package-lock.json
 
 # Libraries that the tests use make the compiler print thousands of warnings: shown only if it fails. All at once: what the
 # optimizer makes of a contract depends on what is compiled beside it. A change of a test alone does not compile them again.
-$(STAMPS)/contracts: $(STAMPS)/node $(filter-out %.t.sol,$(wildcard contracts/*.sol contracts/*/*.sol)) hardhat.config.js
+$(STAMPS)/contracts: $(STAMPS)/node $(shell find contracts -name '*.sol' -not -path 'contracts/test/*') contracts/test/LibraryHarness.sol hardhat.config.js
 	hardhat build --quiet --no-tests --force > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@touch $@
 
 # The contracts are found compiled; most tests are compiled without the optimizer (hardhat.config.js says which and why).
-$(STAMPS)/contract-tests: $(STAMPS)/contracts $(wildcard contracts/test/*.sol contracts/test/support/*.sol)
+$(STAMPS)/contract-tests: $(STAMPS)/contracts $(shell find contracts/test -name '*.sol')
 	hardhat build --quiet > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@touch $@
 
@@ -86,6 +86,11 @@ python-tests: setup $(STAMPS)/contract-tests
 
 adversary-tests: setup ## every adversary as a test, several at a time (`make test` runs them too)
 	$(BIN)/pytest tests/integration/test_adversaries.py
+
+fuzz: setup ## property tests with random examples, and Solidity's fuzz tests under a random seed, for a human who looks
+	@echo "a failure is printed with the example that caused it; add it to the test as one that is always tried"
+	$(BIN)/pytest tests/property tests/unit tests/contracts --hypothesis-profile=random --numprocesses 2
+	TROTH_FUZZ_SEED=0x$$(od -An -v -N32 -tx1 /dev/urandom | tr -d ' \n') hardhat test solidity
 
 network-tests: setup ## every fault on a whole network of real processes (`make test` runs the most telling ones)
 	$(BIN)/pytest tests/integration/test_network_faults.py -m ""

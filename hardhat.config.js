@@ -26,11 +26,14 @@ const deployed = compiler({ viaIR: true, optimizer: { enabled: true, runs: 200 }
  */
 const quick = compiler({ viaIR: false, optimizer: { enabled: false } });
 
-/** The files of contracts/test whose code is no part of what is deployed; a new file is one of them if its imports say so. */
+/**
+ * The files of contracts/test whose code is no part of what is deployed: all of the market's, and of the others those whose
+ * imports say so.
+ */
 const quickFiles = readdirSync(join(root, "contracts/test"), { recursive: true })
   .filter((file) => file.endsWith(".sol"))
   .map((file) => `contracts/test/${file}`)
-  .filter((file) => file.includes("/support/") || onlyDrivesContracts(file));
+  .filter((file) => /\/(support|market)\//.test(file) || onlyDrivesContracts(file));
 
 function onlyDrivesContracts(file) {
   const source = readFileSync(join(root, file), "utf8");
@@ -69,6 +72,10 @@ const twoJobsAtOnce = {
   },
 };
 
+/** Without it the fuzz tests try the same values in every run; `make fuzz` gives a random one and prints it. */
+const seed = process.env.TROTH_FUZZ_SEED ? { seed: process.env.TROTH_FUZZ_SEED } : {};
+if (seed.seed) console.log(`TROTH_FUZZ_SEED=${seed.seed}`);
+
 export default {
   plugins: [twoJobsAtOnce],
   solidity: {
@@ -79,7 +86,7 @@ export default {
   test: {
     solidity: {
       profiles: {
-        default: { fuzz: { runs: 64 }, invariant: { runs: 16, depth: 40 } },
+        default: { fuzz: { runs: 64, ...seed }, invariant: { runs: 16, depth: 40 } },
       },
     },
   },

@@ -1,8 +1,8 @@
-// Compiles the library harness alone, with the project's own settings, and prints its ABI and bytecode as JSON.
-// Usage: node compile_library_harness.mjs REPOSITORY
-import { readFileSync, readdirSync } from "node:fs";
+// Compiles one harness contract alone, with the project's own settings, and prints its ABI and bytecode as JSON.
+// Usage: node compile_library_harness.mjs REPOSITORY contracts/test/NAME.sol
+import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { pathToFileURL } from "node:url";
 
 const root = process.argv[2];
@@ -10,18 +10,14 @@ const require = createRequire(join(root, "package.json"));
 const solc = require("solc");
 const config = (await import(pathToFileURL(join(root, "hardhat.config.js")))).default;
 
-const names = readdirSync(join(root, "contracts/libraries")).map((name) => `contracts/libraries/${name}`);
-const harness = "contracts/test/LibraryHarness.sol";
-const sources = {};
-for (const name of [...names, harness]) sources[name] = { content: readFileSync(join(root, name), "utf8") };
+const harness = process.argv[3];
+const name = basename(harness, ".sol");
+const sources = { [harness]: { content: readFileSync(join(root, harness), "utf8") } };
 
-/** Sources of npm packages, which solc asks for by their import path. */
+/** Our own sources and those of npm packages, which solc asks for by their import path. */
 const dependency = (path) => {
-  try {
-    return { contents: readFileSync(join(root, "node_modules", path), "utf8") };
-  } catch (error) {
-    return { error: `${path}: ${error.message}` };
-  }
+  const place = [join(root, path), join(root, "node_modules", path)].find((candidate) => existsSync(candidate));
+  return place ? { contents: readFileSync(place, "utf8") } : { error: `there is no ${path}` };
 };
 
 const output = JSON.parse(
@@ -31,7 +27,7 @@ const output = JSON.parse(
       sources,
       settings: {
         ...config.solidity.compilers[0].settings,
-        outputSelection: { [harness]: { LibraryHarness: ["abi", "evm.bytecode.object"] } },
+        outputSelection: { [harness]: { [name]: ["abi", "evm.bytecode.object"] } },
       },
     }),
     { import: dependency },
@@ -42,5 +38,5 @@ if (errors.length > 0) {
   console.error(errors.map((error) => error.formattedMessage).join("\n"));
   process.exit(1);
 }
-const { abi, evm } = output.contracts[harness].LibraryHarness;
+const { abi, evm } = output.contracts[harness][name];
 console.log(JSON.stringify({ abi, bytecode: evm.bytecode.object }));

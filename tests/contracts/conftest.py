@@ -7,6 +7,7 @@ import random
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,20 @@ START_SECONDS = 120
 @pytest.fixture(scope="session")
 def library_harness() -> Iterator[Any]:
     """The harness contract: each function of the libraries as a view call."""
-    compiled = _compile()
+    with _deployed_harness("contracts/test/LibraryHarness.sol") as contract:
+        yield contract
+
+
+@pytest.fixture(scope="session")
+def market_harness() -> Iterator[Any]:
+    """The same for the libraries of the market."""
+    with _deployed_harness("contracts/test/MarketLibraryHarness.sol") as contract:
+        yield contract
+
+
+@contextmanager
+def _deployed_harness(source: str) -> Iterator[Any]:
+    compiled = _compile(source)
     port = free_port()
     limits = ["--gas-limit", "100000000000"]
     process = subprocess.Popen([BINARIES / "anvil", "--port", str(port), "--silent", "--prune-history", "500", *limits])
@@ -43,9 +57,10 @@ def library_harness() -> Iterator[Any]:
         process.wait()
 
 
-def _compile() -> dict[str, Any]:
+def _compile(source: str) -> dict[str, Any]:
     script = Path(__file__).with_name("compile_library_harness.mjs")
-    finished = subprocess.run([BINARIES / "node", script, ROOT], capture_output=True, text=True, check=False)
+    command = [BINARIES / "node", script, ROOT, source]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
     compiled: dict[str, Any] = json.loads(finished.stdout)
     return compiled

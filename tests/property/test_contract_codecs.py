@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 import pytest
 from eth_abi import encode
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from troth.protocol import calls
@@ -18,7 +18,7 @@ from troth.protocol.calls.reading import plain_openings
 from troth.protocol.contract_errors import decode_error, ether
 from troth.protocol.contract_types import CommitSubmission, Opening, VrfProof
 from troth.protocol.errors import InvalidField
-from troth.protocol.events import EVENT_TYPES, Log, LogMeta, parse_log
+from troth.protocol.events import EVENT_TYPES, Evicted, Log, LogMeta, parse_log
 from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends, unpack_ends
 from troth.protocol.types import Address, Hash32, Order, address_from_bytes
 
@@ -140,10 +140,10 @@ def test_ether_is_exact() -> None:
     ]
 
 
-def example(solidity: str, data: st.DataObject) -> Any:
+def drawn_value(solidity: str, data: st.DataObject) -> Any:
     """A value that the ABI codec can encode as this type."""
     if solidity.endswith("[]"):
-        return [example(solidity[:-2], data) for _ in range(data.draw(st.integers(0, 3)))]
+        return [drawn_value(solidity[:-2], data) for _ in range(data.draw(st.integers(0, 3)))]
     if solidity.startswith("("):
         return None
     if solidity.startswith("uint"):
@@ -167,7 +167,7 @@ def test_logs_become_events_with_every_field(kind: Any, meta: LogMeta, data: st.
     entry = named("event")[kind.__name__]
     values: dict[str, Any] = {}
     for one in entry.inputs:
-        values[one.name] = data.draw(ENUMS[one.name]) if one.name in ENUMS else example(one.type, data)
+        values[one.name] = data.draw(ENUMS[one.name]) if one.name in ENUMS else drawn_value(one.type, data)
     if "segmentOutcomes" in values:
         values["segmentOutcomes"] = [1 + number % 3 for number in values["segmentOutcomes"]]
     topics = [encode([one.type], [values[one.name]]) for one in entry.inputs if one.indexed]
@@ -203,13 +203,20 @@ def test_foreign_logs_are_refused(meta: LogMeta, body: bytes, topics: Any) -> No
 
 
 @given(st.sampled_from(EVENT_TYPES), metas, st.binary(max_size=31), st.lists(hashes, max_size=4))
+@example(Evicted, LogMeta(1, 0, Hash32(bytes(32)), Hash32(bytes(32))), b"", [Hash32(bytes(32))])
 def test_truncated_logs_are_refused(kind: Any, meta: LogMeta, body: bytes, topics: list[Hash32]) -> None:
     entry = named("event")[kind.__name__]
-    indexed = sum(one.indexed for one in entry.inputs)
-    whole = indexed == len(topics) and len(entry.inputs) == indexed
     log = Log(Address("0x" + "00" * 20), (Hash32(entry.topic), *topics), body, meta)
-    if whole and all(one.type == "bytes32" for one in entry.inputs):
+    if is_whole(entry, topics):
         assert parse_log(log).meta == meta
         return
     with pytest.raises(InvalidField):
         parse_log(log)
+
+
+def is_whole(entry: Any, topics: list[Hash32]) -> bool:
+    """Whether topics alone make this event: every field is indexed, and each topic is a value of its type."""
+    if len(topics) != len(entry.inputs) or not all(one.indexed for one in entry.inputs):
+        return False
+    widths = {"bytes32": 256, "address": 160}
+    return all(int.from_bytes(topic) >> widths[one.type] == 0 for one, topic in zip(entry.inputs, topics, strict=True))

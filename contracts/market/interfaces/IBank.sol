@@ -31,8 +31,15 @@ interface IBank {
     error AmountTooLarge(uint256 amount);
     error ZeroAmount();
     error NothingToWithdraw(address account);
+    error ZeroAddress();
+    /// @notice No contract may move or collect this: a tab's money, a pot that nobody could empty.
+    error InvalidPot(PotKind kind, bytes32 id);
+    error TransferFailed(address to, uint96 amount);
+    /// @notice The token took more from the Bank than it was told to send.
+    error TokenTookMore(uint256 taken, uint96 amount);
 
-    /// @notice Registry, Court, Summons, Evidence: moves money. Reverts as a whole if a pot holds too little.
+    /// @notice Registry, Court, Summons, Evidence: moves money. Reverts as a whole if a pot holds too little. Tabs are out of
+    ///         reach: their money moves by their payer's word alone. A movement of nothing is passed over.
     /// @param subject what it is about: an order, a case, a summons, an operator
     function move(bytes32 subject, Movement[] calldata movements) external;
 
@@ -51,12 +58,17 @@ interface IBank {
 
     // ---- tabs
 
-    event TabOpened(bytes32 indexed tab, address indexed payer, address indexed payee, address key, uint96 balance, uint96 redeemed);
+    /// @notice `balance` is what arrived; what was redeemed in an earlier life of the tab stands.
+    event TabOpened(bytes32 indexed tab, address indexed payer, address indexed payee, address key, uint96 balance);
     event TabToppedUp(bytes32 indexed tab, uint96 amount, uint96 balance);
-    /// @notice A voucher or a settled claim was paid; `owed` is the cumulative sum that was shown.
-    event TabRedeemed(bytes32 indexed tab, uint96 owed, uint96 paid, uint96 balance, uint96 redeemed);
+    /// @notice A voucher or a settled claim was paid; `owed` is the cumulative sum that was shown. The tab's balance is `paid`
+    ///         less, what was redeemed and the payee's credit `paid` more.
+    event TabRedeemed(bytes32 indexed tab, uint96 owed, uint96 paid);
     event TabClosing(bytes32 indexed tab, uint40 closesAt);
+    /// @notice `returned` was sent to the payer; 0 after a Moved to its credit, where the payer could not be paid.
     event TabClosed(bytes32 indexed tab, uint96 returned);
+    /// @notice The payer's stake paid `amount` to the payee beside the tab, where it counts as redeemed.
+    event TabForgiven(bytes32 indexed tab, uint96 amount, uint96 redeemed);
 
     error UnknownTab(bytes32 tab);
     error InvalidTabConsent(address key, bytes32 tab);
@@ -65,6 +77,8 @@ interface IBank {
     error TabNotClosing(bytes32 tab);
     error TabStillClosing(bytes32 tab, uint40 closesAt, uint256 blockNumber);
     error NotPayer(bytes32 tab, address caller);
+    error NotPayee(bytes32 tab, address caller);
+    error LengthsDiffer(uint256 tabs, uint256 vouchers, uint256 signatures);
     error ForeignVoucher(bytes32 tab, bytes32 voucherTab);
     error InvalidVoucher(address key, bytes32 voucherHash);
     error SpentAboveAuthorised(uint96 spent, uint96 authorised);
@@ -95,7 +109,7 @@ interface IBank {
     /// @notice Anyone: pays what a voucher says above what was redeemed, or as much of it as there is, to the payee's credit.
     function redeem(Tab calldata tab, Voucher calldata voucher, bytes calldata signature) external returns (uint96 paid);
 
-    /// @notice Many at once. A voucher that pays nothing is passed over; an invalid one reverts all.
+    /// @notice Many at once. A voucher that pays nothing is passed over, that of a closed tab too; an invalid one reverts all.
     function redeemMany(Tab[] calldata tabs, Voucher[] calldata vouchers, bytes[] calldata signatures)
         external
         returns (uint96 paid);
@@ -103,7 +117,8 @@ interface IBank {
     /// @notice Payer: no orders from now on; the rest is free after the closing delay.
     function close(Tab calldata tab) external;
 
-    /// @notice Anyone: returns the rest to the payer once the delay is over and no claim is under way.
+    /// @notice Anyone: returns the rest to the payer once the delay is over and no claim is under way; to its credit, if it
+    ///         cannot be paid.
     function finishClosing(Tab calldata tab) external;
 
     // ---- claims
@@ -118,8 +133,11 @@ interface IBank {
     error ClaimUnderWay(bytes32 tab);
     error ClaimMismatch(bytes32 tab, bytes32 stored, bytes32 given);
     error InvalidClaim(uint64 first, uint64 last, uint96 total);
-    error ClaimAboveAuthorised(uint96 owed, uint96 authorised);
+    error ClaimAboveAuthorised(uint256 owed, uint96 authorised);
     error NotClaimed(uint64 sequence);
+    error TooManyObjections(bytes32 claimId, uint16 objections);
+    error WrongPath(bytes32 root, bytes32 shown);
+    error LeafWorthLess(uint64 sequence, uint96 worth, uint96 amount);
     error AlreadyObjected(bytes32 claimId, uint64 sequence);
     error NoObjection(bytes32 claimId, uint64 sequence);
     error TooLateToObject(uint40 settlesAt, uint256 blockNumber);
@@ -128,15 +146,17 @@ interface IBank {
     error ObjectionsOpen(bytes32 claimId, uint16 objections);
     error ClaimNotDue(uint40 settlesAt, uint256 blockNumber);
 
-    /// @notice Payee: claims leaves that were authorised but not acknowledged; one claim per tab at a time.
+    /// @notice Payee or its owner: claims leaves that were authorised but not acknowledged; one claim per tab at a time. At the
+    ///         settlement the tab pays the claimer's gas, at most as much as the claim itself brought.
     function claim(Tab calldata tab, Voucher calldata voucher, bytes calldata signature, Claim calldata claim_) external;
 
-    /// @notice Payer or key: asks to see the leaf of one number; the tab (or the value of the call, for a coin) reserves the
-    ///         answer's gas.
+    /// @notice Payer or key: asks to see the leaf of one number, or of a place of the tree beyond the last one or left out, which
+    ///         must be empty. The answer's gas is reserved from what the tab holds beyond the claim; a caller that gives value (a
+    ///         coin, at least that gas), or whose tab holds too little, pays it itself. An answered number may be asked again.
     function object(Tab calldata tab, ClaimState calldata state, uint64 sequence) external payable;
 
     /// @notice Anyone: shows the leaf; its deposit pays the caller's gas.
-    /// @param amount of the leaf
+    /// @param amount of the leaf; 0: the place is empty, and `leaf` is not looked at
     /// @param siblings and their sums, from the bottom (library SumTree)
     /// @param leaf abi-encoded as Evidence.leafWorth takes it
     function answer(
@@ -150,7 +170,8 @@ interface IBank {
         bytes calldata leaf
     ) external;
 
-    /// @notice Anyone: strikes a claim whose objection was not answered in time.
+    /// @notice Anyone: strikes a claim whose objection was not answered in time. The deposit goes back to the tab (to the payer's
+    ///         credit, once that is closed); those of other objections to a struck claim follow by a call each.
     function strike(Tab calldata tab, ClaimState calldata state, uint64 sequence) external;
 
     /// @notice Anyone: pays a claim that stood.
@@ -162,10 +183,13 @@ interface IBank {
     function domainSeparator() external view returns (bytes32);
     function tabOf(bytes32 tab) external view returns (TabState memory);
     function balanceOf(PotKind kind, bytes32 id) external view returns (uint96);
-    /// @notice Hash of the claim's state, 0 if there is none.
-    function claimOf(bytes32 tab) external view returns (bytes32);
-    /// @notice What settled claims of a tab could not be paid, and the block of the last such settlement.
+    function stakeOf(address operator) external view returns (uint96 stake, uint96 locked);
+    /// @notice Id of the claim under way, 0 if there is none, and its open objections.
+    function claimOf(bytes32 tab) external view returns (bytes32 claimId, uint16 objections);
+    /// @notice An open objection; zeros if there is none.
+    function objectionOf(bytes32 claimId, uint64 sequence) external view returns (uint96 deposit, uint40 deadline);
+    /// @notice What settled claims showed to be owed and nobody has paid since, and the block of the last such settlement.
     function shortOf(bytes32 tab) external view returns (uint96 short, uint40 blockNumber);
-    /// @notice Reduces a recorded shortfall once Evidence made the payer's stake pay for it. Evidence only.
+    /// @notice Evidence: the payer's stake paid so much of a shortfall, which counts as redeemed from now on.
     function forgive(bytes32 tab, uint96 amount) external;
 }

@@ -3,6 +3,7 @@ pragma solidity ^0.8.30;
 
 import {
     Admission,
+    CasePhase,
     CaseState,
     Draw,
     NodeReveal,
@@ -32,6 +33,23 @@ interface ICourt {
     event LeafVoided(bytes32 indexed order, uint8 segment, bytes32 caseId);
     /// @notice An outcome between the cuts was added to an owner's pool.
     event Pooled(address indexed owner, bytes32 indexed executionClass, bytes32 caseId, uint16 count);
+
+    error CaseUnderWay(bytes32 caseId);
+    /// @notice The case was decided for good.
+    error CaseClosed(bytes32 caseId, Outcome outcome);
+    error StateMismatch(bytes32 caseId, bytes32 stored, bytes32 given);
+    error WrongPhase(CasePhase phase);
+    error TooEarly(uint256 blockNumber, uint256 firstBlock);
+    error TooLate(uint256 blockNumber, uint256 lastBlock);
+    /// @notice The node is suspended, or was less than the pause ago.
+    error NotSuspended(address node);
+    error NotReviewer(address caller, bytes32 caseId);
+    error ZeroCommitment(bytes32 caseId);
+    /// @notice A post is never replaced, and nobody shows its part twice.
+    error AlreadyDone(address party, bytes32 hearing);
+    error WrongCount(uint256 given, uint256 expected);
+    error WrongSigner(uint256 reviewer, address signer, address expected);
+    error TooFewCommitments(uint256 seats, uint256 all);
 
     /// @notice Opens a case; the bond is collected from msg.sender.
     /// @param draw the scheduler's word, with `drawSignature`
@@ -63,7 +81,8 @@ interface ICourt {
 
     /// @notice Anyone: ends the commitments: signed ones in one call, and all own posts; incomplete sets only after 3/4 of
     ///         the window.
-    /// @param signatures 65 bytes for each commitment that is not zero and was not posted by its maker
+    /// @param commitments one per reviewer, or zero; one that a reviewer posted itself counts instead of what is given here
+    /// @param signatures 65 bytes for each commitment that is given and not zero, in order
     function commit(bytes32 caseId, CaseState calldata state, bytes32[] calldata commitments, bytes calldata signatures)
         external;
 
@@ -83,6 +102,7 @@ interface ICourt {
 
     /// @notice Hash of a live case's state; the outcome's number once it is decided; 0 if there was none.
     function caseOf(bytes32 caseId) external view returns (bytes32);
+    /// @notice One per order and segment; that of a Doubt over segment s is the one of segment 128 + s.
     function caseIdOf(bytes32 order, uint8 segment) external view returns (bytes32);
     /// @notice Whether the leaf of this order and segment fell; segment 255: any of its segments.
     function isVoided(bytes32 order, uint8 segment) external view returns (bool);

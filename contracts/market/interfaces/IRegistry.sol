@@ -5,9 +5,7 @@ import {
     Ask,
     DrawRequest,
     Entry,
-    ExecutionClass,
     Fault,
-    ModelDescriptor,
     NodeRegistration,
     Role,
     Rules,
@@ -15,13 +13,11 @@ import {
     Segment
 } from "./MarketTypes.sol";
 
-/// @title Parties, models, classes, asks, slices, groups and seats, at any past block
+/// @title Parties, asks, slices, groups and seats, at any past block
 /// @notice A change in block b counts for reference blocks from b on, and reference blocks lie in the past, so that the
 ///         members of a past block never change. A node is in at most two groups. Its seats are its stake (what is locked
 ///         included) over the class's seat, at most the class's cap.
 interface IRegistry {
-    event ModelRegistered(bytes32 indexed model, ModelDescriptor descriptor);
-    event ClassRegistered(bytes32 indexed executionClass, bytes32 indexed model, ExecutionClass class);
     event NodeRegistered(
         address indexed operator,
         address indexed owner,
@@ -55,11 +51,36 @@ interface IRegistry {
     event Deregistered(address indexed operator, uint40 exitBlock);
     event StakeWithdrawn(address indexed operator, uint96 amount);
 
-    function registerModel(ModelDescriptor calldata descriptor) external returns (bytes32 model);
+    error NotAuthorised(address caller);
+    error UnknownClass(bytes32 executionClass);
+    error ClassKnown(bytes32 executionClass);
+    error ZeroAddress();
+    error OperatorKnown(address operator);
+    error UnknownOperator(address operator);
+    error WrongRole(address operator, Role role);
+    error NotOwner(address operator, address caller);
+    error NotOwnerOrOperator(address operator, address caller);
+    error InvalidConsent(address operator, address signer);
+    error InvalidVrfKey(uint256 vrfX, uint256 vrfY);
+    error StakeTooLow(uint256 stake, uint256 least);
+    error InvalidSlice(uint8 first, uint8 end, uint16 layers);
+    error SegmentOutsideSlice(uint8 first, uint8 end, uint8 sliceFirst, uint8 sliceEnd);
+    error InvalidSegmentCount(uint256 segments, uint256 asks);
+    error SegmentTwice(uint8 first, uint8 end);
+    error NotInSegment(address operator, uint8 first, uint8 end);
+    error SliceChangedLately(uint256 keptUntil, uint256 blockNumber);
+    error AlreadyExiting(address operator, uint40 exitBlock);
+    error NotExiting(address operator);
+    error StillUnbonding(uint40 exitBlock, uint256 blockNumber);
+    error StakeLocked(address operator, uint256 locked);
+    error NothingToEvict(address operator);
+    /// @notice Draws are over past blocks alone, whose members never change.
+    error BlockNotPast(uint256 requested, uint256 blockNumber);
+    error GroupEmpty(bytes32 group, uint256 blockNumber);
+    error DrawExhausted(bytes32 group, uint256 found, uint256 count);
 
-    /// @notice Refuses a class whose penalty is below 1.5 g (1 - p) / p (library Economy), whose seat does not cover two
-    ///         penalties, a case's gas and reward, or whose largest call would not fit a transaction.
-    function registerClass(ExecutionClass calldata class) external returns (bytes32 executionClass);
+    /// @notice Classes: takes up a class that it found sound.
+    function admitClass(bytes32 executionClass, Rules calldata rules) external;
 
     /// @param consent the operator's signature of Consent(owner, operator)
     function registerNode(NodeRegistration calldata registration, bytes calldata consent) external payable;
@@ -71,13 +92,14 @@ interface IRegistry {
     function changeSlice(address operator, uint8 first, uint8 end, Segment[] calldata segments, Ask[] calldata asks) external;
     function setEndpoint(address operator, string calldata endpoint, bytes32 tlsKeyHash) external;
     function setPayout(address operator, address payout) external;
-    /// @notice Anyone: adds stake; the new seats begin to season.
+    /// @notice Anyone: adds stake. Called by the owner or the operator the seats follow it and the new ones begin to season; by
+    ///         anybody else they stay, so that a gift does not make somebody's youngest seats start again.
     function topUp(address operator, uint96 amount) external payable;
     /// @notice Owner or operator: leaves all groups in this block; slashable until the exit block, inclusive.
     function deregister(address operator) external;
     /// @notice Anyone, after the exit block, with nothing locked: stake to the operator's credit.
     function withdrawStake(address operator) external;
-    /// @notice Anyone: takes a node below one seat out of its groups.
+    /// @notice Anyone: takes away the seats that a node's stake no longer covers, and it out of its groups below one seat.
     function evict(address operator) external;
 
     /// @notice Court: no seats until `restore`; false if one case suspended the node less than the pause ago.
@@ -88,8 +110,13 @@ interface IRegistry {
     ///         takes a node below one seat out of all draws at once.
     function convict(address operator, Fault fault, bytes32 subject, uint64 offenceBlock) external;
 
-    /// @notice The seats drawn, as operators; see DrawRequest. Reverts if they cannot be found in 64 + 32 * count tries.
+    /// @notice The seats drawn, as operators; see DrawRequest. Reverts if they cannot be found in 256 + 128 * count tries.
+    /// @dev Hints (library History): four bytes, big-endian, for each look-up whose latest word is younger than the block: the
+    ///      block by which the word that was in force had been replaced. In order: the group's size; then for each try its
+    ///      entry and, if that was accepted in every other respect, its ask.
     function draw(DrawRequest calldata request) external view returns (address[] memory drawn);
+    /// @notice The same by search, with the hints that `draw` needs: for reads, since it walks the changes since.
+    function search(DrawRequest calldata request) external view returns (address[] memory drawn, bytes memory hints);
 
     // ---- reads
 
@@ -103,10 +130,12 @@ interface IRegistry {
     function sizeAt(bytes32 group, uint256 blockNumber) external view returns (uint256);
     function entryAt(bytes32 group, uint256 place, uint256 blockNumber) external view returns (Entry memory);
     function askAt(bytes32 group, address operator, uint256 blockNumber) external view returns (Ask memory);
+    /// @notice The layers that a node hosts, and its memberships: first << 40 | end << 32 | place, zero for none.
+    function sliceOf(address operator) external view returns (uint8 first, uint8 end, uint48 one, uint48 two);
+    /// @notice The case that suspends a node now (zero: none), and the block of its last suspension.
     function suspensionOf(address operator) external view returns (bytes32 caseId, uint40 blockNumber);
     function convictionCount(address operator) external view returns (uint256);
-    /// @notice Whether a leaf of an order with this reference block is void by conviction number `index`.
-    function isVoid(address operator, uint256 index, uint64 referenceBlock) external view returns (bool);
-    /// @notice Whether it is void by any of the last eight convictions.
+    /// @notice Whether a leaf of an order with this reference block is void by a conviction: all of an operator's void ranges
+    ///         are one, from the earliest beginning to the latest end, so that no conviction of oneself hides another.
     function isVoidByAny(address operator, uint64 referenceBlock) external view returns (bool);
 }

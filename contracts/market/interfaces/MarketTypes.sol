@@ -118,18 +118,17 @@ struct Claim {
     bytes32 root;
 }
 
-/// @notice A claim on its way; the Bank stores keccak256(abi.encode(state)) per tab.
+/// @notice A claim on its way; its id is keccak256(abi.encode(state)), the lowest sixteen bits cleared. The Bank stores id and
+///         number of open objections in one word per tab, so that a new objection never invalidates a call that is on its way.
 /// @param voucher the word of the payer that it stands on
 /// @param owed voucher.spent + claim.total, at most voucher.authorised
 /// @param settlesAt block from which it can be settled
-/// @param objections open objections
-/// @param claimer who filed it and gets its gas back
+/// @param claimer who filed it, the payee or its owner, and gets its gas back
 struct ClaimState {
     Claim claim;
     Voucher voucher;
     uint96 owed;
     uint40 settlesAt;
-    uint16 objections;
     address claimer;
 }
 
@@ -455,7 +454,9 @@ struct Inclusion {
     uint64 entry;
 }
 
-/// @notice A reviewer's hidden reveal in a case: keccak256(abi.encode(caseId, reviewer, root, opinion, score, spread, salt)).
+/// @notice A reviewer's hidden reveal in one round of a case:
+///         keccak256(abi.encode(hearing, reviewer, root, opinion, score, spread, salt)).
+/// @param caseId the hearing: Messages.hearing(caseId, round), so that a commitment of one round is worth nothing in another
 struct ReviewCommitment {
     bytes32 caseId;
     bytes32 commitment;
@@ -514,13 +515,18 @@ enum Outcome {
 /// @param opener who put up the bond
 /// @param verifiers drawn verifiers, one per seat, with `opinions`; empty for a Doubt
 /// @param excluded owners who cannot review
-/// @param rows rows of the trace: prompt + cached + written - 1
+/// @param rows rows of the trace: prompt + cached + written - 1, at least 1, and no more than fit 2^22 tiles
 /// @param fee what the order costs: the client's refund
 /// @param unit u of the case: what a seat earns, over six
 /// @param bond what the opener put up
 /// @param locked what is locked of the node's stake
 /// @param suspends whether the node is suspended for it
-/// @param round 0, or 1 after an undecided first round
+/// @param phaseBlock block in which this phase began
+/// @param round counts all rounds under this case id, so that nothing that was signed for one counts in another: even in the
+///        first round of an opening, odd in the second, after an undecided first one
+/// @param answeredAt block that the scheduler's draw names
+/// @param drawer who drew the reviewers, committer who ended the commitments, seeder who proved the tiles' seed, in this round:
+///        each gets its gas back
 /// @param reviewers distinct nodes, with their drawn seats in `seats`
 /// @param commitments one per reviewer, zero where there is none
 struct CaseState {
@@ -553,6 +559,9 @@ struct CaseState {
     uint8[] seats;
     bytes32[] commitments;
     bytes32 seed;
+    address drawer;
+    address committer;
+    address seeder;
 }
 
 /// @notice What a reviewer shows. Absent: opinion None.

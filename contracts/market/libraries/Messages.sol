@@ -59,11 +59,15 @@ library Messages {
     bytes32 private constant CHECK_TAG = keccak256("troth/market/check/1");
     bytes32 private constant COURT_TAG = keccak256("troth/market/court/1");
     bytes32 private constant TILES_TAG = keccak256("troth/market/tiles/1");
+    bytes32 private constant HEARING_TAG = keccak256("troth/market/hearing/1");
 
     /// @notice keccak256 of the EIP-712 domain; `bank` is its verifying contract.
     function separator(address bank) internal view returns (bytes32) {
         return keccak256(abi.encode(DOMAIN_TYPE, keccak256("Troth"), keccak256("2"), block.chainid, bank));
     }
+
+    /// @notice A Doubt over segment s has the id of segment DOUBTS + s: no Doubt keeps a rejection out of the court.
+    uint256 internal constant DOUBTS = 128;
 
     /// @notice What is signed: keccak256(0x1901 ‖ separator ‖ struct hash).
     function digest(bytes32 domain, bytes32 structHash) internal pure returns (bytes32) {
@@ -167,7 +171,12 @@ library Messages {
         return keccak256(abi.encode(TILES_TAG, case_, keccak256(abi.encodePacked(commitments)), randao));
     }
 
-    /// @notice The id of a case: one per order and segment.
+    /// @notice One round of a case: what reviewers' commitments name.
+    function hearing(bytes32 case_, uint256 round) internal pure returns (bytes32) {
+        return keccak256(abi.encode(HEARING_TAG, case_, round));
+    }
+
+    /// @notice The id of a case: one per order and segment; that of a Doubt counts the segment from DOUBTS on.
     function caseId(bytes32 order, uint256 segment) internal pure returns (bytes32) {
         return keccak256(abi.encode(order, segment));
     }

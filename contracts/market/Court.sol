@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {Address} from "@openzeppelin/contracts/utils/Address.sol";
+import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {IBank} from "./interfaces/IBank.sol";
+import {ICourt} from "./interfaces/ICourt.sol";
+import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
+import {IDocket} from "./interfaces/IDocket.sol";
+import {Finding, IJudgement} from "./interfaces/IJudgement.sol";
+import {IRegistry} from "./interfaces/IRegistry.sol";
+import {
+    CaseKind,
+    CasePhase,
+    CaseState,
+    Draw,
+    NodeReveal,
+    Outcome,
+    Parameters,
+    PotKind,
+    Result,
+    Reveal,
+    ReviewCommitment,
+    SignedOrder,
+    Verdict,
+    VrfProof
+} from "./interfaces/MarketTypes.sol";
+import {HandedOn} from "./libraries/HandedOn.sol";
+import {Marks} from "./libraries/Marks.sol";
+import {Messages} from "./libraries/Messages.sol";
+
+/// @title Decides one result by a committee drawn by RANDAO
+/// @dev Keeps one word of each case, the state of which travels in calldata, and acts. Docket reads what a case is opened with,
+///      Judgement what the reviewers show; both only read. Bank moves the money.
+contract Court is ICourt, ReentrancyGuardTransient {
+    using Address for address;
+    using HandedOn for address;
+
+    uint256 private constant SIGNATURE_BYTES = 65;
+    uint256 private constant ANY_SEGMENT = 255;
+    /// @dev Openings under one id: their rounds are counted in eight bits.
+    uint256 private constant MOST_OPENINGS = 128;
+
+    IBank private immutable BANK;
+    IRegistry private immutable REGISTRY;
+    address private immutable DOCKET;
+    address private immutable JUDGEMENT;
+    uint256 private immutable OPENING_WINDOW;
+    uint256 private immutable COMMIT_WINDOW;
+
+    /// @dev Outcomes that were counted against an owner since a block.
+    struct Pool {
+        uint40 since;
+        uint16 count;
+    }
+
+    /// @dev Hash of the state of a live case; of an ended one block << 16 | openings << 8 | outcome.
+    mapping(bytes32 caseId => bytes32) private _cases;
+    /// @dev Library Marks.
+    mapping(bytes32 hearing => uint256) private _marks;
+    mapping(bytes32 hearing => mapping(address reviewer => bytes32)) private _posts;
+    mapping(bytes32 hearing => mapping(address party => bytes32)) private _reveals;
+    /// @dev Bit s: the leaf of segment s fell.
+    mapping(bytes32 order => uint256) private _voided;
+    mapping(address owner => mapping(bytes32 executionClass => Pool)) private _pools;
+
+    constructor() {
+        Contracts memory contracts = IDeployment(msg.sender).contracts();
+        Parameters memory parameters = IDeployment(msg.sender).parameters();
+        BANK = IBank(contracts.bank);
+        REGISTRY = IRegistry(contracts.registry);
+        DOCKET = contracts.docket;
+        JUDGEMENT = contracts.judgement;
+        OPENING_WINDOW = uint256(parameters.lag) + 2 * uint256(parameters.summonsWindow);
+        COMMIT_WINDOW = parameters.commitWindow;
+    }
+
+    // ------------------------------------------------------------------------------------------------------- opening
+
+    /// @inheritdoc ICourt
+    function open(
+        SignedOrder calldata,
+        Result[] calldata,
+        bytes[] calldata,
+        Draw calldata,
+        bytes calldata,
+        uint8,
+        bytes32,
+        Verdict[] calldata,
+        bytes[] calldata,
+        VrfProof calldata,
+        bytes calldata,
+        bool
+    ) external payable nonReentrant returns (bytes32 caseId) {
+        (CaseState memory state, bytes memory locks) =
+            abi.decode(DOCKET.handOn(IDocket.examine.selector, 0), (CaseState, bytes));
+        caseId = Messages.caseId(state.order, _place(state.kind, state.segment));
+        state.round = _requireOpenable(caseId, state);
+        state.bond = BANK.collect{value: msg.value}(caseId, msg.sender, PotKind.Bond, caseId, state.bond);
+        _enter(caseId, state, CasePhase.Opened);
+        emit CaseOpened(caseId, state.order, state.node, state);
+        _move(locks);
+        if (state.suspends && !REGISTRY.suspend(state.node, caseId)) revert NotSuspended(state.node);
+    }
+
+    function _place(CaseKind kind, uint256 segment) private pure returns (uint256) {
+        return kind == CaseKind.Doubt ? Messages.DOUBTS + segment : segment;
+    }
+
+    /// @dev In time, and not decided. A case that was lost for lack of data or interest leaves the leaf open: whoever has the
+    ///      data gets the whole window again. A Doubt needs a leaf that no drawn case is or was about.
+    /// @return round first round of this opening
+    function _requireOpenable(bytes32 caseId, CaseState memory state) private view returns (uint8 round) {
+        if (state.kind == CaseKind.Doubt) _requireReopenable(Messages.caseId(state.order, state.segment));
+        uint256 ended = _requireReopenable(caseId);
+        uint256 openings = uint8(ended >> 8);
+        uint256 lastBlock = (ended == 0 ? state.answeredAt : ended >> 16) + OPENING_WINDOW;
+        if (openings == MOST_OPENINGS) revert CaseClosed(caseId, Outcome(uint8(ended)));
+        if (block.number > lastBlock) revert TooLate(block.number, lastBlock);
+        return uint8(2 * openings);
+    }
+
+    function _requireReopenable(bytes32 caseId) private view returns (uint256 ended) {
+        ended = uint256(_cases[caseId]);
+        if (_isLive(ended)) revert CaseUnderWay(caseId);
+        Outcome outcome = Outcome(uint8(ended));
+        if (ended != 0 && outcome != Outcome.OpenerMissing && outcome != Outcome.Lapsed) {
+            revert CaseClosed(caseId, outcome);
+        }
+    }
+
+    // ----------------------------------------------------------------------------------------------------- committee
+
+    /// @inheritdoc ICourt
+    function draw(bytes32 caseId, CaseState calldata given, bytes calldata, bytes calldata) external {
+        CaseState memory state = _load(caseId, given);
+        bytes32 randao;
+        (randao, state.reviewers, state.seats) =
+            abi.decode(DOCKET.handOn(IDocket.drawReviewers.selector, 0), (bytes32, address[], uint8[]));
+        state.drawer = msg.sender;
+        _enter(caseId, state, CasePhase.Drawn);
+        emit ReviewersDrawn(caseId, state.round, randao, state.reviewers, state.seats, state);
+    }
+
+    /// @inheritdoc ICourt
+    function post(bytes32 caseId, CaseState calldata given, bytes32 commitment) external {
+        CaseState memory state = _load(caseId, given);
+        _requireCommitting(state);
+        if (commitment == 0) revert ZeroCommitment(caseId);
+        bytes32 hearing = Messages.hearing(caseId, state.round);
+        uint256 place = 0;
+        while (place < state.reviewers.length && state.reviewers[place] != msg.sender) ++place;
+        if (place == state.reviewers.length) revert NotReviewer(msg.sender, caseId);
+        _mark(hearing, 1 << place);
+        _posts[hearing][msg.sender] = commitment;
+        emit ReviewPosted(caseId, msg.sender, state.round, commitment);
+    }
+
+    /// @inheritdoc ICourt
+    function commit(
+        bytes32 caseId,
+        CaseState calldata given,
+        bytes32[] calldata commitments,
+        bytes calldata signatures
+    ) external {
+        CaseState memory state = _load(caseId, given);
+        _requireCommitting(state);
+        if (commitments.length != state.reviewers.length) revert WrongCount(commitments.length, state.reviewers.length);
+        state.commitments = commitments;
+        _unite(caseId, state, signatures);
+        _requireEnough(state);
+        state.committer = msg.sender;
+        _enter(caseId, state, CasePhase.Committed);
+        emit ReviewsCommitted(caseId, state.commitments, state);
+    }
+
+    function _requireCommitting(CaseState memory state) private view {
+        if (state.phase != CasePhase.Drawn) revert WrongPhase(state.phase);
+        uint256 lastBlock = state.phaseBlock + COMMIT_WINDOW;
+        if (block.number > lastBlock) revert TooLate(block.number, lastBlock);
+    }
+
+    /// @dev Own posts stand whatever is given; what is given is its reviewer's by its signature. A signature whose reviewer has
+    ///      posted meanwhile is passed over, so that no post in the last moment spoils the call.
+    function _unite(bytes32 caseId, CaseState memory state, bytes calldata signatures) private view {
+        bytes32 hearing = Messages.hearing(caseId, state.round);
+        bytes32 domain = Messages.separator(address(BANK));
+        uint256 marks = _marks[hearing];
+        uint256 used = 0;
+        for (uint256 i = 0; i < state.reviewers.length; ++i) {
+            address reviewer = state.reviewers[i];
+            bytes32 commitment = state.commitments[i];
+            uint256 begin = used;
+            if (commitment != 0) used += SIGNATURE_BYTES;
+            if (used > signatures.length) revert WrongCount(signatures.length, used);
+            if (marks >> i & 1 != 0) {
+                state.commitments[i] = _posts[hearing][reviewer];
+            } else if (commitment != 0) {
+                bytes32 structHash = Messages.hash(ReviewCommitment({caseId: hearing, commitment: commitment}));
+                address signer = ECDSA.recoverCalldata(Messages.digest(domain, structHash), signatures[begin:used]);
+                if (signer != reviewer) revert WrongSigner(i, signer, reviewer);
+            }
+        }
+        if (used != signatures.length) revert WrongCount(signatures.length, used);
+    }
+
+    /// @dev All seats, or after three quarters of the window more than half: with fewer there is no proper cluster.
+    function _requireEnough(CaseState memory state) private view {
+        uint256 all = 0;
+        uint256 committed = 0;
+        for (uint256 i = 0; i < state.seats.length; ++i) {
+            all += state.seats[i];
+            if (state.commitments[i] != 0) committed += state.seats[i];
+        }
+        if (committed == all) return;
+        if (2 * committed <= all) revert TooFewCommitments(committed, all);
+        uint256 firstBlock = state.phaseBlock + COMMIT_WINDOW * 3 / 4 + 1;
+        if (block.number < firstBlock) revert TooEarly(block.number, firstBlock);
+    }
+
+    /// @inheritdoc ICourt
+    function seed(bytes32 caseId, CaseState calldata given, bytes calldata) external {
+        CaseState memory state = _load(caseId, given);
+        state.seed = abi.decode(DOCKET.handOn(IDocket.drawTiles.selector, 0), (bytes32));
+        state.seeder = msg.sender;
+        _enter(caseId, state, CasePhase.Seeded);
+        emit CaseSeeded(caseId, state.seed, state);
+    }
+
+    // ------------------------------------------------------------------------------------------------------- showing
+
+    /// @inheritdoc ICourt
+    function reveal(bytes32 caseId, CaseState calldata given, uint256 reviewer, Reveal calldata reveal_) external {
+        _requireState(caseId, given);
+        JUDGEMENT.handOn(IJudgement.reveal.selector, 0);
+        _show(caseId, given.round, 1 << (Marks.REVEALS + reviewer), keccak256(abi.encode(reveal_)));
+    }
+
+    /// @inheritdoc ICourt
+    function revealNode(bytes32 caseId, CaseState calldata given, NodeReveal calldata reveal_) external {
+        _requireState(caseId, given);
+        JUDGEMENT.handOn(IJudgement.revealNode.selector, 0);
+        _show(caseId, given.round, Marks.NODE, keccak256(abi.encode(reveal_)));
+    }
+
+    /// @dev From now on this party cannot be left out. What it shows follows from what it committed to, so that nobody can show
+    ///      anything else in its name.
+    function _show(bytes32 caseId, uint8 round, uint256 mark, bytes32 revealHash) private {
+        bytes32 hearing = Messages.hearing(caseId, round);
+        _mark(hearing, mark);
+        _reveals[hearing][msg.sender] = revealHash;
+        emit Revealed(caseId, msg.sender, round, revealHash);
+    }
+
+    function _mark(bytes32 hearing, uint256 mark) private {
+        uint256 marks = _marks[hearing];
+        if (marks & mark != 0) revert AlreadyDone(msg.sender, hearing);
+        _marks[hearing] = marks | mark;
+    }
+
+    // ------------------------------------------------------------------------------------------------------- outcome
+
+    /// @inheritdoc ICourt
+    function decide(bytes32 caseId, CaseState calldata given, NodeReveal calldata, Reveal[] calldata)
+        external
+        nonReentrant
+    {
+        _conclude(caseId, given, IJudgement.decide.selector);
+    }
+
+    /// @inheritdoc ICourt
+    function expire(bytes32 caseId, CaseState calldata given) external nonReentrant {
+        _conclude(caseId, given, IJudgement.expire.selector);
+    }
+
+    function _conclude(bytes32 caseId, CaseState calldata given, bytes4 question) private {
+        _requireState(caseId, given);
+        uint256 marks = _marks[Messages.hearing(caseId, given.round)];
+        if (isVoided(given.order, given.segment)) marks |= Marks.VOIDED;
+        (Finding memory finding, bytes memory transfers) =
+            abi.decode(JUDGEMENT.handOn(question, marks), (Finding, bytes));
+        if (finding.outcome == Outcome.None) {
+            _restart(caseId, given, finding.left);
+            _move(transfers);
+            return;
+        }
+        if (finding.poolOwner != address(0)) _pool(caseId, given.executionClass, finding);
+        if (finding.outcome == Outcome.Refunded || finding.outcome == Outcome.Undecided) _void(caseId, given);
+        uint256 openings = uint256(given.round) / 2 + 1;
+        _cases[caseId] = bytes32(block.number << 16 | openings << 8 | uint256(finding.outcome));
+        emit CaseDecided(caseId, given.order, finding.outcome, finding.cluster, finding.score, finding.spread);
+        _move(transfers);
+        if (given.suspends) REGISTRY.restore(given.node, caseId);
+        if (finding.convict != address(0)) {
+            bytes32 subject = finding.convict == given.node ? given.result : caseId;
+            REGISTRY.convict(finding.convict, finding.fault, subject, given.referenceBlock);
+        }
+    }
+
+    /// @dev A second round, with reviewers of a later block.
+    function _restart(bytes32 caseId, CaseState calldata given, uint96 bond) private {
+        CaseState memory state = given;
+        ++state.round;
+        state.bond = bond;
+        state.reviewers = new address[](0);
+        state.seats = new uint8[](0);
+        state.commitments = new bytes32[](0);
+        state.seed = 0;
+        state.drawer = address(0);
+        state.committer = address(0);
+        state.seeder = address(0);
+        _enter(caseId, state, CasePhase.Opened);
+        emit CaseRestarted(caseId, state);
+    }
+
+    /// @dev A count that convicts is spent.
+    function _pool(bytes32 caseId, bytes32 executionClass, Finding memory finding) private {
+        uint16 count = finding.convict == address(0) ? finding.poolCount : 0;
+        _pools[finding.poolOwner][executionClass] = Pool({since: finding.poolSince, count: count});
+        emit Pooled(finding.poolOwner, executionClass, caseId, finding.poolCount);
+    }
+
+    /// @dev The leaf falls, unless a drawn case over it has made its client whole already.
+    function _void(bytes32 caseId, CaseState calldata given) private {
+        if (given.kind == CaseKind.Doubt) {
+            uint256 drawn = uint256(_cases[Messages.caseId(given.order, given.segment)]);
+            Outcome outcome = _isLive(drawn) ? Outcome.None : Outcome(uint8(drawn));
+            bool whole = outcome == Outcome.Convicted || outcome == Outcome.SchedulerMissing
+                || outcome == Outcome.NodeMissing;
+            if (whole) return;
+        }
+        _voided[given.order] |= 1 << given.segment;
+        emit LeafVoided(given.order, given.segment, caseId);
+    }
+
+    // ------------------------------------------------------------------------------------------------------- helpers
+
+    function _load(bytes32 caseId, CaseState calldata given) private view returns (CaseState memory state) {
+        _requireState(caseId, given);
+        return given;
+    }
+
+    function _requireState(bytes32 caseId, CaseState calldata given) private view {
+        bytes32 hash = keccak256(abi.encode(given));
+        if (_cases[caseId] != hash) revert StateMismatch(caseId, _cases[caseId], hash);
+    }
+
+    function _enter(bytes32 caseId, CaseState memory state, CasePhase phase) private {
+        state.phase = phase;
+        state.phaseBlock = uint40(block.number);
+        _cases[caseId] = keccak256(abi.encode(state));
+    }
+
+    /// @dev Makes the movements that a reader drew up.
+    function _move(bytes memory transfers) private {
+        if (transfers.length != 0) address(BANK).functionCall(transfers);
+    }
+
+    function _isLive(uint256 stored) private pure returns (bool) {
+        return stored >> 96 != 0;
+    }
+
+    // --------------------------------------------------------------------------------------------------------- reads
+
+    /// @inheritdoc ICourt
+    function caseOf(bytes32 caseId) external view returns (bytes32) {
+        bytes32 stored = _cases[caseId];
+        return _isLive(uint256(stored)) ? stored : stored & bytes32(uint256(0xff));
+    }
+
+    /// @inheritdoc ICourt
+    function caseIdOf(bytes32 order, uint8 segment) external pure returns (bytes32) {
+        return Messages.caseId(order, segment);
+    }
+
+    /// @inheritdoc ICourt
+    function isVoided(bytes32 order, uint8 segment) public view returns (bool) {
+        uint256 voided = _voided[order];
+        return segment == ANY_SEGMENT ? voided != 0 : voided >> segment & 1 != 0;
+    }
+
+    /// @inheritdoc ICourt
+    function postOf(bytes32 caseId, uint8 round, address reviewer) external view returns (bytes32) {
+        return _posts[Messages.hearing(caseId, round)][reviewer];
+    }
+
+    /// @inheritdoc ICourt
+    function revealOf(bytes32 caseId, uint8 round, address party) external view returns (bytes32) {
+        return _reveals[Messages.hearing(caseId, round)][party];
+    }
+
+    /// @inheritdoc ICourt
+    function pooledOf(address owner, bytes32 executionClass) external view returns (uint16 count, uint40 since) {
+        Pool memory pool = _pools[owner][executionClass];
+        return (pool.count, pool.since);
+    }
+
+    /// @inheritdoc ICourt
+    function bondFor(bytes32 executionClass, uint256 rows) external view returns (uint96) {
+        return IDocket(DOCKET).bondFor(executionClass, rows);
+    }
+}

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {EcVrf} from "../libraries/EcVrf.sol";
+import {TileTree} from "../libraries/TileTree.sol";
+import {IBank} from "./interfaces/IBank.sol";
+import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
+import {IDocket} from "./interfaces/IDocket.sol";
+import {IRegistry} from "./interfaces/IRegistry.sol";
+import {
+    Ask,
+    CaseKind,
+    CasePhase,
+    CaseState,
+    Draw,
+    DrawRequest,
+    Opinion,
+    Order,
+    Parameters,
+    PotKind,
+    Result,
+    Rules,
+    SignedOrder,
+    Tab,
+    Verdict,
+    VrfProof
+} from "./interfaces/MarketTypes.sol";
+import {BlockHeader} from "./libraries/BlockHeader.sol";
+import {CaseGas} from "./libraries/CaseGas.sol";
+import {HandedOn} from "./libraries/HandedOn.sol";
+import {Ledger} from "./libraries/Ledger.sol";
+import {Messages} from "./libraries/Messages.sol";
+import {Owners} from "./libraries/Owners.sol";
+import {Prices} from "./libraries/Prices.sol";
+
+/// @title Reads what a case is opened with, and draws who reviews it and what they show
+/// @dev Stateless, and without any right: the Court asks it, and anybody else may.
+contract Docket is IDocket {
+    using Ledger for Ledger.Draft;
+    using Owners for address[];
+
+    /// @dev Tiles of the largest trace: no opening is deeper, and every allowed class' largest call fits a transaction.
+    uint256 private constant MOST_TILES = 1 << 22;
+
+    IBank private immutable BANK;
+    IRegistry private immutable REGISTRY;
+    /// @dev Blocks from an order's reference block to its draw, at most: stake that was drawn there is still bonded.
+    uint256 private immutable ANSWER_AGE;
+    uint256 private immutable LOOKAHEAD;
+    uint256 private immutable DRAW_WINDOW;
+    uint256 private immutable GAS_PRICE;
+
+    constructor() {
+        Contracts memory contracts = IDeployment(msg.sender).contracts();
+        Parameters memory parameters = IDeployment(msg.sender).parameters();
+        BANK = IBank(contracts.bank);
+        REGISTRY = IRegistry(contracts.registry);
+        ANSWER_AGE = uint256(parameters.referenceAge) + parameters.lag + 2 * uint256(parameters.summonsWindow);
+        LOOKAHEAD = parameters.lookahead;
+        DRAW_WINDOW = parameters.drawWindow;
+        GAS_PRICE = parameters.gasPrice;
+    }
+
+    // ------------------------------------------------------------------------------------------------------- opening
+
+    /// @inheritdoc IDocket
+    function examine(
+        SignedOrder calldata order,
+        Result[] calldata results,
+        bytes[] calldata resultSignatures,
+        Draw calldata draw,
+        bytes calldata drawSignature,
+        uint8 segment,
+        bytes32 secret,
+        Verdict[] calldata verdicts,
+        bytes[] calldata verdictSignatures,
+        VrfProof calldata check,
+        bytes calldata hints,
+        bool suspend
+    ) external view returns (CaseState memory state, bytes memory locks) {
+        Rules memory rules = REGISTRY.rulesOf(order.order.executionClass);
+        bytes32 domain = Messages.separator(address(BANK));
+        state.suspends = suspend;
+        _readOrder(state, domain, order);
+        bytes32 named = _readResults(state, domain, rules, results, resultSignatures, segment);
+        _readDraw(state, domain, draw, drawSignature, named);
+        _price(state, rules, order.order, results[results.length - 1], results[segment]);
+        if (verdicts.length == 0) {
+            state.kind = CaseKind.Doubt;
+        } else {
+            _requireDrawn(order.order, secret, draw.beta);
+            _drawVerifiers(state, rules, secret, draw.results, check, hints);
+            _readVerdicts(state, domain, verdicts, verdictSignatures);
+            _setKind(state);
+        }
+        _setOpener(state, order.key);
+        locks = _lock(state, rules.penalty);
+    }
+
+    /// @dev Only the client may call into question what no verifier rejected.
+    function _setOpener(CaseState memory state, address key) private view {
+        address opener = HandedOn.caller();
+        if (state.kind != CaseKind.Rejection) {
+            if (opener != state.client && opener != key) revert NotClient(opener, state.client, key);
+            if (state.suspends) revert CannotSuspend(state.kind);
+        }
+        state.opener = opener;
+        state.excluded.add(REGISTRY.ownerOf(state.scheduler));
+        state.excluded.add(state.client);
+        state.excluded.add(REGISTRY.ownerOf(state.client));
+        state.excluded.add(opener);
+        state.excluded.add(REGISTRY.ownerOf(opener));
+    }
+
+    /// @dev Locks L of the node, or what it has, and L of each rejecter if the case suspends.
+    function _lock(CaseState memory state, uint256 penalty) private view returns (bytes memory) {
+        if (state.kind == CaseKind.Doubt) return "";
+        bytes32 caseId = Messages.caseId(state.order, state.segment);
+        bytes32 node = Ledger.id(state.node);
+        uint256 stake = BANK.balanceOf(PotKind.Stake, node);
+        state.locked = uint96(stake < penalty ? stake : penalty);
+        Ledger.Draft memory draft = Ledger.start(caseId, 0, 1 + state.verifiers.length);
+        draft.shift(PotKind.Stake, node, PotKind.Locked, node, state.locked);
+        if (state.suspends) draft.shiftLocks(state, penalty, PotKind.Stake, PotKind.Locked);
+        return draft.toCall();
+    }
+
+    /// @inheritdoc IDocket
+    function bondFor(bytes32 executionClass, uint256 rows) external view returns (uint96) {
+        Rules memory rules = REGISTRY.rulesOf(executionClass);
+        return _bond(rules, Prices.unit(rules, rows + 1));
+    }
+
+    function _bond(Rules memory rules, uint256 unit) private view returns (uint96) {
+        uint256 units = Prices.BOND_UNITS + Prices.REWARD_UNITS * rules.reviewers;
+        return SafeCast.toUint96(units * unit + CaseGas.worth(CaseGas.whole(rules), GAS_PRICE));
+    }
+
+    function _readOrder(CaseState memory state, bytes32 domain, SignedOrder calldata given) private view {
+        Order memory order = given.order;
+        bytes32 tab = Messages.tabId(Tab({payer: given.client, payee: given.scheduler, key: given.key}));
+        if (tab != order.tab) revert WrongTab(order.tab, tab);
+        state.order = Messages.digest(domain, Messages.hash(order));
+        if (!SignatureChecker.isValidSignatureNowCalldata(given.key, state.order, given.signature)) {
+            revert WrongSignature(given.key);
+        }
+        state.executionClass = order.executionClass;
+        state.ends = order.ends;
+        state.referenceBlock = order.referenceBlock;
+        state.client = given.client;
+        state.scheduler = given.scheduler;
+    }
+
+    /// @dev All results, each for its place, and who signed them. The judged one's signer must be a node of the class: nobody
+    ///      else has the stake that this class is made for.
+    function _readResults(
+        CaseState memory state,
+        bytes32 domain,
+        Rules memory rules,
+        Result[] calldata results,
+        bytes[] calldata signatures,
+        uint8 segment
+    ) private view returns (bytes32) {
+        _requireSegments(state.ends, rules.layers, results.length);
+        if (segment >= results.length) revert WrongSegments(state.ends, segment);
+        if (signatures.length != results.length) revert WrongCount(signatures.length, results.length);
+        state.segment = segment;
+        // Room for the owners of inferencers and verifiers, of scheduler, client and opener, and for the last two themselves.
+        state.excluded = Owners.start(results.length + rules.verifiers + 5);
+        bytes32[] memory hashes = new bytes32[](results.length);
+        for (uint256 s = 0; s < results.length; ++s) {
+            Result memory result = results[s];
+            if (result.order != state.order || result.segment != s) {
+                revert ForeignResult(s, result.order, result.segment);
+            }
+            hashes[s] = Messages.hash(result);
+            address signer = ECDSA.recoverCalldata(Messages.digest(domain, hashes[s]), signatures[s]);
+            state.excluded.add(REGISTRY.ownerOf(signer));
+            if (s != segment) continue;
+            if (REGISTRY.classOf(signer) != state.executionClass) revert WrongClass(signer, state.executionClass);
+            state.node = signer;
+            state.result = hashes[s];
+            state.traceCommitment = result.traceCommitment;
+        }
+        return Messages.resultsHash(hashes);
+    }
+
+    /// @dev Ends rise to the last layer, and nothing follows them.
+    function _requireSegments(bytes32 ends, uint256 layers, uint256 count) private pure {
+        uint256 last = 0;
+        bool holds = count != 0 && count <= 32;
+        for (uint256 s = 0; holds && s < count; ++s) {
+            holds = uint8(ends[s]) > last;
+            last = uint8(ends[s]);
+        }
+        if (!holds || last != layers || uint256(ends) << (8 * count) != 0) revert WrongSegments(ends, count);
+    }
+
+    function _readDraw(
+        CaseState memory state,
+        bytes32 domain,
+        Draw calldata given,
+        bytes calldata signature,
+        bytes32 expected
+    ) private view {
+        Draw memory draw = given;
+        if (draw.order != state.order || draw.results != expected) revert ForeignDraw(draw.order, draw.results, expected);
+        if (ECDSA.recoverCalldata(Messages.digest(domain, Messages.hash(draw)), signature) != state.scheduler) {
+            revert WrongSignature(state.scheduler);
+        }
+        if (
+            draw.blockNumber < state.referenceBlock || draw.blockNumber > block.number
+                || draw.blockNumber - state.referenceBlock > ANSWER_AGE
+        ) revert DrawOutOfTime(draw.blockNumber, state.referenceBlock, block.number);
+        state.answeredAt = draw.blockNumber;
+    }
+
+    /// @dev Whatever the node signed can be judged: a length beyond what the class can open counts as the longest.
+    function _price(
+        CaseState memory state,
+        Rules memory rules,
+        Order calldata order,
+        Result calldata last,
+        Result calldata judged
+    ) private view {
+        uint256 rows = Prices.positions(judged.prompt, judged.cached, judged.written);
+        rows = rows < 2 ? 1 : rows - 1;
+        uint256 most = type(uint32).max;
+        if (!rules.exact) {
+            uint256 across = TileTree.tileCount(1, rules.hiddenSize, rules.dtype);
+            most = across > MOST_TILES ? TileTree.TILE_ROWS : TileTree.TILE_ROWS * (MOST_TILES / across);
+        }
+        state.rows = uint32(rows < most ? rows : most);
+        state.unit = SafeCast.toUint96(Prices.unit(rules, uint256(state.rows) + 1));
+        state.bond = _bond(rules, state.unit);
+        state.fee = uint96(Prices.fee(order, rules, _count(state.ends), last));
+    }
+
+    /// @dev Number of segments of ends that were checked.
+    function _count(bytes32 ends) private pure returns (uint256 count) {
+        while (count < 32 && ends[count] != 0) ++count;
+    }
+
+    function _requireDrawn(Order calldata order, bytes32 secret, bytes32 beta) private pure {
+        if (keccak256(abi.encodePacked(secret)) != order.drawHash) revert WrongSecret(secret, order.drawHash);
+        if (!Messages.hits(secret, beta, order.checkRate)) revert NotHit(secret, beta, order.checkRate);
+    }
+
+    /// @dev Seats by the scheduler's VRF over what neither side chose alone.
+    function _drawVerifiers(
+        CaseState memory state,
+        Rules memory rules,
+        bytes32 secret,
+        bytes32 results,
+        VrfProof calldata check,
+        bytes calldata hints
+    ) private view {
+        (uint256 x, uint256 y) = REGISTRY.vrfKeyOf(state.scheduler);
+        bytes32 alpha = Messages.checkAlpha(state.order, secret, results);
+        bytes32 beta = EcVrf.verify(x, y, alpha, check.proof, check.hints);
+        state.verifiers = _drawSeats(state, Messages.segmentSeed(beta, state.segment), rules.verifiers, hints);
+    }
+
+    /// @dev Seasoned seats of the judged segment's group at the order's reference block.
+    function _drawSeats(CaseState memory state, bytes32 chance, uint16 count, bytes calldata hints)
+        private
+        view
+        returns (address[] memory)
+    {
+        return REGISTRY.draw(
+            DrawRequest({
+                executionClass: state.executionClass,
+                first: state.segment == 0 ? 0 : uint8(state.ends[state.segment - 1]),
+                end: uint8(state.ends[state.segment]),
+                blockNumber: state.referenceBlock,
+                seed: chance,
+                count: count,
+                seasoned: true,
+                distinct: false,
+                excluded: state.excluded,
+                bound: Ask({prompt: 0, cached: 0, written: 0}),
+                hints: hints
+            })
+        );
+    }
+
+    /// @dev One verdict per node, over this result; it counts for all of the node's seats.
+    function _readVerdicts(
+        CaseState memory state,
+        bytes32 domain,
+        Verdict[] calldata verdicts,
+        bytes[] calldata signatures
+    ) private view {
+        if (signatures.length != verdicts.length) revert WrongCount(signatures.length, verdicts.length);
+        state.opinions = new uint8[](state.verifiers.length);
+        for (uint256 i = 0; i < verdicts.length; ++i) {
+            Verdict memory verdict = verdicts[i];
+            if (verdict.order != state.order || verdict.segment != state.segment || verdict.result != state.result) {
+                revert ForeignVerdict(i, verdict.result);
+            }
+            if (verdict.opinion == 0 || verdict.opinion > uint8(Opinion.CannotTell)) {
+                revert InvalidOpinion(i, verdict.opinion);
+            }
+            address signer = ECDSA.recoverCalldata(Messages.digest(domain, Messages.hash(verdict)), signatures[i]);
+            _seatVerdict(state, i, signer, verdict.opinion);
+            if (state.suspends && verdict.opinion == uint8(Opinion.Reject) && !verdict.locks) {
+                revert LockMissing(i, signer);
+            }
+        }
+        for (uint256 v = 0; v < state.verifiers.length; ++v) {
+            state.excluded.add(REGISTRY.ownerOf(state.verifiers[v]));
+        }
+    }
+
+    function _seatVerdict(CaseState memory state, uint256 index, address signer, uint8 opinion) private pure {
+        bool seated = false;
+        for (uint256 v = 0; v < state.verifiers.length; ++v) {
+            if (state.verifiers[v] != signer) continue;
+            if (!seated && state.opinions[v] != 0) revert AlreadyJudged(index, signer);
+            state.opinions[v] = opinion;
+            seated = true;
+        }
+        if (!seated) revert NotVerifier(index, signer);
+    }
+
+    function _setKind(CaseState memory state) private pure {
+        uint256 seats = state.opinions.length;
+        uint256 rejecting = 0;
+        uint256 accepting = 0;
+        for (uint256 v = 0; v < seats; ++v) {
+            if (state.opinions[v] == uint8(Opinion.Reject)) ++rejecting;
+            if (state.opinions[v] == uint8(Opinion.Accept)) ++accepting;
+        }
+        if (2 * rejecting > seats) state.kind = CaseKind.Rejection;
+        else if (2 * accepting > seats) state.kind = CaseKind.Acceptance;
+        else revert NoMajority(rejecting, accepting, seats);
+    }
+
+    // ------------------------------------------------------------------------------------------------------- drawing
+
+    /// @inheritdoc IDocket
+    function drawReviewers(bytes32 caseId, CaseState calldata given, bytes calldata header, bytes calldata hints)
+        external
+        view
+        returns (bytes32 randao, address[] memory reviewers, uint8[] memory seats)
+    {
+        CaseState memory state = given;
+        if (state.phase != CasePhase.Opened) revert WrongPhase(state.phase);
+        randao = _randao(state.phaseBlock, header);
+        uint8 count = REGISTRY.rulesOf(state.executionClass).reviewers;
+        reviewers = _drawSeats(state, Messages.courtSeed(caseId, state.round, randao), count, hints);
+        seats = _seat(reviewers);
+    }
+
+    /// @inheritdoc IDocket
+    function drawTiles(bytes32 caseId, CaseState calldata state, bytes calldata header) external view returns (bytes32) {
+        if (state.phase != CasePhase.Committed) revert WrongPhase(state.phase);
+        if (REGISTRY.rulesOf(state.executionClass).exact) revert ExactClass(state.executionClass);
+        return Messages.tilesSeed(caseId, state.commitments, _randao(state.phaseBlock, header));
+    }
+
+    /// @dev RANDAO of the block that is due, by its header.
+    function _randao(uint256 phaseBlock, bytes calldata header) private view returns (bytes32) {
+        uint256 due = phaseBlock + LOOKAHEAD;
+        if (block.number <= due) revert TooEarly(block.number, due + 1);
+        if (block.number > due + DRAW_WINDOW) revert TooLate(block.number, due + DRAW_WINDOW);
+        (uint256 number, bytes32 randao, bytes32 hash) = BlockHeader.parse(header);
+        bytes32 knownHash = BlockHeader.known(due);
+        if (number != due || hash != knownHash) revert WrongHeader(due, number, hash, knownHash);
+        return randao;
+    }
+
+    /// @dev An operator that is drawn more than once is one reviewer with more seats, at its first place.
+    function _seat(address[] memory drawn) private pure returns (uint8[] memory seats) {
+        uint256 count = 0;
+        seats = new uint8[](drawn.length);
+        for (uint256 i = 0; i < drawn.length; ++i) {
+            address operator = drawn[i];
+            uint256 place = 0;
+            while (place < count && drawn[place] != operator) ++place;
+            if (place == count) drawn[count++] = operator;
+            ++seats[place];
+        }
+        assembly ("memory-safe") {
+            mstore(drawn, count)
+            mstore(seats, count)
+        }
+    }
+}

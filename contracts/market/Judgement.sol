@@ -1,0 +1,683 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {Agreement} from "../libraries/Agreement.sol";
+import {TileTree} from "../libraries/TileTree.sol";
+import {IBank} from "./interfaces/IBank.sol";
+import {ICourt} from "./interfaces/ICourt.sol";
+import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
+import {Finding, IJudgement} from "./interfaces/IJudgement.sol";
+import {IRegistry} from "./interfaces/IRegistry.sol";
+import {
+    CaseKind,
+    CasePhase,
+    CaseState,
+    Fault,
+    NodeReveal,
+    Opinion,
+    Outcome,
+    Parameters,
+    PotKind,
+    Reveal,
+    Rules
+} from "./interfaces/MarketTypes.sol";
+import {CaseGas} from "./libraries/CaseGas.sol";
+import {HandedOn} from "./libraries/HandedOn.sol";
+import {Ledger} from "./libraries/Ledger.sol";
+import {Marks} from "./libraries/Marks.sol";
+import {Messages} from "./libraries/Messages.sol";
+import {Prices} from "./libraries/Prices.sol";
+
+/// @title What the reviewers of a case show, what follows, and who pays whom (VeriLLM, Appendix E)
+/// @dev Stateless, and without any right: the Court asks it and acts.
+contract Judgement is IJudgement {
+    using Ledger for Ledger.Draft;
+
+    uint256 private constant NODE = 255;
+
+    IBank private immutable BANK;
+    IRegistry private immutable REGISTRY;
+    ICourt private immutable COURT;
+    uint256 private immutable LOOKAHEAD;
+    uint256 private immutable DRAW_WINDOW;
+    uint256 private immutable COMMIT_WINDOW;
+    uint256 private immutable REVEAL_WINDOW;
+    uint256 private immutable GAS_PRICE;
+    bool private immutable IS_COIN;
+
+    constructor() {
+        Contracts memory contracts = IDeployment(msg.sender).contracts();
+        Parameters memory parameters = IDeployment(msg.sender).parameters();
+        BANK = IBank(contracts.bank);
+        REGISTRY = IRegistry(contracts.registry);
+        COURT = ICourt(contracts.court);
+        LOOKAHEAD = parameters.lookahead;
+        DRAW_WINDOW = parameters.drawWindow;
+        COMMIT_WINDOW = parameters.commitWindow;
+        REVEAL_WINDOW = parameters.revealWindow;
+        GAS_PRICE = parameters.gasPrice;
+        IS_COIN = parameters.asset == address(0);
+    }
+
+    // ------------------------------------------------------------------------------------------------------- showing
+
+    /// @dev What the checks of openings need to know of a case.
+    struct Hearing {
+        bytes32 id;
+        Rules rules;
+        bytes32 seed;
+        uint256 segment;
+        uint256 rows;
+        uint256 tiles;
+    }
+
+    /// @dev What is shown, after its checks. Reviewer i is bit i.
+    /// @param node whether the node shows its trace
+    struct Shown {
+        bool node;
+        bytes32 nodeRoot;
+        bytes nodeTiles;
+        uint256 opened;
+        uint8[] opinions;
+        bytes32[] roots;
+        bytes[] tiles;
+        uint256[] scores;
+        uint256[] spreads;
+    }
+
+    /// @inheritdoc IJudgement
+    function reveal(bytes32 caseId, CaseState calldata state, uint256 reviewer, Reveal calldata reveal_) external view {
+        Hearing memory hearing = _hear(caseId, state);
+        _requireNotAfter(state.phaseBlock + REVEAL_WINDOW);
+        if (reviewer >= state.reviewers.length || state.reviewers[reviewer] != HandedOn.caller()) {
+            revert NotReviewer(HandedOn.caller(), reviewer);
+        }
+        _openReveal(hearing, state, reviewer, reveal_, "");
+    }
+
+    /// @inheritdoc IJudgement
+    function revealNode(bytes32 caseId, CaseState calldata state, NodeReveal calldata reveal_) external view {
+        Hearing memory hearing = _hear(caseId, state);
+        _requireNotAfter(state.phaseBlock + REVEAL_WINDOW);
+        if (state.node != HandedOn.caller()) revert NotReviewer(HandedOn.caller(), NODE);
+        _openNode(hearing, state.traceCommitment, reveal_);
+    }
+
+    /// @dev Tolerant classes show once their tiles are known, exact ones once all have committed.
+    function _hear(bytes32 caseId, CaseState calldata state) private view returns (Hearing memory hearing) {
+        hearing.id = Messages.hearing(caseId, state.round);
+        hearing.rules = REGISTRY.rulesOf(state.executionClass);
+        if (!_isShowing(state.phase, hearing.rules)) revert WrongPhase(state.phase);
+        hearing.seed = state.seed;
+        hearing.segment = state.segment;
+        hearing.rows = state.rows;
+        if (!hearing.rules.exact) {
+            // A short trace has fewer tiles than the class samples: then all of them are opened.
+            uint256 count = TileTree.tileCount(hearing.rows, hearing.rules.hiddenSize, hearing.rules.dtype);
+            hearing.tiles = count < hearing.rules.tiles ? count : hearing.rules.tiles;
+        }
+    }
+
+    function _openNode(Hearing memory hearing, bytes32 committed, NodeReveal calldata given)
+        private
+        pure
+        returns (bytes memory tiles)
+    {
+        bytes32 opened = keccak256(abi.encode(given.root, given.salt));
+        if (opened != committed) revert TraceMismatch(opened, committed);
+        tiles = given.tiles;
+        _requireTiles(hearing, NODE, given.root, tiles, given.siblings);
+    }
+
+    /// @dev A reviewer's tiles, in the clear. Who could not tell, or lacked something, has no trace to show.
+    function _openReveal(
+        Hearing memory hearing,
+        CaseState calldata state,
+        uint256 index,
+        Reveal calldata given,
+        bytes memory mask
+    ) private pure returns (bytes memory tiles) {
+        uint256 opinion = given.opinion;
+        bool known = opinion != 0 && opinion <= uint256(Opinion.MissingTrace);
+        if (!known || (opinion == uint256(Opinion.MissingInput) && hearing.segment == 0)) {
+            revert InvalidOpinion(index, given.opinion);
+        }
+        bytes32 opened = keccak256(
+            abi.encode(
+                hearing.id, state.reviewers[index], given.root, opinion, given.score, given.spread, given.salt
+            )
+        );
+        if (opened != state.commitments[index]) {
+            revert CommitmentMismatch(index, opened, state.commitments[index]);
+        }
+        if (opinion <= uint256(Opinion.Reject)) {
+            tiles = mask.length == 0 ? bytes(given.tiles) : TileTree.unmask(given.tiles, mask);
+            _requireTiles(hearing, index, given.root, tiles, given.siblings);
+        } else if (given.tiles.length != 0 || given.siblings.length != 0) {
+            revert InvalidOpening(index, 0, given.root);
+        }
+    }
+
+    /// @dev The sampled tiles must lead to the root; an exact class has none. A zero root stands for nothing shown.
+    function _requireTiles(
+        Hearing memory hearing,
+        uint256 place,
+        bytes32 root,
+        bytes memory tiles,
+        bytes32[] calldata siblings
+    ) private pure {
+        bytes32 proven = root;
+        if (hearing.rules.exact) {
+            if (tiles.length != 0 || siblings.length != 0) proven = 0;
+        } else {
+            proven = TileTree.openingRoot(
+                hearing.seed,
+                hearing.segment,
+                hearing.rows,
+                hearing.rules.hiddenSize,
+                hearing.rules.dtype,
+                hearing.tiles,
+                tiles,
+                _inMemory(siblings)
+            );
+        }
+        if (proven != root || proven == 0) revert InvalidOpening(place, proven, root);
+    }
+
+    /// @dev The compiler copies element by element.
+    function _inMemory(bytes32[] calldata words) private pure returns (bytes32[] memory copied) {
+        copied = new bytes32[](words.length);
+        assembly ("memory-safe") {
+            calldatacopy(add(copied, 0x20), words.offset, shl(5, words.length))
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------------- judging
+
+    /// @dev What the comparison of all openings says. Reviewer i is bit i.
+    /// @param paid whether the cluster earned its reward: it told something
+    /// @param silent who committed nothing or did not show it
+    /// @param wrong who says Accept or Reject outside a cluster that says one of them
+    struct Comparison {
+        Outcome outcome;
+        uint256 cluster;
+        bool paid;
+        uint256 silent;
+        uint256 wrong;
+        uint32 score;
+        uint32 spread;
+        bool pooled;
+    }
+
+    /// @inheritdoc IJudgement
+    function decide(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, Reveal[] calldata reveals)
+        external
+        view
+        returns (Finding memory finding, bytes memory transfers)
+    {
+        Hearing memory hearing = _hear(caseId, state);
+        if (reveals.length != state.reviewers.length) revert WrongCount(reveals.length, state.reviewers.length);
+        _requireExcusable(state, node, reveals);
+        Comparison memory comparison = _compare(hearing, state, node, reveals);
+        if (comparison.outcome == Outcome.None) {
+            return _leaveUndecided(caseId, state, hearing.rules, comparison.silent, HandedOn.caller());
+        }
+        return _settle(caseId, state, hearing.rules, comparison);
+    }
+
+    /// @dev A party may be missing only after the window, and only if it did not show its part by its own call.
+    function _requireExcusable(CaseState calldata state, NodeReveal calldata node, Reveal[] calldata reveals)
+        private
+        view
+    {
+        uint256 marks = HandedOn.word();
+        uint256 lastBlock = state.phaseBlock + REVEAL_WINDOW;
+        bool late = block.number > lastBlock;
+        if (node.root == 0 && (!late || marks & Marks.NODE != 0)) revert RevealMissing(NODE, lastBlock);
+        for (uint256 i = 0; i < reveals.length; ++i) {
+            if (reveals[i].opinion != 0) continue;
+            bool awaited = state.commitments[i] != 0 && !late;
+            if (awaited || marks >> (Marks.REVEALS + i) & 1 != 0) revert RevealMissing(i, lastBlock);
+        }
+    }
+
+    function _compare(
+        Hearing memory hearing,
+        CaseState calldata state,
+        NodeReveal calldata node,
+        Reveal[] calldata reveals
+    ) private pure returns (Comparison memory finding) {
+        Shown memory shown = _show(hearing, state, node, reveals);
+        uint8[] memory seats = state.seats;
+        finding.silent = ~shown.opened & ((1 << seats.length) - 1);
+        finding.cluster = _properCluster(hearing.rules, shown, seats);
+        uint8 opinion = finding.cluster == 0 ? 0 : shown.opinions[_lowest(finding.cluster)];
+        finding.paid = opinion != 0 && opinion != uint8(Opinion.CannotTell);
+        if (opinion == uint8(Opinion.Accept) || opinion == uint8(Opinion.Reject)) {
+            // A node that shows nothing proves nobody wrong.
+            if (shown.node) {
+                uint256 telling = _saying(shown, uint8(Opinion.Accept)) | _saying(shown, uint8(Opinion.Reject));
+                finding.wrong = telling & ~finding.cluster;
+            }
+            if (!hearing.rules.exact) {
+                finding.score = _median(shown.scores, seats, finding.cluster);
+                finding.spread = _median(shown.spreads, seats, finding.cluster);
+            }
+        }
+        _conclude(finding, hearing.rules, state, shown, seats, opinion);
+    }
+
+    /// @dev Every opening that is there must be right.
+    function _show(
+        Hearing memory hearing,
+        CaseState calldata state,
+        NodeReveal calldata node,
+        Reveal[] calldata reveals
+    ) private pure returns (Shown memory shown) {
+        uint256 count = reveals.length;
+        shown.opinions = new uint8[](count);
+        shown.roots = new bytes32[](count);
+        shown.tiles = new bytes[](count);
+        shown.scores = new uint256[](count);
+        shown.spreads = new uint256[](count);
+        if (node.root != 0) {
+            shown.node = true;
+            shown.nodeRoot = node.root;
+            shown.nodeTiles = _openNode(hearing, state.traceCommitment, node);
+        }
+        for (uint256 i = 0; i < count; ++i) {
+            Reveal calldata given = reveals[i];
+            if (given.opinion == 0) continue;
+            shown.tiles[i] = _openReveal(hearing, state, i, given, shown.nodeTiles);
+            shown.opened |= 1 << i;
+            shown.opinions[i] = given.opinion;
+            shown.roots[i] = given.root;
+            shown.scores[i] = given.score;
+            shown.spreads[i] = given.spread;
+        }
+    }
+
+    /// @dev The reviewers with more than half of all seats who agree in opinion and trace; 0 if there are none.
+    function _properCluster(Rules memory rules, Shown memory shown, uint8[] memory seats)
+        private
+        pure
+        returns (uint256)
+    {
+        uint256 unseen = _consistent(rules, shown);
+        while (unseen != 0) {
+            uint256 members = _component(rules, shown, unseen);
+            if (2 * _weight(seats, members) > rules.reviewers) return members;
+            unseen &= ~members;
+        }
+        return 0;
+    }
+
+    /// @dev Leaves out who accepts a trace that its own contradicts.
+    function _consistent(Rules memory rules, Shown memory shown) private pure returns (uint256 valid) {
+        valid = shown.opened;
+        if (!shown.node) return valid;
+        for (uint256 i = 0; i < shown.opinions.length; ++i) {
+            if (shown.opinions[i] != uint8(Opinion.Accept)) continue;
+            if (!_agree(rules, shown.roots[i], shown.nodeRoot, shown.tiles[i], shown.nodeTiles)) valid &= ~(1 << i);
+        }
+    }
+
+    /// @dev The component of the lowest of `unseen`, among them: who agrees with one of it belongs to it (library Clusters says
+    ///      the same of a whole graph; here no edge is compared that joins what is joined).
+    function _component(Rules memory rules, Shown memory shown, uint256 unseen) private pure returns (uint256 members) {
+        uint256 fresh = unseen & (~unseen + 1);
+        while (fresh != 0) {
+            uint256 v = _lowest(fresh);
+            members |= 1 << v;
+            fresh &= fresh - 1;
+            unseen &= ~(members | fresh);
+            for (uint256 rest = unseen; rest != 0; rest &= rest - 1) {
+                uint256 w = _lowest(rest);
+                if (_sameCluster(rules, shown, v, w)) fresh |= 1 << w;
+            }
+        }
+    }
+
+    function _sameCluster(Rules memory rules, Shown memory shown, uint256 v, uint256 w) private pure returns (bool) {
+        if (shown.opinions[v] != shown.opinions[w]) return false;
+        if (shown.opinions[v] > uint8(Opinion.Reject)) return true;
+        return _agree(rules, shown.roots[v], shown.roots[w], shown.tiles[v], shown.tiles[w]);
+    }
+
+    function _agree(Rules memory rules, bytes32 rootA, bytes32 rootB, bytes memory tilesA, bytes memory tilesB)
+        private
+        pure
+        returns (bool)
+    {
+        if (rules.exact || rootA == rootB) return rootA == rootB;
+        return Agreement.agrees(tilesA, tilesB, rules.dtype, rules.mantissaBits, rules.steps, rules.theta);
+    }
+
+    /// @dev Two thirds convict; votes that the node withheld its rows count with those that its rows are false. In a Doubt
+    ///      only the leaf can fall. Pooled is what chance could have chosen: a rejection between the cuts; of what a client
+    ///      chose, only what is beyond them.
+    function _conclude(
+        Comparison memory finding,
+        Rules memory rules,
+        CaseState calldata state,
+        Shown memory shown,
+        uint8[] memory seats,
+        uint8 opinion
+    ) private pure {
+        bool doubt = state.kind == CaseKind.Doubt;
+        bool isReject = opinion == uint8(Opinion.Reject);
+        uint256 convicting = finding.cluster;
+        if (isReject) convicting |= _saying(shown, uint8(Opinion.MissingTrace));
+        if (opinion == uint8(Opinion.MissingTrace)) convicting |= _saying(shown, uint8(Opinion.Reject));
+        bool strong = 3 * _weight(seats, convicting) >= 2 * uint256(rules.reviewers);
+        if (opinion == uint8(Opinion.MissingPrompt)) {
+            finding.outcome = Outcome.OpenerMissing;
+        } else if (!shown.node) {
+            finding.outcome = doubt ? Outcome.Refunded : Outcome.NodeMissing;
+        } else if (opinion == uint8(Opinion.Accept)) {
+            finding.outcome = Outcome.Upheld;
+        } else if (opinion != 0) {
+            finding.outcome = Outcome.Refunded;
+            bool beyond = rules.exact
+                || (finding.score > rules.secondCut && uint256(finding.score) > 2 * uint256(finding.spread));
+            if (isReject && strong) {
+                if (beyond && !doubt) finding.outcome = Outcome.Convicted;
+                else finding.pooled = beyond || state.kind == CaseKind.Rejection;
+            } else if (strong && !doubt) {
+                if (opinion == uint8(Opinion.MissingTrace)) finding.outcome = Outcome.NodeMissing;
+                if (opinion == uint8(Opinion.MissingInput)) finding.outcome = Outcome.SchedulerMissing;
+            }
+        }
+    }
+
+    /// @dev Who shows this opinion.
+    function _saying(Shown memory shown, uint8 opinion) private pure returns (uint256 members) {
+        for (uint256 i = 0; i < shown.opinions.length; ++i) {
+            if (shown.opinions[i] == opinion) members |= 1 << i;
+        }
+    }
+
+    function _weight(uint8[] memory seats, uint256 members) private pure returns (uint256 weight) {
+        for (; members != 0; members &= members - 1) {
+            weight += seats[_lowest(members)];
+        }
+    }
+
+    /// @dev The smallest value that at least half of the members' seats do not exceed.
+    function _median(uint256[] memory values, uint8[] memory seats, uint256 members) private pure returns (uint32) {
+        uint256[] memory sorted = new uint256[](values.length);
+        uint256 count = 0;
+        uint256 total = 0;
+        for (; members != 0; members &= members - 1) {
+            uint256 i = _lowest(members);
+            uint256 item = values[i] << 8 | seats[i];
+            uint256 place = count++;
+            for (; place > 0 && sorted[place - 1] > item; --place) {
+                sorted[place] = sorted[place - 1];
+            }
+            sorted[place] = item;
+            total += seats[i];
+        }
+        uint256 passed = 0;
+        for (uint256 i = 0; i < count; ++i) {
+            passed += uint8(sorted[i]);
+            if (2 * passed >= total) return uint32(sorted[i] >> 8);
+        }
+        return 0;
+    }
+
+    /// @dev Index of the lowest bit of a set that is not empty.
+    function _lowest(uint256 members) private pure returns (uint256 index) {
+        assembly ("memory-safe") {
+            index := sub(255, clz(and(members, sub(0, members))))
+        }
+    }
+
+    // --------------------------------------------------------------------------------------------------------- money
+
+    /// @inheritdoc IJudgement
+    function expire(bytes32 caseId, CaseState calldata given)
+        external
+        view
+        returns (Finding memory finding, bytes memory transfers)
+    {
+        CaseState memory state = given;
+        Rules memory rules = REGISTRY.rulesOf(state.executionClass);
+        if (_isShowing(state.phase, rules)) revert WrongPhase(state.phase);
+        uint256 silent = 0;
+        if (state.phase == CasePhase.Drawn) {
+            _requireAfter(state.phaseBlock + COMMIT_WINDOW);
+            silent = ~HandedOn.word() & ((1 << state.reviewers.length) - 1);
+        } else {
+            _requireAfter(state.phaseBlock + LOOKAHEAD + DRAW_WINDOW);
+            if (state.phase == CasePhase.Opened) return _lapse(caseId, state, rules);
+            for (uint256 i = 0; i < state.commitments.length; ++i) {
+                if (state.commitments[i] == 0) silent |= 1 << i;
+            }
+        }
+        return _leaveUndecided(caseId, state, rules, silent, address(0));
+    }
+
+    /// @dev Nobody carried the case on: the bond is lost.
+    function _lapse(bytes32 caseId, CaseState memory state, Rules memory rules)
+        private
+        pure
+        returns (Finding memory finding, bytes memory transfers)
+    {
+        Ledger.Draft memory draft = Ledger.start(caseId, state.bond, _room(state));
+        draft.burnRest();
+        _unlock(draft, state, rules.penalty, PotKind.Stake);
+        finding.outcome = Outcome.Lapsed;
+        transfers = draft.toCall();
+    }
+
+    /// @dev No proper cluster. The gas of the round is paid, and silence; after the second round the leaf falls.
+    function _leaveUndecided(
+        bytes32 caseId,
+        CaseState memory state,
+        Rules memory rules,
+        uint256 silent,
+        address decider
+    ) private view returns (Finding memory finding, bytes memory transfers) {
+        Ledger.Draft memory draft = Ledger.start(caseId, state.bond, _room(state));
+        _payGas(draft, state, rules, decider, 0);
+        _fineReviewers(draft, state, silent);
+        if (state.round % 2 != 0) {
+            finding.outcome = Outcome.Undecided;
+            draft.pay(state.opener, draft.left, 0);
+            _unlock(draft, state, rules.penalty, PotKind.Stake);
+        }
+        finding.left = uint96(draft.left);
+        transfers = draft.toCall();
+    }
+
+    /// @dev In this order: the client, the reviewers, gas, the opener, nobody.
+    function _settle(bytes32 caseId, CaseState memory state, Rules memory rules, Comparison memory comparison)
+        private
+        view
+        returns (Finding memory finding, bytes memory transfers)
+    {
+        finding.outcome = comparison.outcome;
+        finding.cluster = comparison.cluster;
+        finding.score = comparison.score;
+        finding.spread = comparison.spread;
+        _convict(finding, state, rules, comparison.pooled);
+        Ledger.Draft memory draft = Ledger.start(caseId, state.bond, _room(state));
+        bool convicts = finding.convict != address(0);
+        if (convicts) _takePenalty(draft, state, finding, rules.penalty);
+        if (comparison.paid) _payReviewers(draft, state, comparison.cluster);
+        uint256 since = draft.movements.length;
+        _payGas(draft, state, rules, HandedOn.caller(), since);
+        if (convicts) _payOpener(draft, state, rules, since);
+        else if (finding.outcome == Outcome.Refunded) draft.pay(state.opener, draft.left, since);
+        draft.burnRest();
+        bool upheld = finding.outcome == Outcome.Upheld;
+        _unlock(draft, state, rules.penalty, upheld ? PotKind.Burnt : PotKind.Stake);
+        if (upheld) _fineVerifiers(draft, state, Opinion.Reject);
+        if (finding.outcome == Outcome.Convicted) _fineVerifiers(draft, state, Opinion.Accept);
+        _fineReviewers(draft, state, comparison.silent | comparison.wrong);
+        transfers = draft.toCall();
+    }
+
+    /// @dev Whom an outcome convicts, if anybody. One between the cuts is counted against the node's owner; when there are more
+    ///      of them than honest noise gives, it convicts, and counting begins anew.
+    function _convict(Finding memory finding, CaseState memory state, Rules memory rules, bool pooled) private view {
+        Outcome outcome = finding.outcome;
+        finding.fault = Fault.NothingShown;
+        if (outcome == Outcome.SchedulerMissing) {
+            finding.convict = state.scheduler;
+        } else if (outcome == Outcome.NodeMissing) {
+            finding.convict = state.node;
+        } else if (outcome == Outcome.Convicted) {
+            finding.convict = state.node;
+            finding.fault = Fault.FalseResult;
+        } else if (pooled) {
+            finding.poolOwner = REGISTRY.ownerOf(state.node);
+            (finding.poolCount, finding.poolSince) = COURT.pooledOf(finding.poolOwner, state.executionClass);
+            if (finding.poolCount == 0 || block.number > uint256(finding.poolSince) + rules.poolWindow) {
+                finding.poolSince = uint40(block.number);
+                finding.poolCount = 0;
+            }
+            if (++finding.poolCount <= rules.poolLimit) return;
+            finding.convict = state.node;
+            finding.fault = Fault.Pooled;
+        }
+    }
+
+    /// @dev Takes L: what was locked for this case, then free stake. The client's refund comes first and out of it alone, so
+    ///      that no opener pays for a convict without stake; a leaf that fell already is not refunded.
+    function _takePenalty(Ledger.Draft memory draft, CaseState memory state, Finding memory finding, uint256 penalty)
+        private
+        view
+    {
+        address convict = finding.convict;
+        uint256 taken = 0;
+        if (convict == state.node) {
+            taken = state.locked;
+            state.locked = 0;
+            draft.take(PotKind.Locked, convict, taken);
+        }
+        if (taken < penalty) {
+            uint256 stake = _stakeOf(convict);
+            uint256 rest = penalty - taken < stake ? penalty - taken : stake;
+            draft.take(PotKind.Stake, convict, rest);
+            taken += rest;
+        }
+        if (finding.fault == Fault.Pooled || HandedOn.word() & Marks.VOIDED != 0) return;
+        draft.pay(state.client, state.fee < taken ? state.fee : taken, draft.movements.length);
+    }
+
+    function _payReviewers(Ledger.Draft memory draft, CaseState memory state, uint256 cluster) private pure {
+        uint256 reward = Prices.REWARD_UNITS * state.unit;
+        for (uint256 i = 0; i < state.reviewers.length; ++i) {
+            if (cluster >> i & 1 != 0) {
+                draft.pay(state.reviewers[i], reward * state.seats[i], draft.movements.length);
+            }
+        }
+    }
+
+    /// @dev Gas of this round, to those who paid it.
+    function _payGas(
+        Ledger.Draft memory draft,
+        CaseState memory state,
+        Rules memory rules,
+        address decider,
+        uint256 since
+    ) private view {
+        uint256 price = _gasPrice();
+        if (state.drawer != address(0)) draft.pay(state.drawer, CaseGas.worth(CaseGas.drawing(rules), price), since);
+        if (state.committer != address(0)) {
+            draft.pay(state.committer, CaseGas.worth(CaseGas.committing(rules), price), since);
+        }
+        if (state.seeder != address(0)) draft.pay(state.seeder, CaseGas.worth(CaseGas.seeding(), price), since);
+        if (decider != address(0)) draft.pay(decider, CaseGas.worth(CaseGas.deciding(rules), price), since);
+    }
+
+    /// @dev Bond, gas and reward. Anyone can bring a rejection, and so can anyone who sees it on its way: then half of the reward
+    ///      is the rejecters', whose work it is.
+    function _payOpener(Ledger.Draft memory draft, CaseState memory state, Rules memory rules, uint256 since)
+        private
+        view
+    {
+        uint256 reward = (rules.penalty > state.bond ? rules.penalty : state.bond) / 10;
+        uint256 shared = state.kind == CaseKind.Rejection && _isStranger(state) ? reward / 2 : 0;
+        uint256 back = state.bond + CaseGas.worth(CaseGas.opening(), _gasPrice());
+        draft.pay(state.opener, back + reward - shared, since);
+        if (shared == 0) return;
+        uint256 rejecting = 0;
+        for (uint256 v = 0; v < state.opinions.length; ++v) {
+            if (state.opinions[v] == uint8(Opinion.Reject)) ++rejecting;
+        }
+        for (uint256 v = 0; v < state.opinions.length; ++v) {
+            if (state.opinions[v] == uint8(Opinion.Reject)) draft.pay(state.verifiers[v], shared / rejecting, since);
+        }
+    }
+
+    /// @dev Whether a rejection was brought by somebody else than the client or a rejecter.
+    function _isStranger(CaseState memory state) private pure returns (bool) {
+        if (state.opener == state.client) return false;
+        for (uint256 v = 0; v < state.opinions.length; ++v) {
+            if (state.verifiers[v] == state.opener && state.opinions[v] == uint8(Opinion.Reject)) return false;
+        }
+        return true;
+    }
+
+    /// @dev What is still locked of the node is free again; the rejecters' locks go back, or are lost.
+    function _unlock(Ledger.Draft memory draft, CaseState memory state, uint256 penalty, PotKind rejecters) private pure {
+        bytes32 node = Ledger.id(state.node);
+        draft.shift(PotKind.Locked, node, PotKind.Stake, node, state.locked);
+        if (state.suspends) draft.shiftLocks(state, penalty, PotKind.Locked, rejecters);
+    }
+
+    /// @dev Verifiers of the check whose opinion fell.
+    function _fineVerifiers(Ledger.Draft memory draft, CaseState memory state, Opinion fallen) private view {
+        for (uint256 v = 0; v < state.opinions.length; ++v) {
+            if (state.opinions[v] != uint8(fallen)) continue;
+            _fine(draft, state, state.verifiers[v], Ledger.seatsFrom(state, v));
+        }
+    }
+
+    function _fineReviewers(Ledger.Draft memory draft, CaseState memory state, uint256 fined) private view {
+        for (uint256 i = 0; i < state.reviewers.length; ++i) {
+            if (fined >> i & 1 != 0) _fine(draft, state, state.reviewers[i], state.seats[i]);
+        }
+    }
+
+    function _fine(Ledger.Draft memory draft, CaseState memory state, address operator, uint256 seats) private view {
+        if (seats == 0) return;
+        uint256 stake = _stakeOf(operator);
+        uint256 fine = Prices.PENALTY_UNITS * state.unit * seats;
+        draft.shift(PotKind.Stake, Ledger.id(operator), PotKind.Burnt, 0, fine < stake ? fine : stake);
+    }
+
+    function _stakeOf(address operator) private view returns (uint256) {
+        return BANK.balanceOf(PotKind.Stake, Ledger.id(operator));
+    }
+
+    /// @dev Gas is paid back at the block's price, at most at the ceiling; of a token the ceiling is all that is known.
+    function _gasPrice() private view returns (uint256) {
+        if (!IS_COIN) return GAS_PRICE;
+        uint256 price = block.basefee * 1e9;
+        return price < GAS_PRICE ? price : GAS_PRICE;
+    }
+
+    /// @dev Most movements of an outcome: penalty (two), refund, gas (four), opener, rest, the node's lock, one for each
+    ///      reviewer, and three for each verifier.
+    function _room(CaseState memory state) private pure returns (uint256) {
+        return 10 + state.reviewers.length + 3 * state.verifiers.length;
+    }
+
+    // ------------------------------------------------------------------------------------------------------- helpers
+
+    function _isShowing(CasePhase phase, Rules memory rules) private pure returns (bool) {
+        return phase == (rules.exact ? CasePhase.Committed : CasePhase.Seeded);
+    }
+
+    function _requireNotAfter(uint256 lastBlock) private view {
+        if (block.number > lastBlock) revert TooLate(block.number, lastBlock);
+    }
+
+    function _requireAfter(uint256 lastBlock) private view {
+        if (block.number <= lastBlock) revert TooEarly(block.number, lastBlock + 1);
+    }
+}

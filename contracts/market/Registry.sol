@@ -1,0 +1,730 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {EcVrf} from "../libraries/EcVrf.sol";
+import {IBank} from "./interfaces/IBank.sol";
+import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
+import {IRegistry} from "./interfaces/IRegistry.sol";
+import {IWeights} from "./interfaces/IWeights.sol";
+import {
+    Ask,
+    Consent,
+    DrawRequest,
+    Entry,
+    Fault,
+    Movement,
+    NodeRegistration,
+    Parameters,
+    PotKind,
+    Role,
+    Rules,
+    SchedulerRegistration,
+    Segment
+} from "./interfaces/MarketTypes.sol";
+import {Entries} from "./libraries/Entries.sol";
+import {History} from "./libraries/History.sol";
+import {Messages} from "./libraries/Messages.sol";
+import {PlainText} from "./libraries/PlainText.sol";
+
+/// @title Parties, asks, slices, groups and seats
+/// @dev Blocks are kept in 32 bits. A group is a compact array of entries, each place of it with its history; who leaves is
+///      replaced by the last. Calls that take stake collect it before they read or write anything of their own, so that a
+///      token which calls back meets a state that is whole.
+contract Registry is IRegistry {
+    using History for History.Word;
+
+    /// @param keptUntil first block in which the slice may change again
+    /// @param first first layer that a node hosts, and the one after its last
+    struct Party {
+        address owner;
+        Role role;
+        uint32 exitBlock;
+        uint32 keptUntil;
+        uint8 first;
+        uint8 end;
+    }
+
+    /// @dev What a conviction touches, in one slot.
+    /// @param class number of a node's class
+    /// @param one segment and place in its group: first << 40 | end << 32 | place; zero: none
+    /// @param voidFrom earliest and latest reference block whose leaves are void
+    /// @param seatsBefore seats that a suspension took away
+    struct Standing {
+        uint32 class;
+        uint48 one;
+        uint48 two;
+        uint32 convictions;
+        uint32 voidFrom;
+        uint32 voidUntil;
+        bool suspended;
+        uint16 seatsBefore;
+    }
+
+    struct Suspension {
+        bytes32 caseId;
+        uint40 blockNumber;
+    }
+
+    struct VrfKey {
+        uint256 x;
+        uint256 y;
+    }
+
+    uint256 private constant BASIS_POINTS = 10_000;
+    /// @dev A try is accepted with the stake's share of honest seats over the cap at least, and no cap is above 32 (Classes):
+    ///      so many tries suffice for any group.
+    uint256 private constant FIRST_TRIES = 256;
+    uint256 private constant TRIES_PER_SEAT = 128;
+
+    IBank private immutable BANK;
+    address private immutable COURT;
+    address private immutable SUMMONS;
+    address private immutable EVIDENCE;
+    address private immutable CLASSES;
+    IWeights private immutable WEIGHTS;
+    uint256 private immutable LAG;
+    uint256 private immutable UNBONDING;
+    uint256 private immutable SEASONING;
+    uint256 private immutable REFERENCE_AGE;
+    uint256 private immutable SUSPENSION_PAUSE;
+    uint256 private immutable SCHEDULER_STAKE;
+
+    mapping(bytes32 executionClass => Rules) private _rules;
+    mapping(bytes32 executionClass => uint32) private _numbers;
+    mapping(uint256 number => bytes32 executionClass) private _classes;
+    uint32 private _classCount;
+    mapping(address operator => Party) private _parties;
+    mapping(address operator => Standing) private _standings;
+    mapping(address operator => Suspension) private _suspensions;
+    mapping(address operator => address) private _payouts;
+    mapping(address scheduler => VrfKey) private _vrfKeys;
+    mapping(bytes32 group => History.Word) private _sizes;
+    mapping(bytes32 group => mapping(uint256 place => History.Word)) private _entries;
+    mapping(bytes32 group => mapping(address operator => History.Word)) private _asks;
+
+    constructor() {
+        Parameters memory parameters = IDeployment(msg.sender).parameters();
+        Contracts memory parts = IDeployment(msg.sender).contracts();
+        BANK = IBank(parts.bank);
+        COURT = parts.court;
+        SUMMONS = parts.summons;
+        EVIDENCE = parts.evidence;
+        CLASSES = parts.classes;
+        WEIGHTS = IWeights(parameters.weights);
+        LAG = parameters.lag;
+        UNBONDING = parameters.unbonding;
+        SEASONING = parameters.seasoning;
+        REFERENCE_AGE = parameters.referenceAge;
+        SUSPENSION_PAUSE = parameters.suspensionPause;
+        SCHEDULER_STAKE = parameters.schedulerStake;
+    }
+
+    // ---- classes
+
+    /// @inheritdoc IRegistry
+    function admitClass(bytes32 executionClass, Rules calldata rules) external {
+        if (msg.sender != CLASSES) revert NotAuthorised(msg.sender);
+        if (_numbers[executionClass] != 0) revert ClassKnown(executionClass);
+        uint32 number = ++_classCount;
+        _numbers[executionClass] = number;
+        _classes[number] = executionClass;
+        _rules[executionClass] = rules;
+    }
+
+    // ---- registration and standing
+
+    /// @inheritdoc IRegistry
+    function registerNode(NodeRegistration calldata registration, bytes calldata consent) external payable {
+        address operator = registration.operator;
+        uint256 stake = _collect(operator, registration.stake);
+        Rules storage rules = _rulesFor(registration.executionClass);
+        if (stake < rules.seat) revert StakeTooLow(stake, rules.seat);
+        address payout = _admit(operator, registration.payout, registration.endpoint, consent);
+        _parties[operator].role = Role.Node;
+        emit NodeRegistered(
+            operator,
+            msg.sender,
+            registration.executionClass,
+            payout,
+            registration.first,
+            registration.end,
+            registration.endpoint,
+            registration.tlsKeyHash
+        );
+        Standing memory standing;
+        standing.class = _numbers[registration.executionClass];
+        _setSlice(operator, rules.layers, registration.first, registration.end);
+        uint48[2] memory kept;
+        _host(
+            operator,
+            registration.executionClass,
+            standing,
+            kept,
+            registration.segments,
+            registration.asks,
+            _seats(rules, stake)
+        );
+        _standings[operator] = standing;
+    }
+
+    /// @inheritdoc IRegistry
+    function registerScheduler(SchedulerRegistration calldata registration, bytes calldata consent) external payable {
+        address operator = registration.operator;
+        uint256 stake = _collect(operator, registration.stake);
+        if (stake < SCHEDULER_STAKE) revert StakeTooLow(stake, SCHEDULER_STAKE);
+        if (!EcVrf.isOnCurve(registration.vrfX, registration.vrfY)) {
+            revert InvalidVrfKey(registration.vrfX, registration.vrfY);
+        }
+        address payout = _admit(operator, registration.payout, registration.endpoint, consent);
+        _parties[operator].role = Role.Scheduler;
+        _vrfKeys[operator] = VrfKey({x: registration.vrfX, y: registration.vrfY});
+        emit SchedulerRegistered(
+            operator,
+            msg.sender,
+            payout,
+            registration.vrfX,
+            registration.vrfY,
+            registration.endpoint,
+            registration.tlsKeyHash
+        );
+    }
+
+    function _admit(address operator, address payout, string calldata endpoint, bytes calldata consent)
+        private
+        returns (address)
+    {
+        if (operator == address(0)) revert ZeroAddress();
+        if (_parties[operator].role != Role.None) revert OperatorKnown(operator);
+        PlainText.requireHttps(endpoint);
+        bytes32 structHash = Messages.hash(Consent({owner: msg.sender, operator: operator}));
+        address signer = ECDSA.recoverCalldata(Messages.digest(Messages.separator(address(BANK)), structHash), consent);
+        if (signer != operator) revert InvalidConsent(operator, signer);
+        _parties[operator].owner = msg.sender;
+        if (payout == address(0) || payout == msg.sender) return msg.sender;
+        _payouts[operator] = payout;
+        return payout;
+    }
+
+    /// @inheritdoc IRegistry
+    function setAsk(address operator, uint8 first, uint8 end, Ask calldata ask) external {
+        _requireActive(operator);
+        Standing memory standing = _standings[operator];
+        uint48 membership = _find(_memberships(standing), first, end);
+        if (membership == 0) revert NotInSegment(operator, first, end);
+        _ask(operator, _classes[standing.class], membership, ask);
+    }
+
+    /// @inheritdoc IRegistry
+    function changeSlice(address operator, uint8 first, uint8 end, Segment[] calldata segments, Ask[] calldata asks)
+        external
+    {
+        _requireActive(operator);
+        Party storage party = _parties[operator];
+        if (party.role != Role.Node) revert WrongRole(operator, party.role);
+        if (block.number < party.keptUntil) revert SliceChangedLately(party.keptUntil, block.number);
+        Standing memory standing = _standings[operator];
+        (bytes32 class, uint256 seats) = _coveredOf(operator, standing);
+        if (seats == 0) revert StakeTooLow(_stakeOf(operator), _rules[class].seat);
+        party.keptUntil = uint32(block.number + REFERENCE_AGE);
+        _setSlice(operator, _rules[class].layers, first, end);
+        emit SliceChanged(operator, first, end);
+        uint48[2] memory kept = _leaveOthers(operator, class, standing, segments);
+        _reseat(class, standing, seats);
+        _host(operator, class, standing, kept, segments, asks, seats);
+        _standings[operator] = standing;
+    }
+
+    /// @inheritdoc IRegistry
+    function setEndpoint(address operator, string calldata endpoint, bytes32 tlsKeyHash) external {
+        _requireActive(operator);
+        PlainText.requireHttps(endpoint);
+        emit EndpointChanged(operator, endpoint, tlsKeyHash);
+    }
+
+    /// @inheritdoc IRegistry
+    function setPayout(address operator, address payout) external {
+        Party storage party = _known(operator);
+        if (msg.sender != party.owner) revert NotOwner(operator, msg.sender);
+        if (payout == address(0)) revert ZeroAddress();
+        emit PayoutChanged(operator, payoutOf(operator), payout);
+        _payouts[operator] = payout;
+    }
+
+    /// @inheritdoc IRegistry
+    function topUp(address operator, uint96 amount) external payable {
+        _collect(operator, amount);
+        Party storage party = _known(operator);
+        if (party.exitBlock != 0) revert AlreadyExiting(operator, party.exitBlock);
+        if (msg.sender != party.owner && msg.sender != operator) return;
+        Standing memory standing = _standings[operator];
+        if (standing.one | standing.two == 0) return;
+        (bytes32 class, uint256 covered) = _coveredOf(operator, standing);
+        _reseat(class, standing, covered);
+    }
+
+    /// @inheritdoc IRegistry
+    function deregister(address operator) external {
+        Party storage party = _requireActive(operator);
+        party.exitBlock = uint32(block.number + UNBONDING);
+        emit Deregistered(operator, party.exitBlock);
+        Standing memory standing = _standings[operator];
+        _leaveAll(operator, _classes[standing.class], standing);
+        _standings[operator] = standing;
+    }
+
+    /// @inheritdoc IRegistry
+    function withdrawStake(address operator) external {
+        Party storage party = _known(operator);
+        if (party.exitBlock == 0) revert NotExiting(operator);
+        if (block.number <= party.exitBlock) revert StillUnbonding(party.exitBlock, block.number);
+        (uint96 amount, uint96 locked) = BANK.stakeOf(operator);
+        if (locked != 0) revert StakeLocked(operator, locked);
+        bytes32 id = _pot(operator);
+        emit StakeWithdrawn(operator, amount);
+        Movement[] memory movements = new Movement[](1);
+        movements[0] = Movement(PotKind.Stake, id, PotKind.Credit, id, amount);
+        BANK.move(id, movements);
+    }
+
+    /// @inheritdoc IRegistry
+    function evict(address operator) external {
+        _known(operator);
+        Standing memory standing = _standings[operator];
+        if (!_shrink(operator, standing)) revert NothingToEvict(operator);
+        _standings[operator] = standing;
+    }
+
+    // ---- what the other contracts do to parties
+
+    /// @inheritdoc IRegistry
+    function suspend(address operator, bytes32 caseId) external returns (bool suspended) {
+        if (msg.sender != COURT) revert NotAuthorised(msg.sender);
+        _known(operator);
+        Standing memory standing = _standings[operator];
+        Suspension storage suspension = _suspensions[operator];
+        uint256 last = suspension.blockNumber;
+        if (standing.suspended || (last != 0 && block.number < last + SUSPENSION_PAUSE)) return false;
+        suspension.caseId = caseId;
+        suspension.blockNumber = uint40(block.number);
+        emit Suspended(operator, caseId);
+        uint256 seats = _currentSeats(standing);
+        standing.suspended = true;
+        standing.seatsBefore = uint16(seats);
+        _reseat(_classes[standing.class], standing, seats);
+        _standings[operator] = standing;
+        return true;
+    }
+
+    /// @inheritdoc IRegistry
+    function restore(address operator, bytes32 caseId) external {
+        if (msg.sender != COURT) revert NotAuthorised(msg.sender);
+        Standing memory standing = _standings[operator];
+        if (!standing.suspended || _suspensions[operator].caseId != caseId) return;
+        _suspensions[operator].caseId = 0;
+        emit Restored(operator, caseId);
+        standing.suspended = false;
+        if (standing.one | standing.two != 0) {
+            (bytes32 class, uint256 covered) = _coveredOf(operator, standing);
+            _reseatOrEvict(operator, class, standing, covered);
+        }
+        standing.seatsBefore = 0;
+        _standings[operator] = standing;
+    }
+
+    /// @inheritdoc IRegistry
+    function convict(address operator, Fault fault, bytes32 subject, uint64 offenceBlock) external {
+        if (msg.sender != COURT && msg.sender != SUMMONS && msg.sender != EVIDENCE) revert NotAuthorised(msg.sender);
+        _known(operator);
+        Standing memory standing = _standings[operator];
+        uint256 voidFrom = offenceBlock > LAG ? offenceBlock - LAG : 0;
+        uint256 index = standing.convictions;
+        if (index == 0 || voidFrom < standing.voidFrom) standing.voidFrom = uint32(voidFrom);
+        standing.voidUntil = uint32(block.number);
+        standing.convictions = uint32(index + 1);
+        emit Convicted(operator, fault, subject, uint64(voidFrom), uint64(block.number), index);
+        _shrink(operator, standing);
+        _standings[operator] = standing;
+    }
+
+    // ---- draws
+
+    /// @inheritdoc IRegistry
+    function draw(DrawRequest calldata request) external view returns (address[] memory drawn) {
+        return _draw(request, History.given(request.hints));
+    }
+
+    /// @inheritdoc IRegistry
+    function search(DrawRequest calldata request) external view returns (address[] memory drawn, bytes memory hints) {
+        History.Hints memory found = History.search(1 + 2 * _tries(request.count));
+        drawn = _draw(request, found);
+        hints = History.found(found);
+    }
+
+    function _draw(DrawRequest calldata request, History.Hints memory hints)
+        private
+        view
+        returns (address[] memory drawn)
+    {
+        uint256 blockNumber = request.blockNumber;
+        if (blockNumber >= block.number) revert BlockNotPast(blockNumber, block.number);
+        uint256 scale = _rulesFor(request.executionClass).seatCap * BASIS_POINTS;
+        bytes32 group = groupId(request.executionClass, request.first, request.end);
+        uint256 size = History.sizeIn(_sizes[group].valueAt(blockNumber, hints), blockNumber);
+        if (size == 0) revert GroupEmpty(group, blockNumber);
+        uint256 count = request.count;
+        drawn = new address[](count);
+        uint256 found;
+        uint256 tries = _tries(count);
+        for (uint256 i = 0; found < count; ++i) {
+            if (i == tries) revert DrawExhausted(group, found, count);
+            uint256 h = uint256(keccak256(abi.encode(request.seed, i)));
+            uint256 word = _entries[group][(h >> 128) % size].valueAt(blockNumber, hints);
+            uint256 seats = Entries.seatsIn(word, request.seasoned, blockNumber, SEASONING);
+            address operator = Entries.operatorIn(word);
+            if (seats == 0 || uint128(h) % scale >= seats * _weight(operator, blockNumber)) continue;
+            if (_isExcluded(operator, request.excluded)) continue;
+            if (request.distinct) {
+                if (_isAmong(operator, drawn, found)) continue;
+                uint256 ask = _asks[group][operator].valueAt(blockNumber, hints);
+                if (!Entries.isWithin(Entries.unpackAsk(ask), request.bound)) continue;
+            }
+            drawn[found++] = operator;
+        }
+    }
+
+    function _tries(uint256 count) private pure returns (uint256) {
+        return FIRST_TRIES + TRIES_PER_SEAT * count;
+    }
+
+    function _weight(address operator, uint256 blockNumber) private view returns (uint256) {
+        if (address(WEIGHTS) == address(0)) return BASIS_POINTS;
+        return Math.min(BASIS_POINTS, WEIGHTS.weightAt(operator, blockNumber));
+    }
+
+    function _isAmong(address operator, address[] memory drawn, uint256 count) private pure returns (bool) {
+        for (uint256 i = 0; i < count; ++i) {
+            if (drawn[i] == operator) return true;
+        }
+        return false;
+    }
+
+    function _isExcluded(address operator, address[] calldata excluded) private view returns (bool) {
+        if (excluded.length == 0) return false;
+        address owner = _parties[operator].owner;
+        for (uint256 i = 0; i < excluded.length; ++i) {
+            if (excluded[i] == owner) return true;
+        }
+        return false;
+    }
+
+    // ---- groups
+
+    function _setSlice(address operator, uint16 layers, uint8 first, uint8 end) private {
+        if (first >= end || end > layers) revert InvalidSlice(first, end, layers);
+        Party storage party = _parties[operator];
+        (party.first, party.end) = (first, end);
+    }
+
+    /// @dev Puts a node into the groups of one or two segments, unless it is there, and sets its asks.
+    function _host(
+        address operator,
+        bytes32 class,
+        Standing memory standing,
+        uint48[2] memory kept,
+        Segment[] calldata segments,
+        Ask[] calldata asks,
+        uint256 seats
+    ) private {
+        uint256 count = segments.length;
+        if (count == 0 || count > 2 || count != asks.length) revert InvalidSegmentCount(count, asks.length);
+        if (standing.suspended) seats = 0;
+        uint48[2] memory places;
+        for (uint256 i = 0; i < count; ++i) {
+            places[i] = _enter(operator, class, kept, segments[i], seats);
+            _ask(operator, class, places[i], asks[i]);
+        }
+        if (places[0] >> 32 == places[1] >> 32) revert SegmentTwice(segments[0].first, segments[0].end);
+        (standing.one, standing.two) = (places[0], places[1]);
+    }
+
+    function _enter(
+        address operator,
+        bytes32 class,
+        uint48[2] memory kept,
+        Segment calldata segment,
+        uint256 seats
+    ) private returns (uint48 membership) {
+        (uint8 first, uint8 end) = (segment.first, segment.end);
+        Party storage party = _parties[operator];
+        if (first >= end || first < party.first || end > party.end) {
+            revert SegmentOutsideSlice(first, end, party.first, party.end);
+        }
+        membership = _find(kept, first, end);
+        if (membership == 0) {
+            uint256 place = _join(groupId(class, first, end), operator, seats);
+            membership = uint48(uint256(first) << 40 | uint256(end) << 32 | place);
+        }
+    }
+
+    function _ask(address operator, bytes32 class, uint48 membership, Ask calldata ask) private {
+        (bytes32 group,) = _locate(class, membership);
+        _asks[group][operator].put(Entries.packAsk(ask, block.number));
+        emit AskChanged(operator, uint8(membership >> 40), uint8(membership >> 32), ask);
+    }
+
+    function _join(bytes32 group, address operator, uint256 seats) private returns (uint256 place) {
+        History.Word storage sizes = _sizes[group];
+        place = sizes.latestSize();
+        sizes.putSize(place + 1);
+        Entry memory entry =
+            Entry({operator: operator, fromBlock: 0, since: uint32(block.number), seats: uint16(seats), settled: 0});
+        _put(group, place, entry, place + 1);
+    }
+
+    /// @dev Swap and pop: the last takes the place. What stands beyond the end stays, for the blocks before.
+    function _leave(address operator, bytes32 class, uint48 membership) private {
+        (bytes32 group, uint256 place) = _locate(class, membership);
+        History.Word storage sizes = _sizes[group];
+        uint256 last = sizes.latestSize() - 1;
+        sizes.putSize(last);
+        Entry memory moved;
+        if (place == last) {
+            emit EntryChanged(group, uint32(place), moved, uint32(last));
+            return;
+        }
+        moved = Entries.unpack(_entries[group][last].latest);
+        assert(moved.operator != operator);
+        Standing storage standing = _standings[moved.operator];
+        uint48 segment = membership >> 32;
+        if (standing.one >> 32 == segment) standing.one = segment << 32 | uint48(place);
+        else standing.two = segment << 32 | uint48(place);
+        _put(group, place, moved, last);
+    }
+
+    function _leaveAll(address operator, bytes32 class, Standing memory standing) private {
+        if (standing.one != 0) _leave(operator, class, standing.one);
+        if (standing.two != 0) _leave(operator, class, standing.two);
+        (standing.one, standing.two) = (0, 0);
+    }
+
+    function _reseatOrEvict(address operator, bytes32 class, Standing memory standing, uint256 covered) private {
+        if (covered != 0) return _reseat(class, standing, covered);
+        emit Evicted(operator);
+        _leaveAll(operator, class, standing);
+    }
+
+    /// @dev Leaves the groups of no segment among `segments`; a node stays where it is in the others, so that its seats there
+    ///      do not season again.
+    function _leaveOthers(address operator, bytes32 class, Standing memory standing, Segment[] calldata segments)
+        private
+        returns (uint48[2] memory kept)
+    {
+        kept = _memberships(standing);
+        for (uint256 i = 0; i < 2; ++i) {
+            if (kept[i] == 0) continue;
+            bool stays = false;
+            for (uint256 j = 0; j < segments.length; ++j) {
+                uint256 segment = uint256(segments[j].first) << 8 | segments[j].end;
+                if (kept[i] >> 32 == segment) stays = true;
+            }
+            if (stays) continue;
+            _leave(operator, class, kept[i]);
+            kept[i] = 0;
+        }
+        (standing.one, standing.two) = (kept[0], kept[1]);
+    }
+
+    /// @dev Takes away what the stake no longer covers.
+    /// @return changed whether there was anything to take
+    function _shrink(address operator, Standing memory standing) private returns (bool changed) {
+        if (standing.one | standing.two == 0) return false;
+        (bytes32 class, uint256 covered) = _coveredOf(operator, standing);
+        uint256 seats = standing.suspended ? standing.seatsBefore : _currentSeats(standing);
+        if (covered != 0 && covered >= seats) return false;
+        _reseatOrEvict(operator, class, standing, covered);
+        if (standing.suspended) standing.seatsBefore = uint16(covered);
+        return true;
+    }
+
+    /// @dev The same seats in each group of a node; none while it is suspended. After a suspension (`seatsBefore` stands, and
+    ///      `suspended` does not) first the seats of before as they had seasoned; what is above begins to season.
+    function _reseat(bytes32 class, Standing memory standing, uint256 seats) private {
+        if (standing.suspended) seats = 0;
+        uint256 before = standing.suspended ? 0 : standing.seatsBefore;
+        uint48[2] memory memberships = _memberships(standing);
+        for (uint256 i = 0; i < 2; ++i) {
+            if (memberships[i] == 0) continue;
+            (bytes32 group, uint256 place) = _locate(class, memberships[i]);
+            Entry memory entry = Entries.unpack(_entries[group][place].latest);
+            if (before != 0) entry.seats = uint16(Math.min(before, seats));
+            else if (entry.seats == seats) continue;
+            Entries.setSeats(entry, seats, block.number, SEASONING);
+            _put(group, place, entry, _sizes[group].latestSize());
+        }
+    }
+
+    function _locate(bytes32 class, uint48 membership) private pure returns (bytes32 group, uint256 place) {
+        group = groupId(class, uint8(membership >> 40), uint8(membership >> 32));
+        place = uint32(membership);
+    }
+
+    function _put(bytes32 group, uint256 place, Entry memory entry, uint256 size) private {
+        entry.fromBlock = uint32(block.number);
+        _entries[group][place].put(Entries.pack(entry));
+        emit EntryChanged(group, uint32(place), entry, uint32(size));
+    }
+
+    function _memberships(Standing memory standing) private pure returns (uint48[2] memory) {
+        return [standing.one, standing.two];
+    }
+
+    function _find(uint48[2] memory memberships, uint8 first, uint8 end) private pure returns (uint48) {
+        uint256 segment = uint256(first) << 8 | end;
+        if (memberships[0] >> 32 == segment) return memberships[0];
+        return memberships[1] >> 32 == segment ? memberships[1] : 0;
+    }
+
+    function _currentSeats(Standing memory standing) private view returns (uint256) {
+        uint48 membership = standing.one != 0 ? standing.one : standing.two;
+        if (membership == 0) return 0;
+        (bytes32 group, uint256 place) = _locate(_classes[standing.class], membership);
+        return Entries.unpack(_entries[group][place].latest).seats;
+    }
+
+    // ---- stake
+
+    /// @dev The Bank credits what arrives, which may be less than the amount.
+    function _collect(address operator, uint96 amount) private returns (uint256 received) {
+        bytes32 id = _pot(operator);
+        return BANK.collect{value: msg.value}(id, msg.sender, PotKind.Stake, id, amount);
+    }
+
+    function _coveredOf(address operator, Standing memory standing)
+        private
+        view
+        returns (bytes32 class, uint256 seats)
+    {
+        class = _classes[standing.class];
+        seats = _seats(_rules[class], _stakeOf(operator));
+    }
+
+    function _seats(Rules storage rules, uint256 stake) private view returns (uint256) {
+        return Math.min(rules.seatCap, stake / rules.seat);
+    }
+
+    /// @dev Locks are part of the stake until a case takes them.
+    function _stakeOf(address operator) private view returns (uint256) {
+        (uint256 stake, uint256 locked) = BANK.stakeOf(operator);
+        return stake + locked;
+    }
+
+    function _pot(address operator) private pure returns (bytes32) {
+        return bytes32(uint256(uint160(operator)));
+    }
+
+    // ---- checks
+
+    function _known(address operator) private view returns (Party storage party) {
+        party = _parties[operator];
+        if (party.role == Role.None) revert UnknownOperator(operator);
+    }
+
+    function _rulesFor(bytes32 executionClass) private view returns (Rules storage rules) {
+        rules = _rules[executionClass];
+        if (rules.seat == 0) revert UnknownClass(executionClass);
+    }
+
+    /// @dev A call of an owner or an operator for a party that has not left.
+    function _requireActive(address operator) private view returns (Party storage party) {
+        party = _known(operator);
+        if (msg.sender != party.owner && msg.sender != operator) revert NotOwnerOrOperator(operator, msg.sender);
+        if (party.exitBlock != 0) revert AlreadyExiting(operator, party.exitBlock);
+    }
+
+    // ---- reads
+
+    /// @inheritdoc IRegistry
+    function groupId(bytes32 executionClass, uint8 first, uint8 end) public pure returns (bytes32) {
+        return keccak256(abi.encode(executionClass, first, end));
+    }
+
+    /// @inheritdoc IRegistry
+    function rulesOf(bytes32 executionClass) external view returns (Rules memory) {
+        return _rulesFor(executionClass);
+    }
+
+    /// @inheritdoc IRegistry
+    function roleOf(address operator) external view returns (Role role, address owner, uint40 exitBlock) {
+        Party storage party = _parties[operator];
+        return (party.role, party.owner, party.exitBlock);
+    }
+
+    /// @inheritdoc IRegistry
+    function ownerOf(address operator) external view returns (address) {
+        return _parties[operator].owner;
+    }
+
+    /// @inheritdoc IRegistry
+    function payoutOf(address account) public view returns (address payout) {
+        payout = _payouts[account];
+        if (payout == address(0)) payout = _parties[account].owner;
+        if (payout == address(0)) payout = account;
+    }
+
+    /// @inheritdoc IRegistry
+    function classOf(address operator) external view returns (bytes32) {
+        return _classes[_standings[operator].class];
+    }
+
+    /// @inheritdoc IRegistry
+    function vrfKeyOf(address scheduler) external view returns (uint256 x, uint256 y) {
+        VrfKey storage key = _vrfKeys[scheduler];
+        return (key.x, key.y);
+    }
+
+    /// @inheritdoc IRegistry
+    function sizeAt(bytes32 group, uint256 blockNumber) external view returns (uint256) {
+        (uint256 word,) = _sizes[group].walk(blockNumber);
+        return History.sizeIn(word, blockNumber);
+    }
+
+    /// @inheritdoc IRegistry
+    function entryAt(bytes32 group, uint256 place, uint256 blockNumber) external view returns (Entry memory) {
+        (uint256 sizes,) = _sizes[group].walk(blockNumber);
+        if (place >= History.sizeIn(sizes, blockNumber)) return Entries.unpack(0);
+        (uint256 word,) = _entries[group][place].walk(blockNumber);
+        return Entries.unpack(word);
+    }
+
+    /// @inheritdoc IRegistry
+    function askAt(bytes32 group, address operator, uint256 blockNumber) external view returns (Ask memory) {
+        (uint256 word,) = _asks[group][operator].walk(blockNumber);
+        return Entries.unpackAsk(word);
+    }
+
+    /// @inheritdoc IRegistry
+    function sliceOf(address operator) external view returns (uint8 first, uint8 end, uint48 one, uint48 two) {
+        Party storage party = _parties[operator];
+        Standing storage standing = _standings[operator];
+        return (party.first, party.end, standing.one, standing.two);
+    }
+
+    /// @inheritdoc IRegistry
+    function suspensionOf(address operator) external view returns (bytes32 caseId, uint40 blockNumber) {
+        Suspension storage suspension = _suspensions[operator];
+        return (suspension.caseId, suspension.blockNumber);
+    }
+
+    /// @inheritdoc IRegistry
+    function convictionCount(address operator) external view returns (uint256) {
+        return _standings[operator].convictions;
+    }
+
+    /// @inheritdoc IRegistry
+    function isVoidByAny(address operator, uint64 referenceBlock) external view returns (bool) {
+        Standing storage standing = _standings[operator];
+        return standing.convictions != 0 && referenceBlock >= standing.voidFrom && referenceBlock <= standing.voidUntil;
+    }
+}

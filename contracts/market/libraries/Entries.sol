@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {Ask, Entry} from "../interfaces/MarketTypes.sol";
+
+/// @title Words of entries and asks, and how seats season
+/// @dev The block from which a word is in force is in its lowest 32 bits, as library History wants it.
+library Entries {
+    function pack(Entry memory entry) internal pure returns (uint256) {
+        return uint256(uint160(entry.operator)) << 96 | uint256(entry.seats) << 80 | uint256(entry.settled) << 64
+            | uint256(entry.since) << 32 | entry.fromBlock;
+    }
+
+    function unpack(uint256 word) internal pure returns (Entry memory) {
+        return Entry({
+            operator: operatorIn(word),
+            fromBlock: uint32(word),
+            since: uint32(word >> 32),
+            seats: uint16(word >> 80),
+            settled: uint16(word >> 64)
+        });
+    }
+
+    function operatorIn(uint256 word) internal pure returns (address) {
+        return address(uint160(word >> 96));
+    }
+
+    /// @notice All seats of an entry, or those that had seasoned at a block.
+    function seatsIn(uint256 word, bool seasoned, uint256 blockNumber, uint256 seasoning)
+        internal
+        pure
+        returns (uint256 seats)
+    {
+        seats = uint16(word >> 80);
+        if (seasoned && blockNumber < uint256(uint32(word >> 32)) + seasoning) {
+            uint256 settled = uint16(word >> 64);
+            if (settled < seats) seats = settled;
+        }
+    }
+
+    /// @notice Changes an entry's seats: what is added begins to season now, what is taken is the newest.
+    function setSeats(Entry memory entry, uint256 seats, uint256 blockNumber, uint256 seasoning) internal pure {
+        if (seats > entry.seats) {
+            entry.settled = uint16(seatsIn(pack(entry), true, blockNumber, seasoning));
+            entry.since = uint32(blockNumber);
+        }
+        entry.seats = uint16(seats);
+    }
+
+    function packAsk(Ask memory ask, uint256 blockNumber) internal pure returns (uint256) {
+        return uint256(ask.prompt) << 160 | uint256(ask.cached) << 96 | uint256(ask.written) << 32 | blockNumber;
+    }
+
+    function unpackAsk(uint256 word) internal pure returns (Ask memory) {
+        return Ask({prompt: uint64(word >> 160), cached: uint64(word >> 96), written: uint64(word >> 32)});
+    }
+
+    /// @notice Whether an ask is at most a bound, in each of its prices.
+    function isWithin(Ask memory ask, Ask memory bound) internal pure returns (bool) {
+        return ask.prompt <= bound.prompt && ask.cached <= bound.cached && ask.written <= bound.written;
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {Parameters} from "../interfaces/MarketTypes.sol";
+
+/// @title Which parameters hold together
+/// @notice Windows are in blocks. A party must still be bonded, and a tab still open, when the slowest honest way ends.
+library Windows {
+    /// @dev EIP-2935 knows so many block hashes.
+    uint256 private constant HISTORY = 8191;
+    /// @dev Blocks that a transaction may wait until it is included.
+    uint256 private constant INCLUSION = 4;
+    /// @dev Commitments that are incomplete must wait for three quarters of their window, which has to have quarters.
+    uint256 private constant LEAST_PHASE = 4;
+    /// @dev Years, on any chain: sums with a block number stay far below 32 bits.
+    uint256 private constant LONGEST = 1 << 30;
+    /// @dev A case has a second round where the first had no cluster; each waits for two beacons at most.
+    uint256 private constant ROUNDS = 2;
+
+    /// @notice Blocks in which a case over an answer can be opened.
+    function opening(Parameters memory chosen) internal pure returns (uint256) {
+        return uint256(chosen.lag) + 2 * uint256(chosen.summonsWindow);
+    }
+
+    /// @notice Blocks from an answer to the end of the longest case over it.
+    function longestCase(Parameters memory chosen) internal pure returns (uint256) {
+        uint256 beacon = uint256(chosen.lookahead) + chosen.drawWindow;
+        return opening(chosen) + ROUNDS * (2 * beacon + chosen.commitWindow + chosen.revealWindow + INCLUSION);
+    }
+
+    /// @notice The number of the first rule that parameters break; 0 if they hold.
+    function brokenRule(Parameters memory chosen) internal view returns (uint256) {
+        // (1) Nothing that is waited for is instant, and nothing lasts for ever.
+        if (!_areOpen(chosen)) return 1;
+        // (2) An answer is acknowledged after a summons over its check, passed on once, is over and included.
+        if (chosen.lag <= 2 * uint256(chosen.summonsWindow) + INCLUSION) return 2;
+        // (3) The block whose RANDAO draws is still known at the end of its window.
+        if (uint256(chosen.lookahead) + chosen.drawWindow > HISTORY) return 3;
+        // (4) Commitments and reveals leave time for everybody's own post.
+        if (chosen.commitWindow < LEAST_PHASE || chosen.revealWindow < LEAST_PHASE) return 4;
+        // (5) A claim is settled after every case over its leaves has ended.
+        if (chosen.claimDelay <= longestCase(chosen)) return 5;
+        // (6) There is more time to object to a claim than to answer.
+        if (chosen.claimDelay <= 2 * uint256(chosen.answerWindow)) return 6;
+        // (7) A tab outlasts a claim that was made when its closing began, and its last objection.
+        if (chosen.closeDelay <= uint256(chosen.claimDelay) + chosen.answerWindow) return 7;
+        // (8) Stake outlasts the oldest order, its lag, and the claim (longer than any case) whose shortfall it answers for.
+        if (
+            chosen.unbonding
+                <= uint256(chosen.referenceAge) + chosen.lag + chosen.claimDelay + chosen.answerWindow + INCLUSION
+        ) return 8;
+        // (9) Stake and gas are worth something.
+        if (chosen.schedulerStake == 0 || chosen.gasPrice == 0) return 9;
+        // (10) Who is asked for money, weights or proofs is there.
+        if (!_isAbsentOrCode(chosen.asset)) return 10;
+        if (!_isAbsentOrCode(chosen.weights)) return 10;
+        if (!_isAbsentOrCode(chosen.prover)) return 10;
+        return 0;
+    }
+
+    function _areOpen(Parameters memory chosen) private pure returns (bool) {
+        uint32[11] memory windows = [
+            chosen.lag,
+            chosen.summonsWindow,
+            chosen.lookahead,
+            chosen.drawWindow,
+            chosen.commitWindow,
+            chosen.revealWindow,
+            chosen.claimDelay,
+            chosen.answerWindow,
+            chosen.closeDelay,
+            chosen.unbonding,
+            chosen.referenceAge
+        ];
+        for (uint256 i = 0; i < windows.length; ++i) {
+            if (windows[i] == 0 || windows[i] > LONGEST) return false;
+        }
+        // Small networks do without these two.
+        return chosen.seasoning <= LONGEST && chosen.suspensionPause <= LONGEST;
+    }
+
+    function _isAbsentOrCode(address account) private view returns (bool) {
+        return account == address(0) || account.code.length != 0;
+    }
+}

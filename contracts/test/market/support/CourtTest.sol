@@ -1,0 +1,586 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {Test} from "@uniswap/v4-core/lib/forge-std/src/Test.sol";
+import {Vm} from "@uniswap/v4-core/lib/forge-std/src/Vm.sol";
+import {VrfProof as OldVrfProof} from "../../../interfaces/TrothTypes.sol";
+import {ICourt} from "../../../market/interfaces/ICourt.sol";
+import {Contracts} from "../../../market/interfaces/IDeployment.sol";
+import {
+    CaseState,
+    Draw,
+    NodeReveal,
+    Opinion,
+    Order,
+    Outcome,
+    Parameters,
+    PotKind,
+    Result,
+    Reveal,
+    ReviewCommitment,
+    Rules,
+    SignedOrder,
+    Tab,
+    Verdict,
+    VrfProof
+} from "../../../market/interfaces/MarketTypes.sol";
+import {Messages} from "../../../market/libraries/Messages.sol";
+import {P256Prover} from "../../support/P256Prover.sol";
+import {Traces} from "../../support/Traces.sol";
+import {MockBank, MockHistory, MockRegistry} from "./CourtMocks.sol";
+import {Headers} from "./Headers.sol";
+
+/// @title A court with a scheduler, nodes and reviewers, and the life of a case as its parties live it
+abstract contract CourtTest is Test {
+    uint32 internal constant LAG = 60;
+    uint32 internal constant SUMMONS_WINDOW = 20;
+    uint32 internal constant LOOKAHEAD = 132;
+    uint32 internal constant DRAW_WINDOW = 1000;
+    uint32 internal constant COMMIT_WINDOW = 100;
+    uint32 internal constant REVEAL_WINDOW = 50;
+    uint32 internal constant REFERENCE_AGE = 50;
+    /// @dev Ten gwei.
+    uint96 internal constant GAS_PRICE = 1e19;
+
+    uint96 internal constant L = 2 ether;
+    uint96 internal constant STAKE = 10 ether;
+    uint96 internal constant FEE_CAP = 0.05 ether;
+    /// @dev 60 positions of prompt, 40 written, and a check by three seats at q = 1.
+    uint96 internal constant FEE = 18e15 + 60e9 + 120e9;
+    /// @dev u of 100 positions.
+    uint96 internal constant UNIT = 0.001 ether;
+    uint96 internal constant CHECK_PRICE = 6e22;
+    uint32 internal constant SECOND_CUT = 1_500_000;
+
+    uint256 internal constant NODE_KEY = 0x40de00;
+    uint256 internal constant SCHEDULER_KEY = 0x5c4ed;
+    uint256 internal constant CLIENT_KEY = 0xc11e47;
+    uint256 internal constant TAB_KEY = 0x7ab;
+    uint256 internal constant VRF_SECRET = 7;
+    uint256 internal constant NODES = 20;
+    address internal constant HISTORY = 0x0000F90827F1C53a10cb7A02335B175320002935;
+
+    uint8 internal constant NONE = 0;
+    uint8 internal constant ACCEPT = 1;
+    uint8 internal constant REJECT = 2;
+    uint8 internal constant CANNOT_TELL = 3;
+    uint8 internal constant MISSING_PROMPT = 4;
+    uint8 internal constant MISSING_INPUT = 5;
+    uint8 internal constant MISSING_TRACE = 6;
+
+    /// @dev What a case is opened with, and where it is. Whoever plays it knows everybody's secrets.
+    struct Play {
+        SignedOrder order;
+        Result[] results;
+        bytes[] resultSignatures;
+        Draw draw;
+        bytes drawSignature;
+        uint8 segment;
+        bytes32 secret;
+        Verdict[] verdicts;
+        bytes[] verdictSignatures;
+        VrfProof check;
+        bool suspend;
+        bytes32 digest;
+        bytes32 caseId;
+        CaseState state;
+    }
+
+    /// @dev What a reviewer says, by its trace.
+    struct Vote {
+        uint8 opinion;
+        bytes32 data;
+        uint32 score;
+        uint32 spread;
+    }
+
+    MockBank internal bank;
+    MockRegistry internal registry;
+    ICourt internal court;
+    address internal docket;
+    address internal judgement;
+    bytes32 internal exact = keccak256("exact");
+    bytes32 internal tolerant = keccak256("tolerant");
+    address internal scheduler = vm.addr(SCHEDULER_KEY);
+    address internal client = vm.addr(CLIENT_KEY);
+    address internal stranger = makeAddr("stranger");
+    mapping(address operator => uint256) internal keys;
+    bytes32 internal constant HONEST = keccak256("honest trace");
+    bytes32 internal constant FALSE = keccak256("false trace");
+    Contracts private _contracts;
+
+    function setUp() public virtual {
+        vm.roll(10_000);
+        vm.fee(0);
+        vm.etch(HISTORY, address(new MockHistory()).code);
+        bank = new MockBank();
+        registry = new MockRegistry();
+        _deploy();
+        registry.setClass(exact, rules(true, 5));
+        registry.setClass(tolerant, rules(false, 5));
+        (uint256 x, uint256 y) = P256Prover.publicKey(VRF_SECRET);
+        registry.setKey(scheduler, x, y);
+        registry.setOwner(scheduler, makeAddr("scheduler's owner"));
+        bank.fund(PotKind.Stake, scheduler, STAKE);
+        for (uint256 i = 0; i < NODES; ++i) {
+            _join(i, exact);
+            _join(100 + i, tolerant);
+        }
+        vm.deal(client, 1000 ether);
+        vm.deal(stranger, 1000 ether);
+        vm.roll(10_010);
+    }
+
+    // ---- the stage
+
+    function _deploy() private {
+        uint256 nonce = vm.getNonce(address(this));
+        _contracts.bank = address(bank);
+        _contracts.registry = address(registry);
+        _contracts.court = vm.computeCreateAddress(address(this), nonce);
+        _contracts.docket = vm.computeCreateAddress(address(this), nonce + 1);
+        _contracts.judgement = vm.computeCreateAddress(address(this), nonce + 2);
+        court = ICourt(_created("Court.sol:Court"));
+        docket = _created("Docket.sol:Docket");
+        judgement = _created("Judgement.sol:Judgement");
+    }
+
+    function _created(string memory name) private returns (address deployed) {
+        bytes memory creation = vm.getCode(name);
+        assembly ("memory-safe") {
+            deployed := create(0, add(creation, 0x20), mload(creation))
+        }
+        require(deployed != address(0), "deployment failed");
+    }
+
+    /// @dev The parts read their wiring from their creator.
+    function contracts() external view returns (Contracts memory) {
+        return _contracts;
+    }
+
+    function parameters() public view virtual returns (Parameters memory chosen) {
+        chosen.lag = LAG;
+        chosen.summonsWindow = SUMMONS_WINDOW;
+        chosen.lookahead = LOOKAHEAD;
+        chosen.drawWindow = DRAW_WINDOW;
+        chosen.commitWindow = COMMIT_WINDOW;
+        chosen.revealWindow = REVEAL_WINDOW;
+        chosen.referenceAge = REFERENCE_AGE;
+        chosen.gasPrice = GAS_PRICE;
+    }
+
+    function rules(bool isExact, uint8 reviewers) internal pure returns (Rules memory chosen) {
+        chosen.penalty = L;
+        chosen.seat = 5 ether;
+        chosen.seatCap = 8;
+        chosen.exact = isExact;
+        chosen.mantissaBits = 10;
+        chosen.steps = 8;
+        chosen.theta = 9000;
+        chosen.tiles = isExact ? 0 : 1;
+        chosen.verifiers = 3;
+        chosen.reviewers = reviewers;
+        chosen.checkPrice = CHECK_PRICE;
+        chosen.feeCap = FEE_CAP;
+        chosen.leastCheckRate = 50_000;
+        chosen.secondCut = SECOND_CUT;
+        chosen.poolLimit = 2;
+        chosen.poolWindow = 5000;
+        chosen.hiddenSize = 32;
+        chosen.layers = 4;
+        chosen.candidates = 2;
+    }
+
+    /// @dev Node `index`, with an owner of its own.
+    function _join(uint256 index, bytes32 class) internal returns (address operator) {
+        operator = node(index);
+        keys[operator] = NODE_KEY + index;
+        registry.join(operator, ownerOf(index), class);
+        bank.fund(PotKind.Stake, operator, STAKE);
+    }
+
+    function node(uint256 index) internal pure returns (address) {
+        return vm.addr(NODE_KEY + index);
+    }
+
+    function ownerOf(uint256 index) internal pure returns (address) {
+        return address(uint160(uint256(keccak256(abi.encode("owner", index)))));
+    }
+
+    function pass(uint256 blocks) internal {
+        vm.roll(vm.getBlockNumber() + blocks);
+    }
+
+    function signed(uint256 key, bytes32 structHash) internal view returns (bytes memory) {
+        (uint8 v, bytes32 r, bytes32 s) = vm.sign(key, Messages.digest(bank.domainSeparator(), structHash));
+        return abi.encodePacked(r, s, v);
+    }
+
+    // ---- an order and what was signed over it
+
+    /// @dev Index of the first node of a class: 0 exact, 100 tolerant.
+    function base(bytes32 class) internal view returns (uint256) {
+        return class == tolerant ? 100 : 0;
+    }
+
+    function newOrder(bytes32 class) internal view returns (Order memory order) {
+        order.tab = Messages.tabId(Tab({payer: client, payee: scheduler, key: vm.addr(TAB_KEY)}));
+        order.sequence = 1;
+        order.executionClass = class;
+        order.requestHash = keccak256("request");
+        order.ends = bytes32(bytes1(uint8(4)));
+        order.promptPrice = 1e18;
+        order.cachedPrice = 1e17;
+        order.writtenPrice = 3e18;
+        order.maxFee = 1 ether;
+        order.checkRate = 1_000_000;
+        order.referenceBlock = uint64(vm.getBlockNumber() - 5);
+        order.drawHash = keccak256(abi.encodePacked(bytes32("secret")));
+        order.tilesHash = keccak256("tiles");
+    }
+
+    /// @dev A whole-model answer of the class' first node: 60 prompt and 40 written positions, 99 rows.
+    function newPlay(bytes32 class, bytes32 data) internal view returns (Play memory play) {
+        setOrder(play, newOrder(class));
+        play.results = new Result[](1);
+        play.results[0] = newResult(play, 0, class, data);
+        signResults(play);
+        signDraw(play, keccak256("beta"), uint64(vm.getBlockNumber()));
+        play.secret = "secret";
+    }
+
+    function setOrder(Play memory play, Order memory order) internal view {
+        play.order.order = order;
+        play.order.client = client;
+        play.order.scheduler = scheduler;
+        play.order.key = vm.addr(TAB_KEY);
+        play.order.signature = signed(TAB_KEY, Messages.hash(order));
+        play.digest = Messages.digest(bank.domainSeparator(), Messages.hash(order));
+    }
+
+    function newResult(Play memory play, uint8 segment, bytes32 class, bytes32 data)
+        internal
+        view
+        returns (Result memory result)
+    {
+        result.order = play.digest;
+        result.segment = segment;
+        result.prompt = 60;
+        result.written = 40;
+        result.inputHead = keccak256(abi.encode("head", segment));
+        result.outputHead = keccak256(abi.encode("head", segment + 1));
+        result.traceCommitment = keccak256(abi.encode(rootOf(class, 99, data, address(0)), nodeSalt()));
+    }
+
+    /// @dev Segment s is signed by node base + s.
+    function signResults(Play memory play) internal view {
+        play.resultSignatures = new bytes[](play.results.length);
+        for (uint256 s = 0; s < play.results.length; ++s) {
+            uint256 key = NODE_KEY + base(play.order.order.executionClass) + s;
+            play.resultSignatures[s] = signed(key, Messages.hash(play.results[s]));
+        }
+    }
+
+    function signDraw(Play memory play, bytes32 beta, uint64 blockNumber) internal view {
+        bytes32[] memory hashes = new bytes32[](play.results.length);
+        for (uint256 s = 0; s < hashes.length; ++s) {
+            hashes[s] = Messages.hash(play.results[s]);
+        }
+        play.draw = Draw({
+            order: play.digest,
+            results: Messages.resultsHash(hashes),
+            beta: beta,
+            blockNumber: blockNumber
+        });
+        play.drawSignature = signed(SCHEDULER_KEY, Messages.hash(play.draw));
+    }
+
+    /// @dev The scheduler's proof, and one verdict of each drawn verifier: nodes base + 1, base + 2, base + 3.
+    function verify(Play memory play, uint8 first, uint8 second, uint8 third, bool locks) internal {
+        uint256 from = base(play.order.order.executionClass) + 1;
+        address[] memory drawn = new address[](3);
+        for (uint256 v = 0; v < 3; ++v) {
+            drawn[v] = node(from + v);
+        }
+        registry.force(drawn);
+        prove(play);
+        uint8[3] memory opinions = [first, second, third];
+        play.verdicts = new Verdict[](3);
+        play.verdictSignatures = new bytes[](3);
+        for (uint256 v = 0; v < 3; ++v) {
+            play.verdicts[v] = verdictOf(play, opinions[v], locks);
+            play.verdictSignatures[v] = signed(NODE_KEY + from + v, Messages.hash(play.verdicts[v]));
+        }
+    }
+
+    function prove(Play memory play) internal view {
+        bytes32 alpha = Messages.checkAlpha(play.digest, play.secret, play.draw.results);
+        (OldVrfProof memory made,) = P256Prover.prove(VRF_SECRET, alpha);
+        play.check = VrfProof({proof: made.proof, hints: made.hints});
+    }
+
+    function verdictOf(Play memory play, uint8 opinion, bool locks) internal pure returns (Verdict memory) {
+        return Verdict({
+            order: play.digest,
+            segment: play.segment,
+            result: Messages.hash(play.results[play.segment]),
+            commitment: keccak256("verifier's trace"),
+            opinion: opinion,
+            locks: locks
+        });
+    }
+
+    // ---- traces
+
+    function nodeSalt() internal pure returns (bytes32) {
+        return keccak256("node's salt");
+    }
+
+    function shape(uint32 rows) internal pure returns (Traces.Shape memory) {
+        return Traces.Shape({rows: rows, columns: 32, dtype: 0});
+    }
+
+    /// @dev In a tolerant class everybody has noise of its own.
+    function traceOf(bytes32 data, address maker) internal pure returns (Traces.Trace memory) {
+        return Traces.Trace({data: data, noise: keccak256(abi.encode(maker))});
+    }
+
+    function rootOf(bytes32 class, uint32 rows, bytes32 data, address maker) internal view returns (bytes32) {
+        if (class == exact) return keccak256(abi.encode("root", rows, data));
+        return Traces.root(traceOf(data, maker), shape(rows));
+    }
+
+    function opened(CaseState memory state, bytes32 data, address maker)
+        internal
+        view
+        returns (bytes32 root, bytes memory tiles, bytes32[] memory siblings)
+    {
+        root = rootOf(state.executionClass, state.rows, data, maker);
+        if (state.executionClass == exact) return (root, "", new bytes32[](0));
+        (tiles, siblings) = Traces.open(traceOf(data, maker), shape(state.rows), state.seed, state.segment, 1);
+    }
+
+    // ---- the life of a case
+
+    function open(Play memory play, address opener) internal {
+        uint96 bond = court.bondFor(play.order.order.executionClass, 99);
+        vm.recordLogs();
+        vm.prank(opener);
+        play.caseId = sendOpen(play, bond);
+        play.state = abi.decode(logged(ICourt.CaseOpened.selector), (CaseState));
+    }
+
+    function sendOpen(Play memory play, uint256 value) internal returns (bytes32) {
+        return court.open{value: value}(
+            play.order,
+            play.results,
+            play.resultSignatures,
+            play.draw,
+            play.drawSignature,
+            play.segment,
+            play.secret,
+            play.verdicts,
+            play.verdictSignatures,
+            play.check,
+            "",
+            play.suspend
+        );
+    }
+
+    function expectOpen(Play memory play, address opener, bytes memory reason) internal {
+        uint96 bond = court.bondFor(play.order.order.executionClass, 99);
+        vm.expectRevert(reason);
+        vm.prank(opener);
+        sendOpen(play, bond);
+    }
+
+    /// @dev Data of the last log of this kind.
+    function logged(bytes32 topic) internal returns (bytes memory data) {
+        Vm.Log[] memory logs = vm.getRecordedLogs();
+        for (uint256 i = logs.length; i > 0; --i) {
+            if (logs[i - 1].topics[0] == topic) return logs[i - 1].data;
+        }
+        revert("not logged");
+    }
+
+    /// @dev A header of the block that is due, which becomes known.
+    function dueHeader(Play memory play, bytes32 randao) internal returns (bytes memory header) {
+        uint256 number = play.state.phaseBlock + LOOKAHEAD;
+        header = Headers.build(number, randao);
+        makeKnown(number, keccak256(header));
+    }
+
+    function makeKnown(uint256 number, bytes32 hash) internal {
+        uint256 current = vm.getBlockNumber();
+        if (number < current && current - number <= 256) vm.setBlockhash(number, hash);
+        MockHistory(payable(HISTORY)).set(number, hash);
+    }
+
+    /// @dev Seats: nodes base + 4 and following, as `seats` says; the mock draws them in this order.
+    function draw(Play memory play, uint8[] memory seats) internal {
+        uint256 total = 0;
+        for (uint256 i = 0; i < seats.length; ++i) {
+            total += seats[i];
+        }
+        address[] memory drawn = new address[](total);
+        uint256 place = 0;
+        for (uint256 i = 0; i < seats.length; ++i) {
+            for (uint256 j = 0; j < seats[i]; ++j) {
+                drawn[place++] = node(base(play.state.executionClass) + 4 + i);
+            }
+        }
+        registry.force(drawn);
+        pass(LOOKAHEAD + 1);
+        sendDraw(play, dueHeader(play, keccak256(abi.encode("randao", play.state.round))));
+    }
+
+    function sendDraw(Play memory play, bytes memory header) internal {
+        vm.recordLogs();
+        court.draw(play.caseId, play.state, header, "");
+        (,,,, play.state) =
+            abi.decode(logged(ICourt.ReviewersDrawn.selector), (uint8, bytes32, address[], uint8[], CaseState));
+    }
+
+    /// @dev So many reviewers with a seat each.
+    function draw(Play memory play, uint256 reviewers) internal {
+        uint8[] memory seats = new uint8[](reviewers);
+        for (uint256 i = 0; i < reviewers; ++i) {
+            seats[i] = 1;
+        }
+        draw(play, seats);
+    }
+
+    function reviewSalt(address reviewer) internal pure returns (bytes32) {
+        return keccak256(abi.encode("review", reviewer));
+    }
+
+    function hasTrace(uint8 opinion) internal pure returns (bool) {
+        return opinion == ACCEPT || opinion == REJECT;
+    }
+
+    function commitmentOf(Play memory play, uint256 place, Vote memory vote) internal view returns (bytes32) {
+        address reviewer = play.state.reviewers[place];
+        bytes32 root = hasTrace(vote.opinion)
+            ? rootOf(play.state.executionClass, play.state.rows, vote.data, reviewer)
+            : bytes32(0);
+        bytes32 hearing = Messages.hearing(play.caseId, play.state.round);
+        return keccak256(
+            abi.encode(hearing, reviewer, root, vote.opinion, vote.score, vote.spread, reviewSalt(reviewer))
+        );
+    }
+
+    function signedCommitment(Play memory play, uint256 place, bytes32 commitment) internal view returns (bytes memory) {
+        bytes32 hearing = Messages.hearing(play.caseId, play.state.round);
+        return signed(
+            keys[play.state.reviewers[place]],
+            Messages.hash(ReviewCommitment({caseId: hearing, commitment: commitment}))
+        );
+    }
+
+    /// @dev All that said something, in one call; an opinion of None is no commitment.
+    function commit(Play memory play, Vote[] memory votes) internal {
+        bytes32[] memory commitments = new bytes32[](votes.length);
+        bytes memory signatures;
+        for (uint256 i = 0; i < votes.length; ++i) {
+            if (votes[i].opinion == NONE) continue;
+            commitments[i] = commitmentOf(play, i, votes[i]);
+            signatures = bytes.concat(signatures, signedCommitment(play, i, commitments[i]));
+        }
+        sendCommit(play, commitments, signatures);
+    }
+
+    function sendCommit(Play memory play, bytes32[] memory commitments, bytes memory signatures) internal {
+        vm.recordLogs();
+        court.commit(play.caseId, play.state, commitments, signatures);
+        (, play.state) = abi.decode(logged(ICourt.ReviewsCommitted.selector), (bytes32[], CaseState));
+    }
+
+    function seed(Play memory play) internal {
+        pass(LOOKAHEAD + 1);
+        bytes memory header = dueHeader(play, keccak256(abi.encode("tiles", play.state.round)));
+        vm.recordLogs();
+        court.seed(play.caseId, play.state, header);
+        (, play.state) = abi.decode(logged(ICourt.CaseSeeded.selector), (bytes32, CaseState));
+    }
+
+    function nodeReveal(Play memory play, bytes32 data) internal view returns (NodeReveal memory shown) {
+        (shown.root, shown.tiles, shown.siblings) = opened(play.state, data, address(0));
+        shown.salt = nodeSalt();
+    }
+
+    /// @param mask the node's tiles, or nothing
+    function reviewReveal(Play memory play, uint256 place, Vote memory vote, bytes memory mask)
+        internal
+        view
+        returns (Reveal memory shown)
+    {
+        address reviewer = play.state.reviewers[place];
+        shown.opinion = vote.opinion;
+        shown.score = vote.score;
+        shown.spread = vote.spread;
+        shown.salt = reviewSalt(reviewer);
+        if (!hasTrace(vote.opinion)) return shown;
+        (shown.root, shown.tiles, shown.siblings) = opened(play.state, vote.data, reviewer);
+        for (uint256 i = 0; i < mask.length; ++i) {
+            shown.tiles[i] ^= mask[i];
+        }
+    }
+
+    function reviewReveals(Play memory play, Vote[] memory votes, bytes memory mask)
+        internal
+        view
+        returns (Reveal[] memory reveals)
+    {
+        reveals = new Reveal[](votes.length);
+        for (uint256 i = 0; i < votes.length; ++i) {
+            if (votes[i].opinion != NONE) reveals[i] = reviewReveal(play, i, votes[i], mask);
+        }
+    }
+
+    /// @param data the node's trace; zero: it shows nothing
+    function decide(Play memory play, bytes32 data, Vote[] memory votes) internal {
+        NodeReveal memory shown;
+        if (data != 0) shown = nodeReveal(play, data);
+        court.decide(play.caseId, play.state, shown, reviewReveals(play, votes, shown.tiles));
+    }
+
+    /// @dev From the draw of reviewers with a seat each to the last word.
+    function conclude(Play memory play, bytes32 data, Vote[] memory votes) internal {
+        draw(play, votes.length);
+        commit(play, votes);
+        if (play.state.executionClass == tolerant) seed(play);
+        decide(play, data, votes);
+    }
+
+    /// @dev `count` equal votes.
+    function say(uint256 count, uint8 opinion, bytes32 data) internal pure returns (Vote[] memory votes) {
+        votes = new Vote[](count);
+        for (uint256 i = 0; i < count; ++i) {
+            votes[i] = Vote({opinion: opinion, data: data, score: 0, spread: 0});
+        }
+    }
+
+    // ---- money and outcomes
+
+    function stakeOf(address operator) internal view returns (uint96) {
+        return bank.balanceOf(PotKind.Stake, bytes32(uint256(uint160(operator))));
+    }
+
+    function lockedOf(address operator) internal view returns (uint96) {
+        return bank.balanceOf(PotKind.Locked, bytes32(uint256(uint160(operator))));
+    }
+
+    function creditOf(address account) internal view returns (uint96) {
+        return bank.balanceOf(PotKind.Credit, bytes32(uint256(uint160(account))));
+    }
+
+    function burnt() internal view returns (uint96) {
+        return bank.balanceOf(PotKind.Burnt, 0);
+    }
+
+    function assertOutcome(Play memory play, Outcome outcome) internal view {
+        assertEq(uint256(court.caseOf(play.caseId)), uint256(outcome), "outcome");
+        assertEq(bank.balanceOf(PotKind.Bond, play.caseId), 0, "nothing is left of the bond");
+        assertEq(lockedOf(play.state.node), 0, "nothing of the node is locked");
+    }
+}
