@@ -12,7 +12,7 @@ from support.market_scene import Scene, hash_of, owner_of, rules
 
 from troth.protocol.market import court, court_money, draws, messages, prices
 from troth.protocol.market.court import Finding, Hearing, Showing
-from troth.protocol.market.court_money import BURNT, CaseGas, Circumstances, Pool, Pot, pot_of
+from troth.protocol.market.court_money import BURNT, CONVICTING, CaseGas, Circumstances, Pool, Pot, pot_of
 from troth.protocol.market.errors import InvalidCase
 from troth.protocol.market.types import (
     CaseKind,
@@ -92,14 +92,13 @@ def _balances(state: CaseState, stake: int) -> dict[Pot, int]:
 
 
 GAS_PRICE = 10**6  # of 10^9 gas: opening a case costs 200
-CONVICTING = {Outcome.CONVICTED, Outcome.NODE_MISSING, Outcome.SCHEDULER_MISSING}
 
 
 def _around(before: dict[Pot, int], **changes: object) -> Circumstances:
     return replace(Circumstances(before, GAS_PRICE, DECIDER), **changes)  # type: ignore[arg-type]
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(hearings(), st.integers(0, 10_000), st.integers(0, 5), st.booleans())
 def test_no_money_is_made_or_lost(hearing: Hearing, stake: int, pooled: int, voided: bool) -> None:
     state = _state(hearing, Opinion.REJECT if hearing.kind is CaseKind.REJECTION else Opinion.ACCEPT, round=1)
@@ -141,7 +140,7 @@ def _naive_cluster(hearing: Hearing) -> frozenset[int]:
     return frozenset(proper[0]) if proper else frozenset()
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(hearings())
 def test_the_outcome_is_what_the_rules_say(hearing: Hearing) -> None:
     finding = court.judge(hearing, EXACT)
@@ -245,6 +244,7 @@ def test_traces_are_compared_as_the_class_says() -> None:
     assert not np.array_equal(trace.tiles, near.tiles)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 5)), min_size=1, max_size=12))
 def test_the_median_is_that_of_the_seats(weighted: list[tuple[int, int]]) -> None:
     spread_out = sorted(value for value, weight in weighted for _ in range(weight))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.errors import InvalidClaim
@@ -201,6 +202,7 @@ def wrong_numbers(claim: Claim, shown: Sequence[tuple[int, int, Path]], worth: M
     return tuple(excess)
 
 
+@lru_cache(maxsize=DEPTH_LIMIT + 1)
 def _zero(height: int) -> _Summed:
     """Root of a sub-tree of ``height`` levels over zero leaves only."""
     current = ZERO_LEAF

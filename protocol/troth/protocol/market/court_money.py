@@ -20,6 +20,8 @@ from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Address, Hash32, addre
 
 Pot = tuple[PotKind, Hash32]
 BURNT: Pot = (PotKind.BURNT, ZERO_HASH)
+CONVICTING = frozenset({Outcome.CONVICTED, Outcome.SCHEDULER_MISSING, Outcome.NODE_MISSING})
+"""Outcomes that take L from somebody by themselves."""
 
 
 def pot_of(kind: PotKind, account: Address) -> Pot:
