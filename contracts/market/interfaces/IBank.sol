@@ -61,9 +61,9 @@ interface IBank {
     /// @notice `balance` is what arrived; what was redeemed in an earlier life of the tab stands.
     event TabOpened(bytes32 indexed tab, address indexed payer, address indexed payee, address key, uint96 balance);
     event TabToppedUp(bytes32 indexed tab, uint96 amount, uint96 balance);
-    /// @notice A voucher or a settled claim was paid; `owed` is the cumulative sum that was shown. The tab's balance is `paid`
-    ///         less, what was redeemed and the payee's credit `paid` more.
-    event TabRedeemed(bytes32 indexed tab, uint96 owed, uint96 paid);
+    /// @notice A voucher or a settled claim was paid: the tab's balance is `paid` less, what was redeemed and the payee's credit
+    ///         are `paid` more.
+    event TabRedeemed(bytes32 indexed tab, uint96 paid);
     event TabClosing(bytes32 indexed tab, uint40 closesAt);
     /// @notice `returned` was sent to the payer; 0 after a Moved to its credit, where the payer could not be paid.
     event TabClosed(bytes32 indexed tab, uint96 returned);
