@@ -40,10 +40,11 @@ contract Bank is IBank, ReentrancyGuardTransient {
         uint40 blockNumber;
     }
 
-    /// @dev Gas that a claim with its settlement, and an answer, are paid back: below the least they cost (BankGas.t.sol), so
-    /// that nobody profits.
+    /// @dev Gas that a claim with its settlement, an answer, and an answer that a place is empty are paid back: below the least
+    /// they cost (BankGas.t.sol), so that nobody profits.
     uint256 private constant CLAIM_GAS = 100_000;
-    uint256 private constant ANSWER_GAS = 60_000;
+    uint256 private constant ANSWER_GAS = 70_000;
+    uint256 private constant EMPTY_GAS = 48_000;
     uint256 private constant GAS_UNIT = 1e9;
     /// @dev Open objections of a claim: as many as an honest payee can answer within the window, whatever it costs the payer.
     uint256 private constant MAXIMUM_OBJECTIONS = 32;
@@ -302,6 +303,10 @@ contract Bank is IBank, ReentrancyGuardTransient {
         _requirePlace(state.claim, sequence, amount, siblings, sums);
         if (amount != 0) _requireWorth(tab, kind, sequence, amount, leaf);
         _claims[id] = uint256(claimId) | (count - 1);
+        if (amount == 0) {
+            uint256 rest = _bonds[objectionId].word.balance() * (ANSWER_GAS - EMPTY_GAS) / ANSWER_GAS;
+            if (rest != 0) _announce(claimId, Movement(PotKind.Bond, objectionId, PotKind.Tab, id, uint96(rest)));
+        }
         _release(claimId, objectionId, PotKind.Credit, _id(msg.sender));
         emit ObjectionAnswered(id, claimId, sequence, amount);
     }

@@ -155,7 +155,7 @@ interface IBank {
     ///         coin, at least that gas), or whose tab holds too little, pays it itself. An answered number may be asked again.
     function object(Tab calldata tab, ClaimState calldata state, uint64 sequence) external payable;
 
-    /// @notice Anyone: shows the leaf; its deposit pays the caller's gas.
+    /// @notice Anyone: shows the leaf; its deposit pays the caller's gas (what an empty place does not need goes to the tab).
     /// @param amount of the leaf; 0: the place is empty, and `leaf` is not looked at
     /// @param siblings and their sums, from the bottom (library SumTree)
     /// @param leaf abi-encoded as Evidence.leafWorth takes it

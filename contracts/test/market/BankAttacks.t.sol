@@ -318,8 +318,10 @@ contract BankAttacksTest is BankTest {
         ClaimState memory state = file(claim, voucherOf(1 ether, 4 ether, 5));
         object(state, 7);
         answer(state, some, 7);
+        assertEq(creditOf(payee), 48_000 * BASE_FEE, "an empty place is answered more cheaply");
         object(state, 9);
         answer(state, some, 9);
+        assertEq(tabBalance() + creditOf(payee), DEPOSIT);
         pass(CLAIM_DELAY);
         bank.settle(tab, state);
         assertEq(redeemed(), 3 ether);

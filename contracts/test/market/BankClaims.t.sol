@@ -421,14 +421,14 @@ contract BankClaimsTest is BankTest {
         vm.fee(100 gwei);
         object(state, 6);
         (uint96 deposit,) = bank.objectionOf(claimIdOf(state), 6);
-        assertEq(deposit, 60_000 * 5 gwei);
+        assertEq(deposit, 70_000 * 5 gwei);
         vm.fee(0);
         object(state, 7);
         (deposit,) = bank.objectionOf(claimIdOf(state), 7);
         assertEq(deposit, 0);
         answer(state, amounts, 7);
         answer(state, amounts, 6);
-        assertEq(creditOf(payee), 60_000 * 5 gwei);
+        assertEq(creditOf(payee), 70_000 * 5 gwei);
     }
 
     // ---- what was not covered

@@ -112,7 +112,7 @@ abstract contract BankTest is Test {
     }
 
     function answerGas() internal pure returns (uint96) {
-        return uint96(60_000 * BASE_FEE);
+        return uint96(70_000 * BASE_FEE);
     }
 
     function claimGas() internal pure returns (uint96) {
