@@ -153,7 +153,9 @@ contract BankGasClaimTest is BankGasTest {
 
     function test_GasOfSettlement() public {
         pass(CLAIM_DELAY);
-        transact("settle", payee, 0, abi.encodeCall(IBank.settle, (tab, state)));
+        uint256 used = transact("settle", payee, 0, abi.encodeCall(IBank.settle, (tab, state)));
+        // With the claim itself, and less the refund of its slot, above what is paid back.
+        assertGt(used + 60_000 - 4800, 100_000);
     }
 }
 

@@ -75,7 +75,8 @@ contract BankInvariantsTest is Test {
         else everybody.wait(seed);
     }
 
-    /// @dev The rules above would hold of calls that do nothing: these go through a claim's life to a shortfall that is forgiven.
+    /// @dev The rules above would hold of calls that do nothing: these go through a claim's life to a shortfall that is
+    /// forgiven.
     function test_TheActorsReachEverything() public {
         everybody.openOne(0, 1 ether);
         everybody.claimOne(0, [uint96(1 ether), 1 ether, 0, 0]);

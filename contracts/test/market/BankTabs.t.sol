@@ -238,7 +238,8 @@ contract BankTabsTest is BankTest {
                 0
             )
         );
-        bytes memory head = abi.encodePacked(IBank.redeem.selector, abi.encode(tab), abi.encode(id, wide, wide, 20, 20, 0));
+        bytes memory head =
+            abi.encodePacked(IBank.redeem.selector, abi.encode(tab), abi.encode(id, wide, wide, 20, 20, 0));
         bytes memory signature = signed(KEY, structHash);
         (bool done, bytes memory reason) =
             address(bank).call(bytes.concat(head, abi.encode(320, 65), signature, new bytes(31)));

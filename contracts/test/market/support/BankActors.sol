@@ -12,7 +12,8 @@ import {
 } from "../../../market/interfaces/MarketTypes.sol";
 import {BankTest} from "./BankTest.sol";
 
-/// @title Payers, payees and contracts that do what they may in any order; every argument is bounded to something that is there
+/// @title Payers, payees and contracts that do what they may in any order; every argument is bounded to something that
+///        is there
 contract BankActors is BankTest {
     uint256 private constant TABS = 4;
     bytes32 private constant CASE = keccak256("case");
