@@ -195,7 +195,6 @@ contract Registry is IRegistry {
         private
         returns (address)
     {
-        if (operator == address(0)) revert ZeroAddress();
         if (_parties[operator].role != Role.None) revert OperatorKnown(operator);
         PlainText.requireHttps(endpoint);
         bytes32 structHash = Messages.hash(Consent({owner: msg.sender, operator: operator}));
@@ -338,7 +337,9 @@ contract Registry is IRegistry {
         if (msg.sender != COURT && msg.sender != SUMMONS && msg.sender != EVIDENCE) revert NotAuthorised(msg.sender);
         _known(operator);
         Standing memory standing = _standings[operator];
-        uint256 voidFrom = offenceBlock > LAG ? offenceBlock - LAG : 0;
+        // An offence in the future would void nothing.
+        uint256 offence = Math.min(offenceBlock, block.number);
+        uint256 voidFrom = offence > LAG ? offence - LAG : 0;
         uint256 index = standing.convictions;
         if (index == 0 || voidFrom < standing.voidFrom) standing.voidFrom = uint32(voidFrom);
         standing.voidUntil = uint32(block.number);
