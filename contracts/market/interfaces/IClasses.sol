@@ -29,7 +29,7 @@ interface IClasses {
 
     function registerModel(ModelDescriptor calldata descriptor) external returns (bytes32 model);
 
-    /// @notice Refuses a class whose penalty is below 1.5 g (1 - p) / p (library Economy), whose seat does not cover two
-    ///         penalties, a case's gas and reward, or whose largest call would not fit a transaction.
+    /// @notice Refuses a class whose penalty is below 1.5 g (1 - p) / p (library Economy), whose seat does not cover
+    ///         two penalties, a case's gas and reward, or whose largest call would not fit a transaction.
     function registerClass(ExecutionClass calldata class) external returns (bytes32 executionClass);
 }

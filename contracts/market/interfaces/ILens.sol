@@ -17,7 +17,8 @@ struct Member {
 }
 
 /// @notice What is known of an account now. Anybody has credit; the rest is that of an operator.
-/// @param seats that its stake covers, at most the class's cap; those in its groups may be fewer, until they season or while suspended
+/// @param seats that its stake covers, at most the class's cap; those in its groups may be fewer, until they season or
+///        while suspended
 /// @param suspendedBy the case that suspends it, or zero
 /// @param suspendedAt block of its last suspension
 struct Profile {

@@ -24,9 +24,9 @@ contract FactoryTest is MarketTest {
 
     function test_AddressesCanBeRecomputed() public view {
         Contracts memory parts = factory.addressesOf(parameters());
-        address[9] memory addresses = abi.decode(abi.encode(parts), (address[9]));
+        address[10] memory addresses = abi.decode(abi.encode(parts), (address[10]));
         bytes32 salt = keccak256(abi.encode(parameters()));
-        for (uint256 i = 0; i < 9; ++i) {
+        for (uint256 i = 0; i < PARTS; ++i) {
             bytes32 codeHash = keccak256(partCode(i));
             assertEq(factory.codeHashOf(i), codeHash);
             bytes32 expected = keccak256(abi.encodePacked(hex"ff", address(factory), salt, codeHash));
@@ -37,13 +37,13 @@ contract FactoryTest is MarketTest {
         assertEq(abi.encode(lens.contracts()), abi.encode(parts));
         (bool begun, uint256 made) = factory.progressOf(parameters());
         assertTrue(begun);
-        assertEq(made, 511);
+        assertEq(made, (1 << PARTS) - 1);
     }
 
     function test_SizesAndGasStayInTheirBounds() public {
         Parameters memory chosen = fresh();
         begin(chosen);
-        for (uint256 i = 0; i < 9; ++i) {
+        for (uint256 i = 0; i < PARTS; ++i) {
             bytes memory code = partCode(i);
             assertLe(code.length, 40_000);
             bytes memory data = abi.encodeCall(factory.create, (chosen, i, code));
@@ -71,7 +71,7 @@ contract FactoryTest is MarketTest {
     function test_AnybodyContinuesInAnyOrder() public {
         Parameters memory chosen = fresh();
         begin(chosen);
-        for (uint256 i = 9; i > 1; --i) {
+        for (uint256 i = PARTS; i > 1; --i) {
             vm.prank(vm.addr(i));
             factory.create(chosen, i - 1, partCode(i - 1));
         }
@@ -85,8 +85,8 @@ contract FactoryTest is MarketTest {
     function test_RefusesAFalsePart() public {
         Parameters memory chosen = fresh();
         begin(chosen);
-        for (uint256 i = 0; i < 9; ++i) {
-            bytes memory code = partCode((i + 1) % 9);
+        for (uint256 i = 0; i < PARTS; ++i) {
+            bytes memory code = partCode((i + 1) % PARTS);
             vm.expectRevert(
                 abi.encodeWithSelector(IDeployment.WrongCode.selector, i, keccak256(code), keccak256(partCode(i)))
             );
@@ -118,14 +118,14 @@ contract FactoryTest is MarketTest {
             abi.encodeWithSelector(IDeployment.NotBegun.selector, keccak256(abi.encode(chosen)))
         );
         factory.create(chosen, 0, code);
-        vm.expectRevert(abi.encodeWithSelector(IDeployment.UnknownPart.selector, 9, 9));
-        factory.create(chosen, 9, code);
-        vm.expectRevert(abi.encodeWithSelector(IDeployment.UnknownPart.selector, 9, 9));
-        factory.codeHashOf(9);
+        vm.expectRevert(abi.encodeWithSelector(IDeployment.UnknownPart.selector, PARTS, PARTS));
+        factory.create(chosen, PARTS, code);
+        vm.expectRevert(abi.encodeWithSelector(IDeployment.UnknownPart.selector, PARTS, PARTS));
+        factory.codeHashOf(PARTS);
         bytes memory creation = bytes.concat(
-            vm.getCode("contracts/market/Deployment.sol:Deployment"), abi.encode(new bytes32[](8))
+            vm.getCode("contracts/market/Deployment.sol:Deployment"), abi.encode(new bytes32[](PARTS - 1))
         );
-        vm.expectRevert(abi.encodeWithSelector(IDeployment.WrongPartCount.selector, 8, 9));
+        vm.expectRevert(abi.encodeWithSelector(IDeployment.WrongPartCount.selector, PARTS - 1, PARTS));
         this.createAny(creation);
     }
 

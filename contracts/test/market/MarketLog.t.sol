@@ -52,7 +52,8 @@ contract MarketLogTest is MarketTest {
         }
     }
 
-    /// @dev A transaction's base and calldata are on top of what the call costs; a call's 2,600 for a cold address is not.
+    /// @dev A transaction's base and calldata are on top of what the call costs; a call's 2,600 for a cold address is
+    ///      not.
     function test_GasOfAnEntry() public {
         post(1);
         bytes memory data = abi.encodeCall(marketLog.post, (2, keccak256("root"), counts, keccak256("data")));

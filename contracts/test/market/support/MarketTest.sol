@@ -45,10 +45,13 @@ interface BlockHashes {
     function setBlockhash(uint256 blockNumber, bytes32 blockHash) external;
 }
 
-/// @title A whole deployment from the factory: two classes, two schedulers, nodes of whole models and of halves, a client
-/// @notice Contracts come from their artifacts, through the factory, so that a test runs what is deployed. Every node has an owner
-///         of its own. A test that needs other numbers overrides `parameters`, `executionClass` or the counts.
+/// @title A whole deployment from the factory: two classes, two schedulers, nodes of whole models and of halves, a
+///        client
+/// @notice Contracts come from their artifacts, through the factory, so that a test runs what is deployed. Every node
+///         has an owner of its own. A test that needs other numbers overrides `parameters`, `executionClass` or the
+///         counts.
 abstract contract MarketTest is Test {
+    uint256 internal constant PARTS = 10;
     uint256 internal constant START = 10_000;
     uint8 internal constant LAYERS = 4;
     uint8 internal constant HALF = 2;
@@ -199,8 +202,9 @@ abstract contract MarketTest is Test {
     }
 
     /// @dev Parts in the order of Contracts.
-    function partNames() internal pure returns (string[9] memory) {
-        return ["Bank", "Registry", "Court", "Summons", "Evidence", "Log", "Lens", "Judgement", "Classes"];
+    function partNames() internal pure returns (string[PARTS] memory) {
+        return
+            ["Bank", "Registry", "Court", "Summons", "Evidence", "Log", "Lens", "Docket", "Judgement", "Classes"];
     }
 
     function partCode(uint256 index) internal view virtual returns (bytes memory) {
@@ -209,8 +213,8 @@ abstract contract MarketTest is Test {
     }
 
     function codeHashes() internal view returns (bytes32[] memory hashes) {
-        hashes = new bytes32[](9);
-        for (uint256 i = 0; i < 9; ++i) {
+        hashes = new bytes32[](PARTS);
+        for (uint256 i = 0; i < PARTS; ++i) {
             hashes[i] = keccak256(partCode(i));
         }
     }
@@ -218,7 +222,7 @@ abstract contract MarketTest is Test {
     /// @dev A whole deployment with these parameters.
     function deploy(Parameters memory chosen) internal returns (Contracts memory) {
         begin(chosen);
-        for (uint256 i = 0; i < 9; ++i) {
+        for (uint256 i = 0; i < PARTS; ++i) {
             factory.create(chosen, i, partCode(i));
         }
         return factory.addressesOf(chosen);
@@ -325,7 +329,8 @@ abstract contract MarketTest is Test {
         operator = registration.operator;
         keys[operator] = key;
         keys[vm.addr(ownerKey(key))] = ownerKey(key);
-        register(owner, registration.stake, abi.encodeCall(registry.registerNode, (registration, consentOf(key, owner))));
+        bytes memory call_ = abi.encodeCall(registry.registerNode, (registration, consentOf(key, owner)));
+        register(owner, registration.stake, call_);
     }
 
     function nodeRegistration(address operator, bytes32 class, bool halves, uint96 stake)
