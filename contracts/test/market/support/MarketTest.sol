@@ -45,9 +45,11 @@ interface BlockHashes {
     function setBlockhash(uint256 blockNumber, bytes32 blockHash) external;
 }
 
-/// @title A whole deployment from the factory: two classes, two schedulers, nodes of whole models and of halves, a client
-/// @notice Contracts come from their artifacts, through the factory, so that a test runs what is deployed. Every node has an owner
-///         of its own. A test that needs other numbers overrides `parameters`, `executionClass` or the counts.
+/// @title A whole deployment from the factory: two classes, two schedulers, nodes of whole models and of halves, a
+///        client
+/// @notice Contracts come from their artifacts, through the factory, so that a test runs what is deployed. Every node
+///         has an owner of its own. A test that needs other numbers overrides `parameters`, `executionClass` or the
+///         counts.
 abstract contract MarketTest is Test {
     uint256 internal constant START = 10_000;
     uint256 internal constant PARTS = 11;
@@ -328,7 +330,8 @@ abstract contract MarketTest is Test {
         operator = registration.operator;
         keys[operator] = key;
         keys[vm.addr(ownerKey(key))] = ownerKey(key);
-        register(owner, registration.stake, abi.encodeCall(registry.registerNode, (registration, consentOf(key, owner))));
+        bytes memory call_ = abi.encodeCall(registry.registerNode, (registration, consentOf(key, owner)));
+        register(owner, registration.stake, call_);
     }
 
     function nodeRegistration(address operator, bytes32 class, bool halves, uint96 stake)
