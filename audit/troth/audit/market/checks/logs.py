@@ -38,12 +38,20 @@ TITLES = {
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why there is no data of an entry; ``reached``: the scheduler itself answered so."""
+
+    reason: str
+    reached: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Served:
     """Data of a scheduler's entries by number, or why there is none, and promises of inclusion by their holders."""
 
     scheduler: Address
     data: Mapping[int, bytes]
-    refusals: Mapping[int, str]
+    refusals: Mapping[int, Refusal]
     promises: tuple[Signed[Inclusion], ...] = ()
 
 
@@ -87,10 +95,10 @@ def _guarded(number: str, order: Hash32, work: object) -> Iterator[Finding]:
 
 
 def _read(served: Served, logged: LoggedEntry) -> tuple[_Entry | None, tuple[Finding, ...]]:
-    def finding(message: str, action: str) -> tuple[None, tuple[Finding, ...]]:
+    def finding(message: str, action: str, kind: Kind = Kind.CHEATED) -> tuple[None, tuple[Finding, ...]]:
         said = Finding(
             "M13",
-            Kind.CHEATED,
+            kind,
             f"Entry {logged.number}: {message}",
             logged.root,
             party=served.scheduler,
@@ -102,8 +110,10 @@ def _read(served: Served, logged: LoggedEntry) -> tuple[_Entry | None, tuple[Fin
 
     data = served.data.get(logged.number)
     if data is None:
-        why = served.refusals.get(logged.number, "nobody gave it")
-        return finding(f"its data is not served ({why})", "order elsewhere; no money depends on the log")
+        why = served.refusals.get(logged.number, Refusal("nobody gave it", reached=False))
+        # Who cannot reach a scheduler does not know whose line is broken.
+        kind = Kind.CHEATED if why.reached else Kind.INCONCLUSIVE
+        return finding(f"its data is not served ({why.reason})", "ask again; if it stays so, order elsewhere", kind)
     if log_data.data_hash(data) != logged.data_hash:
         return finding("what is served is not what was posted", "show both: the chain has the hash")
     try:
