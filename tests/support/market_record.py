@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -32,7 +33,7 @@ from troth.protocol.market import events as on
 from troth.protocol.market import log_data, messages
 from troth.protocol.market.log_data import Line, Said, Seen, written
 from troth.protocol.market.messages import Signed, sign
-from troth.protocol.market.types import Ask, Entry, Inclusion, LogCounts, Parameters, PotKind
+from troth.protocol.market.types import Ask, Entry, ExecutionClass, Inclusion, LogCounts, Parameters, PotKind
 from troth.protocol.types import ZERO_HASH, Hash32, Segment
 
 SCHEDULER = TAB.payee
@@ -41,16 +42,16 @@ PARAMETERS = Parameters(
     *(1_000 if one.name not in {"asset", "weights", "prover"} else "0x" + "00" * 20 for one in fields(Parameters))
 )
 PARAMETERS = replace(PARAMETERS, seasoning=SEASONING)
+STAKE = 12 * execution_class().seat
+"""Ten seats, and something to lose without losing one."""
 ASK = Ask(300_000_000, 30_000_000, 600_000_000)
 
 
-def record(*later: Any, nodes: int = 24, layers: tuple[Segment, ...] = (Segment(0, 12),)) -> Subject:
+def record(*later: Any, nodes: int = 24, changes: Mapping[str, Any] | None = None) -> Subject:
     """The deployment in which ``market_scene`` plays: its class, its group, its scheduler, its tab, then ``later``."""
-    made = [*_standing(layers), *_members(nodes, layers), *later]
-    numbered = [
-        replace(event, meta=replace(META, block=max(event.meta.block, 1), log_index=index))
-        for index, event in enumerate(made)
-    ]
+    definition = execution_class(**changes or {})
+    made = [*_standing(definition), *_members(nodes, definition), *later]
+    numbered = [replace(event, meta=replace(event.meta, log_index=index)) for index, event in enumerate(made)]
     logs_ = tuple(_log(event) for event in numbered)
     history = read_history(logs_, PLACE)
     last = RawHeader(BLOCK + 500, ZERO_HASH, ZERO_HASH, 0, ZERO_HASH, b"")
@@ -63,8 +64,8 @@ def _log(event: Any) -> Log:
     return replace(log, address=DOMAIN.contract) if log.address == CONTRACTS.bank else log
 
 
-def _standing(layers: tuple[Segment, ...]) -> list[Any]:
-    definition, place = execution_class(), replace(META, block=1)
+def _standing(definition: ExecutionClass) -> list[Any]:
+    place = replace(META, block=1)
     x, y = vrf.public_key(VRF_SECRET)
     class_id = messages.state_hash(definition)
     owner = TAB.payer
@@ -77,22 +78,21 @@ def _standing(layers: tuple[Segment, ...]) -> list[Any]:
     ]
 
 
-def _members(nodes: int, layers: tuple[Segment, ...]) -> list[Any]:
+def _members(nodes: int, definition: ExecutionClass) -> list[Any]:
     """Nodes that joined long ago, each with its own owner and enough stake."""
     group_of = Scene().view.groups[0]
-    definition, place = execution_class(), replace(META, block=1)
+    place, segment = replace(META, block=1), Segment(0, 12)
     class_id = messages.state_hash(definition)
     made: list[Any] = []
     for number, operator in enumerate(list(KEYS)[:nodes]):
-        stake = 10 * definition.seat
+        stake = STAKE
         pot = Hash32(bytes(12) + bytes.fromhex(operator[2:]))
         owner = group_of.owners[operator]
         made.append(on.Collected(ZERO_HASH, owner, PotKind.STAKE, pot, stake, stake, place))
         made.append(on.NodeRegistered(operator, owner, class_id, owner, 0, 12, "https://n.example", ZERO_HASH, place))
-        for segment in layers:
-            group, entry = group_id(class_id, segment), Entry(operator, 1, 1, 10, 0)
-            made.append(on.EntryChanged(group, number, entry, number + 1, place))
-            made.append(on.AskChanged(operator, segment.first, segment.end, ASK, place))
+        group, entry = group_id(class_id, segment), Entry(operator, 1, 1, 10, 0)
+        made.append(on.EntryChanged(group, number, entry, number + 1, place))
+        made.append(on.AskChanged(operator, segment.first, segment.end, ASK, place))
     return made
 
 
