@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.market_case import OPENED, CaseScene, receipt_of, recorded
 from support.market_logs import META, address
-from support.market_record import PARAMETERS, PLACE, record
+from support.market_record import PARAMETERS, PLACE, STAKE, record
 from support.market_scene import DOMAIN, KEYS, TAB, TAB_KEY, Scene, execution_class, hash_of, key_of
 
 from troth.audit.errors import BundleRefused
