@@ -124,7 +124,7 @@ contract Docket is IDocket {
         state.locked = uint96(stake < penalty ? stake : penalty);
         Ledger.Draft memory draft = Ledger.start(caseId, 0, 1 + state.verifiers.length);
         draft.shift(PotKind.Stake, node, PotKind.Locked, node, state.locked);
-        if (state.suspends) draft.shiftLocks(state, penalty, PotKind.Stake, PotKind.Locked);
+        if (state.suspends) draft.lockRejecters(state, penalty);
         return draft.toCall();
     }
 

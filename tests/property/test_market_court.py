@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.market_scene import Scene, hash_of, owner_of, rules
 
-from troth.protocol.market import court, draws, messages, prices
-from troth.protocol.market.court import CONVICTIONS, VOIDING, Finding, Hearing, Pot, Showing, pot_of
+from troth.protocol.market import court, court_money, draws, messages, prices
+from troth.protocol.market.court import Finding, Hearing, Showing
+from troth.protocol.market.court_money import BURNT, CONVICTING, CaseGas, Circumstances, Pool, Pot, pot_of
 from troth.protocol.market.errors import InvalidCase
 from troth.protocol.market.types import (
     CaseKind,
     CasePhase,
     CaseState,
+    Fault,
     Opinion,
     Outcome,
     Parameters,
@@ -89,27 +91,34 @@ def _balances(state: CaseState, stake: int) -> dict[Pot, int]:
     return pots
 
 
-GAS = ((OPENER, 100), (DECIDER, 200))
+GAS_PRICE = 10**6  # of 10^9 gas: opening a case costs 200
 
 
-@settings(max_examples=150)
-@given(hearings(), st.integers(0, 10_000))
-def test_no_money_is_made_or_lost(hearing: Hearing, stake: int) -> None:
-    state = _state(hearing, Opinion.REJECT if hearing.kind is CaseKind.REJECTION else Opinion.ACCEPT)
+def _around(before: dict[Pot, int], **changes: object) -> Circumstances:
+    return replace(Circumstances(before, GAS_PRICE, DECIDER), **changes)  # type: ignore[arg-type]
+
+
+@settings(max_examples=150, deadline=None)
+@given(hearings(), st.integers(0, 10_000), st.integers(0, 5), st.booleans())
+def test_no_money_is_made_or_lost(hearing: Hearing, stake: int, pooled: int, voided: bool) -> None:
+    state = _state(hearing, Opinion.REJECT if hearing.kind is CaseKind.REJECTION else Opinion.ACCEPT, round=1)
     finding = court.judge(hearing, EXACT)
-    finding = replace(finding, outcome=finding.outcome or Outcome.UNDECIDED)
     before = _balances(state, stake)
-    after = court.apply_movements(before, court.settle(state, finding, EXACT, before, GAS))
+    around = _around(before, pool=Pool(pooled, 1), block=2, voided=voided)
+    after = court_money.apply_movements(before, court_money.settle(state, finding, EXACT, around))
     assert sum(after.values()) == sum(before.values())
     assert min(after.values()) >= 0
     assert after[PotKind.BOND, court.case_of(state)] == 0
     assert after[pot_of(PotKind.LOCKED, NODE)] == 0
     assert all(after.get(pot_of(PotKind.LOCKED, one), 0) == 0 for one in VERIFIERS)
-    if finding.outcome in CONVICTIONS and state.locked:
-        assert after[pot_of(PotKind.CREDIT, CLIENT)] == state.fee
-    if finding.outcome in VOIDING | {Outcome.UPHELD, Outcome.OPENER_MISSING}:
-        assert after[pot_of(PotKind.STAKE, NODE)] == stake + state.locked
-        assert pot_of(PotKind.CREDIT, CLIENT) not in after
+    by_pool = finding.pooled and pooled >= EXACT.pool_limit
+    refund = after.get(pot_of(PotKind.CREDIT, CLIENT), 0)
+    if finding.outcome in CONVICTING:
+        owing = stake + (0 if finding.outcome is Outcome.SCHEDULER_MISSING else state.locked)
+        assert refund == (0 if voided else min(state.fee, owing))
+    else:
+        assert refund == 0
+        assert by_pool or after[pot_of(PotKind.STAKE, NODE)] == stake + state.locked
     for index, reviewer in enumerate(state.reviewers):
         lost = stake - after[pot_of(PotKind.STAKE, reviewer)]
         at_fault = index in finding.wrong | finding.silent
@@ -131,7 +140,7 @@ def _naive_cluster(hearing: Hearing) -> frozenset[int]:
     return frozenset(proper[0]) if proper else frozenset()
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(hearings())
 def test_the_outcome_is_what_the_rules_say(hearing: Hearing) -> None:
     finding = court.judge(hearing, EXACT)
@@ -148,7 +157,7 @@ def test_the_outcome_is_what_the_rules_say(hearing: Hearing) -> None:
         assert finding.outcome is Outcome.NONE
     elif said == {Opinion.ACCEPT}:
         assert finding.outcome is Outcome.UPHELD
-    elif finding.outcome in CONVICTIONS:
+    elif finding.outcome in CONVICTING:
         helping = {Opinion.REJECT: Opinion.MISSING_TRACE, Opinion.MISSING_TRACE: Opinion.REJECT}
         others = [helping.get(one) for one in said]
         more = [i for i, one in enumerate(hearing.reveals) if one and i not in cluster and one.opinion in others]
@@ -235,43 +244,109 @@ def test_traces_are_compared_as_the_class_says() -> None:
     assert not np.array_equal(trace.tiles, near.tiles)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 5)), min_size=1, max_size=12))
 def test_the_median_is_that_of_the_seats(weighted: list[tuple[int, int]]) -> None:
     spread_out = sorted(value for value, weight in weighted for _ in range(weight))
     assert court.weighted_median(weighted) == spread_out[(len(spread_out) - 1) // 2]
 
 
-def _settled(outcome: Outcome, stake: int = 0, **changes: object) -> dict[Pot, int]:
+BOND = 7 * (8 + 6 * 15) + 500
+GAS = CaseGas(EXACT, GAS_PRICE)
+
+
+def _settled(outcome: Outcome, stake: int = 0, pool: Pool = Pool(), **changes: object) -> dict[Pot, int]:
     hearing = _hearing(_told(REJECT, 10))
-    state = _state(hearing, REJECT, **changes)
-    finding = replace(court.judge(hearing, EXACT), outcome=outcome)
+    state = _state(hearing, REJECT, drawer=DECIDER, committer=DECIDER, **changes)
+    finding = replace(court.judge(hearing, EXACT), outcome=outcome, silent=frozenset({14}))
     before = _balances(state, stake)
-    return court.apply_movements(before, court.settle(state, finding, EXACT, before, GAS))
+    around = _around(before, pool=pool, block=9)
+    return court_money.apply_movements(before, court_money.settle(state, finding, EXACT, around))
 
 
-def test_convicting_oneself_returns_nothing() -> None:
-    """One party is node, opener and decider, with what stake there is: it never gets back what it lost."""
-    for locked in (0, 10, 1_000, 100_000, L):
-        bond = 7 * (8 + 6 * 15) + 500
+def _credit(after: dict[Pot, int], account: Address) -> int:
+    return after.get(pot_of(PotKind.CREDIT, account), 0)
+
+
+def test_convicting_oneself_returns_less_than_it_takes() -> None:
+    """One party is client, node, opener and decider, with what stake there is."""
+    for locked in (10, 1_000, 100_000, L):
         after = _settled(Outcome.CONVICTED, locked=locked)
-        back = sum(after.get(pot_of(PotKind.CREDIT, one), 0) for one in (OPENER, DECIDER, CLIENT))
-        assert back <= bond + max(locked, bond) // 10 + 300 + 130
-        assert locked < 10_000 or back < bond + locked * 0.2
-    # The client comes first, then work: a reward never keeps them waiting.
+        back = sum(_credit(after, one) for one in (OPENER, DECIDER, CLIENT))
+        assert back < BOND + locked
+        # Beside gas, bond and its own fee it gets at most a tenth of L.
+        assert back <= BOND + GAS.whole + 130 + L // 10
+    assert _settled(Outcome.CONVICTED)[BURNT] > L * 8 // 10
+
+
+def test_the_client_comes_first_and_out_of_the_penalty_alone() -> None:
     poor = _settled(Outcome.CONVICTED, locked=50)
-    assert poor[pot_of(PotKind.CREDIT, CLIENT)] == 130
-    assert all(poor[pot_of(PotKind.CREDIT, one)] == 42 for one in REVIEWERS[:10])
+    assert _credit(poor, CLIENT) == 50
+    assert _credit(_settled(Outcome.CONVICTED, locked=0), CLIENT) == 0
+    assert all(_credit(poor, one) == 42 for one in REVIEWERS[:10])
+    # Free stake pays what was not locked.
+    assert _credit(_settled(Outcome.CONVICTED, stake=90, locked=50), CLIENT) == 130
+
+
+def test_a_stranger_that_brings_a_rejection_shares_its_reward_with_the_rejecters() -> None:
+    after = _settled(Outcome.CONVICTED)
+    reward = L // 10
+    assert _credit(after, OPENER) == BOND + GAS.opening + reward - reward // 2
+    assert all(_credit(after, one) == reward // 2 // 3 for one in VERIFIERS)
+    own = _settled(Outcome.CONVICTED, opener=VERIFIERS[0])
+    assert _credit(own, VERIFIERS[0]) == BOND + GAS.opening + reward
+    assert _credit(_settled(Outcome.CONVICTED, opener=CLIENT), CLIENT) == 130 + BOND + GAS.opening + reward
 
 
 def test_a_lost_case_costs_its_opener_the_bond_and_its_rejecters_their_locks() -> None:
     after = _settled(Outcome.UPHELD, stake=1_000)
-    assert pot_of(PotKind.CREDIT, OPENER) not in after
+    assert _credit(after, OPENER) == 0
     assert all(after[pot_of(PotKind.STAKE, one)] == 1_000 - 14 for one in VERIFIERS)
-    assert after[court.BURNT] >= 3 * L
+    assert after[BURNT] >= 3 * L
     assert after[pot_of(PotKind.STAKE, NODE)] == 1_000 + L
     fallen = _settled(Outcome.REFUNDED, stake=1_000)
-    assert fallen[pot_of(PotKind.CREDIT, OPENER)] > 100
+    paid = 10 * 42 + GAS.drawing + GAS.committing + GAS.deciding
+    assert _credit(fallen, OPENER) == max(BOND - paid, 0)
     assert all(fallen[pot_of(PotKind.STAKE, one)] == 1_000 + L for one in VERIFIERS)
+
+
+def test_gas_is_paid_to_who_spent_it_in_one_movement() -> None:
+    after = _settled(Outcome.CONVICTED)
+    assert _credit(after, DECIDER) == GAS.drawing + GAS.committing + GAS.deciding
+    tolerant = CaseGas(TOLERANT, GAS_PRICE)
+    steps = tolerant.drawing + tolerant.committing + tolerant.seeding + tolerant.deciding
+    assert tolerant.whole == tolerant.opening + 2 * steps
+    assert court_money.bond_of(EXACT, 41, GAS_PRICE) == prices.unit(EXACT, 42) * 98 + GAS.whole
+
+
+def test_a_round_without_cluster_leaves_the_bond_for_the_next() -> None:
+    first = _settled(Outcome.NONE, stake=1_000)
+    case = (PotKind.BOND, court.case_of(CaseState(order=hash_of("order"), kind=CaseKind.REJECTION)))
+    assert first[case] == max(BOND - GAS.drawing - GAS.committing - GAS.deciding, 0)
+    assert first[pot_of(PotKind.LOCKED, NODE)] == L
+    assert first[pot_of(PotKind.STAKE, REVIEWERS[14])] == 1_000 - 14
+    second = _settled(Outcome.UNDECIDED, stake=1_000, round=1)
+    assert second[case] == 0
+    assert second[pot_of(PotKind.STAKE, NODE)] == 1_000 + L
+
+
+def test_more_refunds_than_honest_noise_convict() -> None:
+    pool = Pool()
+    for number in range(1, EXACT.pool_limit + 2):
+        pool = pool.counted(10 + number, EXACT)
+        assert pool == Pool(number, 11)
+        assert pool.convicts(EXACT) == (number > EXACT.pool_limit)
+    assert pool.counted(11 + EXACT.pool_window, EXACT).count == EXACT.pool_limit + 2
+    assert pool.counted(12 + EXACT.pool_window, EXACT) == Pool(1, 12 + EXACT.pool_window)
+    hearing = _hearing(_told(REJECT, 15), kind=CaseKind.DOUBT)
+    state, finding = _state(hearing, REJECT), court.judge(hearing, EXACT)
+    assert court_money.convict_of(state, finding, Pool(3, 1), EXACT) is None
+    assert court_money.convict_of(state, finding, Pool(4, 1), EXACT) == (NODE, Fault.POOLED)
+    before = _balances(state, 2 * L)
+    taken = court_money.settle(state, finding, EXACT, _around(before, pool=Pool(3, 1), block=2))
+    after = court_money.apply_movements(before, taken)
+    assert after[pot_of(PotKind.STAKE, NODE)] == L
+    assert _credit(after, CLIENT) == 0
 
 
 def test_a_scheduler_that_owes_rows_pays_from_its_stake() -> None:
@@ -280,11 +355,20 @@ def test_a_scheduler_that_owes_rows_pays_from_its_stake() -> None:
     assert after[pot_of(PotKind.STAKE, NODE)] == 3 * L
 
 
+def test_a_case_that_nobody_carries_on_costs_its_bond_alone() -> None:
+    state = _state(_hearing(_told(REJECT, 10)), REJECT)
+    before = _balances(state, 100)
+    after = court_money.apply_movements(before, court_money.lapse(state, EXACT, before))
+    assert after[BURNT] == BOND
+    assert all(after[pot_of(PotKind.STAKE, one)] == 100 + L for one in (NODE, *VERIFIERS))
+
+
 def test_movements_beyond_a_pot_are_refused() -> None:
     state = _state(_hearing(_told(REJECT, 10)), REJECT)
-    movements = court.settle(state, court.judge(_hearing(_told(REJECT, 10)), EXACT), EXACT, _balances(state, 10), GAS)
+    finding = court.judge(_hearing(_told(REJECT, 10)), EXACT)
+    movements = court_money.settle(state, finding, EXACT, _around(_balances(state, 10)))
     with pytest.raises(InvalidCase, match="holds 0"):
-        court.apply_movements({}, movements)
+        court_money.apply_movements({}, movements)
 
 
 # ------------------------------------------------------------------------------------------------------- around a case
@@ -321,7 +405,6 @@ def test_who_opens_what_and_when() -> None:
         with pytest.raises(InvalidCase, match="Only the client"):
             court.require_opener(kind, stranger, view)
     assert court.last_opening_block(1_000, WINDOWS) == 1_090
-    assert court.bond_of(EXACT, 42, gas=500) == prices.unit(EXACT, 42) * 98 + 500
     kinds = (REJECT, ACCEPT, Opinion.CANNOT_TELL, None)
     assert [court.kind_of(said) for said in kinds] == [CaseKind(1), CaseKind(2), CaseKind(3), CaseKind(3)]
 
@@ -336,10 +419,11 @@ def test_every_phase_ends() -> None:
     assert court.expires_after(replace(state, phase=CasePhase.SEEDED), WINDOWS, exact=False) == 1_030
     with pytest.raises(InvalidCase):
         court.expires_after(CaseState(), WINDOWS, exact=True)
-    drawn = replace(state, phase=CasePhase.DRAWN)
+    drawn = replace(state, phase=CasePhase.DRAWN, seats=(8, 7))
     assert court.may_end_commitments(drawn, [True, True], 1_001, WINDOWS)
-    assert not court.may_end_commitments(drawn, [True, False], 1_029, WINDOWS)
-    assert court.may_end_commitments(drawn, [True, False], 1_030, WINDOWS)
+    assert not court.may_end_commitments(drawn, [True, False], 1_030, WINDOWS)
+    assert court.may_end_commitments(drawn, [True, False], 1_031, WINDOWS)
+    assert not court.may_end_commitments(drawn, [False, True], 1_031, WINDOWS)
     assert not court.may_end_commitments(drawn, [True, True], 1_041, WINDOWS)
 
 

@@ -58,15 +58,12 @@ def test_two_verdicts_convict_a_verifier_only_over_one_result() -> None:
     assert JOURNEY.checks
     verifier, said = next(iter(JOURNEY.checks[0].verdicts.items()))
     key = key_of(verifier)
-    for changes in ({"opinion": Opinion.REJECT}, {"commitment": hash_of("x")}):
+    for changes in ({"opinion": Opinion.REJECT}, {"commitment": hash_of("x")}, {"locks": True}):
         proven = convictions.two_verdicts(said, _again(said, key, **changes), DOMAIN)
         assert proven == Conviction(Fault.TWO_VERDICTS, verifier, ID)
     # A dishonest node signs two results; its verifier judges both, as it must.
     with pytest.raises(NotEvidence, match="result"):
         convictions.two_verdicts(said, _again(said, key, opinion=Opinion.REJECT, result=hash_of("x")), DOMAIN)
-    # It adds the lock with which a rejection suspends the node.
-    with pytest.raises(NotEvidence, match="same"):
-        convictions.two_verdicts(said, _again(said, key, locks=True), DOMAIN)
 
 
 def test_two_words_of_a_scheduler_convict_it() -> None:
@@ -123,7 +120,9 @@ def test_a_lottery_of_its_own_choice_convicts() -> None:
         convictions.wrong_beta(ORDER, chosen, JOURNEY.infer_proof, VIEW)
 
 
-@pytest.mark.parametrize("changes", [{"input_head": hash_of("x")}, {"written": 11}, {"prompt": 31}])
+@pytest.mark.parametrize(
+    "changes", [{"input_head": hash_of("x")}, {"written": 11}, {"prompt": 31}, {"segment": 0}, {"order": hash_of("x")}]
+)
 def test_a_draw_over_results_that_do_not_meet_convicts(changes: dict[str, Any]) -> None:
     results = (RESULTS[0], replace(RESULTS[1], **changes))
     draw = sign(Draw(ID, messages.results_hash(results), hash_of("beta"), BLOCK), DOMAIN, SCHEDULER_KEY)
@@ -142,5 +141,6 @@ def test_each_node_may_have_a_cache_of_its_own() -> None:
 def test_fines_are_shares_of_what_was_taken() -> None:
     assert convictions.fine(1_000_000, 400) == (400, 40)
     assert convictions.fine(100, 400) == (100, 10)
-    assert convictions.broken_promise(1_000, 500) == (550, 500)
-    assert convictions.broken_promise(300, 500) == (300, 300)
+    assert convictions.broken_promise(1_000, 500, scheduler_stake=100) == (500, 50)
+    assert convictions.broken_promise(300, 500, scheduler_stake=100) == (200, 100)
+    assert convictions.broken_promise(90, 500, scheduler_stake=100) == (0, 90)

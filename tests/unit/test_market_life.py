@@ -21,12 +21,13 @@ from support.market_scene import (
 )
 
 from troth.protocol.errors import InvalidSignature, ProtocolError
-from troth.protocol.market import court, messages, prices
+from troth.protocol.market import claims, court, court_money, messages, prices
 from troth.protocol.market.checks import candidates
 from troth.protocol.market.errors import (
     InvalidAdmission,
     InvalidCase,
     InvalidCheck,
+    InvalidClaim,
     InvalidOrder,
     InvalidPromise,
     InvalidResults,
@@ -39,6 +40,7 @@ from troth.protocol.market.types import (
     CaseKind,
     CasePhase,
     CaseState,
+    Draw,
     Opinion,
     Outcome,
     PotKind,
@@ -299,13 +301,14 @@ def test_a_key_that_is_a_contract_is_asked_by_the_view() -> None:
 # ----------------------------------------------------------------------------------------------------------- the court
 
 
-def _case(scene: Scene, journey: Journey, kind: CaseKind, said: Opinion) -> CaseFile:
+def _case(scene: Scene, journey: Journey, kind: CaseKind, said: Opinion, round_: int = 0) -> CaseFile:
     """A case over segment 0 that all reviewers decide with ``said``, by the true trace."""
     assert journey.results
     view = scene.view
     state = CaseState(
         kind=kind,
         phase=CasePhase.SEEDED,
+        round=round_,
         order=scene.order_id,
         client=view.tab.payer,
         scheduler=view.tab.payee,
@@ -324,8 +327,9 @@ def _case(scene: Scene, journey: Journey, kind: CaseKind, said: Opinion) -> Case
     node = court.Showing(Hash32(cheat.root), cheat.open((0, 3)).tiles)
     hearing = court.Hearing(kind, state.seats, (shown,) * len(state.seats), node)
     pots = {(PotKind.BOND, court.case_of(state)): 1_000}
-    pots[court.pot_of(PotKind.LOCKED, journey.nodes[0])] = state.locked
-    return CaseFile(state, hash_of("randao"), hearing, pots, ((view.tab.key, 10), (view.tab.payee, 20)))
+    pots[court_money.pot_of(PotKind.LOCKED, journey.nodes[0])] = state.locked
+    around = court_money.Circumstances(pots, gas_price=10**6, decider=view.tab.payee)
+    return CaseFile(state, hash_of("randao"), hearing, around)
 
 
 def test_the_court_convicts_what_verifiers_rejected() -> None:
@@ -334,8 +338,8 @@ def test_the_court_convicts_what_verifiers_rejected() -> None:
     ending = live(replace(journey, case=case), SCENE.view)
     assert isinstance(ending, Decided)
     assert (ending.segment, ending.finding.outcome) == (0, Outcome.CONVICTED)
-    after = court.apply_movements(case.balances, ending.movements)
-    assert after[court.pot_of(PotKind.CREDIT, SCENE.view.tab.payer)] == 130
+    after = court_money.apply_movements(case.around.balances, ending.movements)
+    assert after[court_money.pot_of(PotKind.CREDIT, SCENE.view.tab.payer)] == 130
 
 
 def test_a_client_may_doubt_what_was_not_drawn_but_nobody_is_slashed_for_it() -> None:
@@ -363,3 +367,61 @@ def test_a_case_is_of_its_kind_by_the_committee_that_was_drawn() -> None:
     ):
         with pytest.raises(InvalidCase, match=words):
             live(replace(journey, case=wrong), SCENE.view)
+
+
+def test_without_a_proper_cluster_the_case_is_drawn_once_more_and_then_undecided() -> None:
+    journey = SCENE.checked(node=SCENE.trace(0.5, 77), opinion=Opinion.REJECT)
+    for round_, outcome in ((0, Outcome.NONE), (1, Outcome.UNDECIDED)):
+        case = _case(SCENE, journey, CaseKind.REJECTION, Opinion.ACCEPT, round_)
+        ending = live(replace(journey, case=case), SCENE.view)
+        assert isinstance(ending, Decided)
+        assert ending.finding.outcome is outcome
+
+
+# ------------------------------------------------------------------------------------------------------ claimed leaves
+
+
+def test_a_leaf_is_worth_what_its_order_and_results_say() -> None:
+    journey, view = _honest(), SCENE.view
+    assert journey.results
+    assert journey.draw
+
+    def worth(draw: Signed[Draw], **changes: Any) -> int:
+        results = journey.results or ()
+        return claims.order_worth(
+            changes.get("order", journey.order), results, journey.nodes, draw, window=20, view=changes.get("view", view)
+        )
+
+    assert worth(journey.draw) == _fee(SCENE, journey)
+    assert worth(journey.draw, view=replace(view, block=BLOCK + 20)) == _fee(SCENE, journey)
+    unsigned = sign(journey.order.message, DOMAIN, SCHEDULER_KEY)
+    other = replace(view, tab=replace(view.tab, payer=journey.nodes[0]))
+    for words, draw, changes in (
+        ("not of the last 20", journey.draw, {"view": replace(view, block=BLOCK + 21)}),
+        ("other results", sign(replace(journey.draw.message, results=hash_of("x")), DOMAIN, SCHEDULER_KEY), {}),
+        ("did not sign the order", journey.draw, {"order": unsigned}),
+        ("another tab", journey.draw, {"view": other}),
+    ):
+        with pytest.raises(InvalidClaim, match=words):
+            worth(draw, **changes)
+
+
+def test_a_promise_is_worth_the_work_that_was_done() -> None:
+    journey = _honest()
+    assert journey.results
+    assert journey.checks
+    node, scheduler = journey.nodes[0], SCENE.view.tab.payee
+    parties = {"key": scheduler, "node": node, "domain": DOMAIN}
+    served = claims.promise_worth(journey.promises[0], journey.results[0], **parties)
+    assert served == prices.promise_worth(journey.promises[0].message, journey.results[0].message)
+    verifier, verdict = next(iter(journey.checks[0].verdicts.items()))
+    promised = journey.checks[0].promises[verifier]
+    parties["node"] = verifier
+    assert claims.promise_worth(promised, verdict, **parties) == promised.message.price
+    unsure = sign(replace(verdict.message, opinion=Opinion.CANNOT_TELL), DOMAIN, key_of(verifier))
+    for one, work in ((promised, unsure), (journey.promises[0], verdict)):
+        with pytest.raises(InvalidClaim, match="not the work"):
+            claims.promise_worth(one, work, **parties)
+    elsewhere = sign(replace(verdict.message, segment=1), DOMAIN, key_of(verifier))
+    with pytest.raises(InvalidClaim, match="another place"):
+        claims.promise_worth(promised, elsewhere, **parties)

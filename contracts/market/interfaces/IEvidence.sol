@@ -7,6 +7,7 @@ import {
     Fault,
     LeafKind,
     Result,
+    Role,
     Row,
     SignedOrder,
     Tab,
@@ -16,14 +17,39 @@ import {
 
 /// @title What signatures prove by themselves: one-transaction convictions, and what a claimed leaf is worth
 /// @notice Whoever holds the evidence acts alone. A conviction takes L of the convict's class (a scheduler: of the order's), pays
-///         first who is owed, then gas and a reward of a tenth of L to the caller, and burns the rest. Each subject convicts once.
+///         first who is owed, then gas and a reward of a tenth of what was taken to the caller, and burns the rest. One order's
+///         segment (a scheduler's order) convicts once for each fault, however many pairs of messages show it.
 interface IEvidence {
     event FaultProven(bytes32 indexed subject, address indexed convict, address indexed reporter, Fault fault, uint96 taken);
 
+    error SameMessage(bytes32 structHash);
+    error DifferentSigners(address one, address other);
+    /// @notice The two messages do not contradict each other.
+    error NoContradiction(bytes32 one, bytes32 other);
+    error AlreadyProven(bytes32 subject);
+    error WrongParty(address operator, Role role, Role expected);
+    error PartyLeft(address operator, uint40 exitBlock, uint256 blockNumber);
+    error NothingAtStake(address operator);
+    error NodeWasDrawn(address node);
+    error BetaIsRight(bytes32 beta);
+    error HeadsMeet(bytes32 results);
+    error NothingShort(bytes32 tab);
+    error NoProver();
+
+    error WrongSequence(uint64 sequence, uint64 expected);
+    error LeafVoid(bytes32 order, uint256 segment);
+    error LeafStale(uint64 drawBlock, uint256 blockNumber);
+    error NotBonded(address node, uint96 stake, uint96 locked, uint256 least);
+    error WorkMismatch(uint8 work);
+    error NoOpinion(uint8 opinion);
+
+    /// @notice Two results of a node for one segment of an order.
     function convictResults(Result calldata one, bytes calldata oneSignature, Result calldata other, bytes calldata otherSignature)
         external;
+    /// @notice Two rows of a node for one position.
     function convictRows(Row calldata one, bytes calldata oneSignature, Row calldata other, bytes calldata otherSignature)
         external;
+    /// @notice Two verdicts of a node over one result. (Who shows a verifier two results must not make it a convict.)
     function convictVerdicts(
         Verdict calldata one,
         bytes calldata oneSignature,
@@ -63,20 +89,24 @@ interface IEvidence {
         bytes calldata signature,
         VrfProof calldata proof
     ) external;
-    /// @notice The scheduler signed a draw over results whose heads do not meet.
+    /// @notice The scheduler signed a draw over results that are not one per segment of this order with heads that meet.
     function convictHeads(
         SignedOrder calldata order,
         Draw calldata draw,
         bytes calldata signature,
         Result[] calldata results
     ) external;
-    /// @notice A settled claim on a tab of which a scheduler's operator is the key was not covered: its stake pays the payee.
+    /// @notice A settled claim on a tab of which a scheduler's operator is the key was not covered. What the scheduler holds
+    ///         beyond the least stake pays the payee; what stays unpaid, and a tenth of the shortfall, is burnt from the rest,
+    ///         so that a debt to a friend is no way out for stake that others' losses stand on.
     function convictPayer(Tab calldata tab) external;
     /// @notice By the deployment's prover.
     function convictByProof(bytes calldata evidence) external;
 
     /// @notice What a claimed leaf is worth at most, or a revert that says why it is worth nothing.
-    /// @param kind Order: abi.encode(Order, bytes signature, Result[], bytes[] signatures);
+    /// @param kind Order: abi.encode(SignedOrder, Result[], bytes[] signatures, Draw, bytes signature), results by
+    ///        bonded nodes of the class and a draw over them that is younger than a summons' window: a client that never saw
+    ///        this answer has its lottery now;
     ///        Promise: abi.encode(Promise, bytes signature, Result, bytes signature) for inference, and
     ///        abi.encode(Promise, bytes signature, Verdict, bytes signature) for a check
     function leafWorth(Tab calldata tab, LeafKind kind, uint64 sequence, bytes calldata leaf) external view returns (uint96);

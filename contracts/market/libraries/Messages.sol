@@ -75,55 +75,131 @@ library Messages {
     }
 
     function hash(Consent memory message) internal pure returns (bytes32) {
-        return keccak256(abi.encode(CONSENT_TYPE, message));
+        uint256 pointer;
+        assembly ("memory-safe") {
+            pointer := message
+        }
+        return _hashStruct(CONSENT_TYPE, pointer, 2);
     }
 
     function hash(TabConsent memory message) internal pure returns (bytes32) {
-        return keccak256(abi.encode(TAB_CONSENT_TYPE, message));
+        uint256 pointer;
+        assembly ("memory-safe") {
+            pointer := message
+        }
+        return _hashStruct(TAB_CONSENT_TYPE, pointer, 2);
     }
 
     function hash(Voucher memory message) internal pure returns (bytes32) {
-        return keccak256(abi.encode(VOUCHER_TYPE, message));
+        uint256 pointer;
+        assembly ("memory-safe") {
+            pointer := message
+        }
+        return _hashStruct(VOUCHER_TYPE, pointer, 6);
     }
 
     function hash(Order memory message) internal pure returns (bytes32) {
-        return keccak256(abi.encode(ORDER_TYPE, message));
+        uint256 pointer;
+        assembly ("memory-safe") {
+            pointer := message
+        }
+        return _hashStruct(ORDER_TYPE, pointer, 16);
     }
 
     function hash(Admission memory message) internal pure returns (bytes32) {
-        return keccak256(abi.encode(ADMISSION_TYPE, message));
+        uint256 pointer;
+        assembly ("memory-safe") {
+            pointer := message
+        }
+        return _hashStruct(ADMISSION_TYPE, pointer, 3);
     }
 
     function hash(Promise memory message) internal pure returns (bytes32) {
-        return keccak256(abi.encode(PROMISE_TYPE, message));
+        uint256 pointer;
+        assembly ("memory-safe") {
+            pointer := message
+        }
+        return _hashStruct(PROMISE_TYPE, pointer, 10);
     }
 
     function hash(Row memory message) internal pure returns (bytes32) {
-        return keccak256(abi.encode(ROW_TYPE, message));
+        uint256 pointer;
+        assembly ("memory-safe") {
+            pointer := message
+        }
+        return _hashStruct(ROW_TYPE, pointer, 5);
     }
 
     function hash(Result memory message) internal pure returns (bytes32) {
-        return keccak256(abi.encode(RESULT_TYPE, message));
+        uint256 pointer;
+        assembly ("memory-safe") {
+            pointer := message
+        }
+        return _hashStruct(RESULT_TYPE, pointer, 9);
     }
 
     function hash(Draw memory message) internal pure returns (bytes32) {
-        return keccak256(abi.encode(DRAW_TYPE, message));
+        uint256 pointer;
+        assembly ("memory-safe") {
+            pointer := message
+        }
+        return _hashStruct(DRAW_TYPE, pointer, 4);
     }
 
     function hash(TraceCommitment memory message) internal pure returns (bytes32) {
-        return keccak256(abi.encode(TRACE_COMMITMENT_TYPE, message));
+        uint256 pointer;
+        assembly ("memory-safe") {
+            pointer := message
+        }
+        return _hashStruct(TRACE_COMMITMENT_TYPE, pointer, 3);
     }
 
     function hash(Verdict memory message) internal pure returns (bytes32) {
-        return keccak256(abi.encode(VERDICT_TYPE, message));
+        uint256 pointer;
+        assembly ("memory-safe") {
+            pointer := message
+        }
+        return _hashStruct(VERDICT_TYPE, pointer, 6);
     }
 
     function hash(Inclusion memory message) internal pure returns (bytes32) {
-        return keccak256(abi.encode(INCLUSION_TYPE, message));
+        uint256 pointer;
+        assembly ("memory-safe") {
+            pointer := message
+        }
+        return _hashStruct(INCLUSION_TYPE, pointer, 3);
     }
 
     function hash(ReviewCommitment memory message) internal pure returns (bytes32) {
-        return keccak256(abi.encode(REVIEW_COMMITMENT_TYPE, message));
+        uint256 pointer;
+        assembly ("memory-safe") {
+            pointer := message
+        }
+        return _hashStruct(REVIEW_COMMITMENT_TYPE, pointer, 2);
+    }
+
+    /// @dev keccak256(abi.encode(type hash, message)) of so many fields: a flat struct of value types lies in memory just as
+    ///      abi.encode would copy it, field by field and masked once more.
+    function _hashStruct(bytes32 typeHash, uint256 pointer, uint256 fields) private pure returns (bytes32 structHash) {
+        assembly ("memory-safe") {
+            let encoded := mload(0x40)
+            let size := shl(5, fields)
+            mstore(encoded, typeHash)
+            mcopy(add(encoded, 0x20), pointer, size)
+            structHash := keccak256(encoded, add(size, 0x20))
+        }
+    }
+
+    /// @notice The same for a message at a position of the calldata. Its words are taken as they are: one with dirty bits has
+    ///         another hash, which nobody signed.
+    function hashAt(bytes32 typeHash, uint256 position, uint256 fields) internal pure returns (bytes32 structHash) {
+        assembly ("memory-safe") {
+            let encoded := mload(0x40)
+            let size := shl(5, fields)
+            mstore(encoded, typeHash)
+            calldatacopy(add(encoded, 0x20), position, size)
+            structHash := keccak256(encoded, add(size, 0x20))
+        }
     }
 
     /// @notice A tab's id.

@@ -21,7 +21,7 @@ from troth.protocol.errors import InvalidProof, InvalidSignature
 from troth.protocol.events import LogMeta
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
-from troth.protocol.market import court, draws, lottery, messages, prices
+from troth.protocol.market import court, court_money, draws, lottery, messages, prices
 from troth.protocol.market.events import (
     CaseDecided,
     CaseOpened,
@@ -34,6 +34,7 @@ from troth.protocol.market.events import (
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
 from troth.protocol.market.types import (
+    NO_ADDRESS,
     Ask,
     CaseKind,
     CaseState,
@@ -361,8 +362,9 @@ def _paid(
     rules = _rules(before, state.execution_class)
     moved = subject.history.moved(event.meta.transaction, event.case_id)
     bond = (PotKind.BOND, event.case_id)
-    balances = dict(before.pots.items())
-    expected = [one for one in court.settle(state, judged, rules, balances, ()) if (one.from_kind, one.from_id) != bond]
+    drawn_up = court_money.settle(state, judged, rules, _circumstances(event, state, before))
+    # What is paid out of the bond depends on the price of gas, which the logs do not show.
+    expected = [one for one in drawn_up if (one.from_kind, one.from_id) != bond]
     actual = [
         Movement(one.from_kind, one.from_id, one.to_kind, one.to_id, one.amount)
         for one in moved
@@ -378,10 +380,24 @@ def _paid(
     left = before.pot(*bond) + came[bond] - sum(one.amount for one in moved if (one.from_kind, one.from_id) == bond)
     if left:
         yield _wrong("M9", event, f"{left} of the bond is left in a case that is over")
-    owed = min(state.fee, before.pot(*bond) + came[bond])
-    client = came[court.pot_of(PotKind.CREDIT, state.client)]
-    if event.outcome in court.CONVICTIONS and client < owed:
-        yield _wrong("M9", event, f"The client got {client} of the {owed} that come first")
+    client = court_money.pot_of(PotKind.CREDIT, state.client)
+    owed = next((one.amount for one in drawn_up if (one.to_kind, one.to_id) == client), 0)
+    if event.outcome in court_money.CONVICTING and came[client] < owed:
+        yield _wrong("M9", event, f"The client got {came[client]} of the {owed} that come first")
+
+
+def _circumstances(event: CaseDecided, state: CaseState, before: State) -> court_money.Circumstances:
+    """The pots before the case ended, and what was counted against the node's owner."""
+    node = before.parties.get(state.node)
+    counted = None if node is None else before.pools.get((node.owner, state.execution_class))
+    return court_money.Circumstances(
+        balances=dict(before.pots.items()),
+        gas_price=0,
+        decider=NO_ADDRESS,
+        pool=court_money.Pool() if counted is None else court_money.Pool(counted.count, counted.since),
+        block=event.meta.block,
+        voided=before.is_voided(state.order, state.segment),
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- common

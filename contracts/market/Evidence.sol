@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {IBank} from "./interfaces/IBank.sol";
+import {ICourt} from "./interfaces/ICourt.sol";
+import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
+import {IEvidence} from "./interfaces/IEvidence.sol";
+import {IProver} from "./interfaces/IProver.sol";
+import {IRegistry} from "./interfaces/IRegistry.sol";
+import {
+    Admission,
+    Draw,
+    DrawRequest,
+    Fault,
+    LeafKind,
+    Opinion,
+    Order,
+    Parameters,
+    PotKind,
+    Promise,
+    Result,
+    Role,
+    Row,
+    Rules,
+    SignedOrder,
+    Tab,
+    Verdict,
+    VrfProof,
+    Work
+} from "./interfaces/MarketTypes.sol";
+import {EcVrf} from "../libraries/EcVrf.sol";
+import {Fines} from "./libraries/Fines.sol";
+import {Messages} from "./libraries/Messages.sol";
+import {Orders} from "./libraries/Orders.sol";
+import {Prices} from "./libraries/Prices.sol";
+
+/// @title What signatures prove by themselves: one-transaction convictions, and what a claimed leaf is worth
+/// @dev A scheduler is convicted by its own signatures over an order's digest; the tab key's is not looked at.
+contract Evidence is IEvidence {
+    /// @dev Two messages of one type in the calldata, whose first `same` words say for which place they are.
+    struct Words {
+        Fault fault;
+        bytes32 typeHash;
+        uint256 fields;
+        uint256 same;
+        uint256 one;
+        uint256 other;
+    }
+
+    /// @dev Gas that is paid back, a little below what the cheapest conviction takes, so that nobody earns by calling.
+    uint256 private constant CONVICT_GAS = 110_000;
+    /// @dev Where the work of a promise's leaf lies: after the promise and the offset of its signature.
+    uint256 private constant WORK_AT = 352;
+    uint256 private constant RESULT_FIELDS = 9;
+    uint256 private constant VERDICT_FIELDS = 6;
+    /// @dev A segment that stands for all of an order, at the court.
+    uint8 private constant ANY_SEGMENT = 255;
+    /// @dev What a scheduler pays on top of a shortfall: one in this many.
+    uint256 private constant SHORT_SHARE = 10;
+
+    IBank private immutable BANK;
+    IRegistry private immutable REGISTRY;
+    ICourt private immutable COURT;
+    IProver private immutable PROVER;
+    bool private immutable COIN;
+    uint32 private immutable WINDOW;
+    uint32 private immutable REFERENCE_AGE;
+    uint96 private immutable SCHEDULER_STAKE;
+    uint96 private immutable GAS_PRICE;
+
+    mapping(bytes32 subject => bool) private _proven;
+
+    constructor() {
+        Parameters memory parameters = IDeployment(msg.sender).parameters();
+        Contracts memory contracts = IDeployment(msg.sender).contracts();
+        BANK = IBank(contracts.bank);
+        REGISTRY = IRegistry(contracts.registry);
+        COURT = ICourt(contracts.court);
+        PROVER = IProver(parameters.prover);
+        COIN = parameters.asset == address(0);
+        WINDOW = parameters.summonsWindow;
+        REFERENCE_AGE = parameters.referenceAge;
+        SCHEDULER_STAKE = parameters.schedulerStake;
+        GAS_PRICE = parameters.gasPrice;
+    }
+
+    // -------------------------------------------------------------------------------------------- two words of a node
+
+    /// @inheritdoc IEvidence
+    function convictResults(
+        Result calldata one,
+        bytes calldata oneSignature,
+        Result calldata other,
+        bytes calldata otherSignature
+    ) external {
+        Words memory words = Words(Fault.TwoResults, Messages.RESULT_TYPE, RESULT_FIELDS, 2, 0, 0);
+        assembly ("memory-safe") {
+            mstore(add(words, 0x80), one)
+            mstore(add(words, 0xa0), other)
+        }
+        _convictTwice(words, oneSignature, otherSignature);
+    }
+
+    /// @inheritdoc IEvidence
+    function convictRows(
+        Row calldata one,
+        bytes calldata oneSignature,
+        Row calldata other,
+        bytes calldata otherSignature
+    ) external {
+        Words memory words = Words(Fault.TwoRows, Messages.ROW_TYPE, 5, 3, 0, 0);
+        assembly ("memory-safe") {
+            mstore(add(words, 0x80), one)
+            mstore(add(words, 0xa0), other)
+        }
+        _convictTwice(words, oneSignature, otherSignature);
+    }
+
+    /// @inheritdoc IEvidence
+    function convictVerdicts(
+        Verdict calldata one,
+        bytes calldata oneSignature,
+        Verdict calldata other,
+        bytes calldata otherSignature
+    ) external {
+        Words memory words = Words(Fault.TwoVerdicts, Messages.VERDICT_TYPE, VERDICT_FIELDS, 3, 0, 0);
+        assembly ("memory-safe") {
+            mstore(add(words, 0x80), one)
+            mstore(add(words, 0xa0), other)
+        }
+        _convictTwice(words, oneSignature, otherSignature);
+    }
+
+    /// @dev Two different messages of a node for one place. They are read where they lie: a word with dirty bits is a message
+    ///      that nobody signs.
+    function _convictTwice(Words memory words, bytes calldata oneSignature, bytes calldata otherSignature) private {
+        (bytes32 one, bytes32 other) = (_wordsAt(words.one, words.same), _wordsAt(words.other, words.same));
+        Orders.requireEqual(other, one);
+        bytes32 place = _wordsAt(words.one, 2);
+        one = Messages.hashAt(words.typeHash, words.one, words.fields);
+        other = Messages.hashAt(words.typeHash, words.other, words.fields);
+        if (one == other) revert SameMessage(one);
+        address signer = Orders.signerOf(_domain(), one, oneSignature);
+        address otherSigner = Orders.signerOf(_domain(), other, otherSignature);
+        if (signer != otherSigner) revert DifferentSigners(signer, otherSigner);
+        bytes32 subject = keccak256(abi.encode(words.fault, signer, place));
+        uint256 penalty = _rulesOf(REGISTRY.classOf(signer)).penalty;
+        // The order is not shown: its reference block is at most so old.
+        uint64 offenceBlock = uint64(block.number > REFERENCE_AGE ? block.number - REFERENCE_AGE : 0);
+        _convict(subject, words.fault, signer, Role.Node, penalty, offenceBlock);
+    }
+
+    /// @dev keccak256 of the first words of a message in the calldata.
+    function _wordsAt(uint256 position, uint256 count) private pure returns (bytes32 hash) {
+        assembly ("memory-safe") {
+            let free := mload(0x40)
+            calldatacopy(free, position, shl(5, count))
+            hash := keccak256(free, shl(5, count))
+        }
+    }
+
+    // -------------------------------------------------------------------------------------- a scheduler's wrong words
+
+    /// @inheritdoc IEvidence
+    function convictAdmissions(
+        SignedOrder memory order,
+        Admission calldata one,
+        bytes calldata oneSignature,
+        Admission calldata other,
+        bytes calldata otherSignature
+    ) public {
+        bytes32 digest = _requireAdmission(order, one, oneSignature);
+        _requireAdmission(order, other, otherSignature);
+        if (one.nodes == other.nodes) revert NoContradiction(one.nodes, other.nodes);
+        _convictScheduler(Fault.TwoAdmissions, digest, order);
+    }
+
+    /// @inheritdoc IEvidence
+    function convictDraws(
+        SignedOrder memory order,
+        Draw calldata one,
+        bytes calldata oneSignature,
+        Draw calldata other,
+        bytes calldata otherSignature
+    ) public {
+        bytes32 digest = _requireDraw(order, one, oneSignature);
+        _requireDraw(order, other, otherSignature);
+        if (one.results == other.results && one.beta == other.beta) revert NoContradiction(one.results, other.results);
+        _convictScheduler(Fault.TwoDraws, digest, order);
+    }
+
+    /// @inheritdoc IEvidence
+    function convictNodes(
+        SignedOrder memory order,
+        Admission calldata admission,
+        bytes calldata signature,
+        address[] memory nodes,
+        uint8 segment,
+        VrfProof calldata proof,
+        bytes memory hints
+    ) public {
+        bytes32 digest = _requireAdmission(order, admission, signature);
+        Orders.requireEqual(Messages.nodesHash(nodes), admission.nodes);
+        uint256 count = Orders.segmentCount(order.order.ends);
+        if (segment >= count || segment >= nodes.length) revert Orders.UnknownSegment(segment, order.order.ends);
+        bytes32 beta = _output(order.scheduler, Messages.inferAlpha(digest), proof);
+        address[] memory drawn = REGISTRY.draw(_inferencers(order.order, segment, beta, hints));
+        for (uint256 i = 0; i < drawn.length; ++i) {
+            if (drawn[i] == nodes[segment]) revert NodeWasDrawn(drawn[i]);
+        }
+        _convictScheduler(Fault.WrongNodes, digest, order);
+    }
+
+    /// @inheritdoc IEvidence
+    function convictBeta(SignedOrder memory order, Draw calldata draw, bytes calldata signature, VrfProof calldata proof)
+        public
+    {
+        bytes32 digest = _requireDraw(order, draw, signature);
+        bytes32 beta = _output(order.scheduler, Messages.drawAlpha(digest), proof);
+        if (beta == draw.beta) revert BetaIsRight(beta);
+        _convictScheduler(Fault.WrongBeta, digest, order);
+    }
+
+    /// @inheritdoc IEvidence
+    function convictHeads(SignedOrder memory order, Draw calldata draw, bytes calldata signature, Result[] memory results)
+        public
+    {
+        bytes32 digest = _requireDraw(order, draw, signature);
+        bytes32[] memory hashes = new bytes32[](results.length);
+        bool meet = results.length == Orders.segmentCount(order.order.ends);
+        for (uint256 s = 0; s < results.length; ++s) {
+            hashes[s] = Messages.hash(results[s]);
+            meet = meet && results[s].order == digest && results[s].segment == s
+                && (s == 0 || Orders.meet(results[s - 1], results[s]));
+        }
+        bytes32 shown = Messages.resultsHash(hashes);
+        Orders.requireEqual(shown, draw.results);
+        if (meet) revert HeadsMeet(shown);
+        _convictScheduler(Fault.HeadsApart, digest, order);
+    }
+
+    /// @dev The digest of an order that this scheduler admitted with these words.
+    function _requireAdmission(SignedOrder memory order, Admission calldata admission, bytes calldata signature)
+        private
+        view
+        returns (bytes32)
+    {
+        uint256 position;
+        assembly ("memory-safe") {
+            position := admission
+        }
+        return _requireWord(order, admission.order, Messages.hashAt(Messages.ADMISSION_TYPE, position, 3), signature);
+    }
+
+    /// @dev The digest of an order over which this scheduler signed this draw.
+    function _requireDraw(SignedOrder memory order, Draw calldata draw, bytes calldata signature)
+        private
+        view
+        returns (bytes32)
+    {
+        uint256 position;
+        assembly ("memory-safe") {
+            position := draw
+        }
+        return _requireWord(order, draw.order, Messages.hashAt(Messages.DRAW_TYPE, position, 4), signature);
+    }
+
+    function _requireWord(SignedOrder memory order, bytes32 named, bytes32 structHash, bytes calldata signature)
+        private
+        view
+        returns (bytes32 digest)
+    {
+        digest = Orders.digestOf(_domain(), order);
+        Orders.requirePlace(named, 0, digest, 0);
+        Orders.requireSigner(_domain(), structHash, signature, order.scheduler);
+    }
+
+    /// @dev Output of the scheduler's VRF, or a revert of EcVrf.
+    function _output(address scheduler, bytes32 alpha, VrfProof calldata proof) private view returns (bytes32) {
+        (uint256 x, uint256 y) = REGISTRY.vrfKeyOf(scheduler);
+        return EcVrf.verify(x, y, alpha, proof.proof, proof.hints);
+    }
+
+    /// @dev The draw of those who may infer a segment.
+    function _inferencers(Order memory order, uint8 segment, bytes32 beta, bytes memory hints)
+        private
+        view
+        returns (DrawRequest memory request)
+    {
+        Rules memory rules = _rulesOf(order.executionClass);
+        request.executionClass = order.executionClass;
+        (request.first, request.end) = Orders.layersOf(order.ends, segment);
+        request.blockNumber = order.referenceBlock;
+        request.seed = Messages.segmentSeed(beta, segment);
+        request.count = rules.candidates;
+        request.distinct = true;
+        request.bound = Prices.bound(order, request.end - request.first, rules.layers);
+        request.hints = hints;
+    }
+
+    /// @dev L is that of the order's class: the scheduler took its price, and the class was made for it.
+    function _convictScheduler(Fault fault, bytes32 digest, SignedOrder memory order) private {
+        uint256 penalty = _rulesOf(order.order.executionClass).penalty;
+        bytes32 subject = keccak256(abi.encode(fault, order.scheduler, digest));
+        _convict(subject, fault, order.scheduler, Role.Scheduler, penalty, order.order.referenceBlock);
+    }
+
+    // ------------------------------------------------------------------------------------------ payers and the prover
+
+    /// @inheritdoc IEvidence
+    function convictPayer(Tab memory tab) public {
+        bytes32 tabId = Messages.tabId(tab);
+        (uint96 short, uint40 settledAt) = BANK.shortOf(tabId);
+        if (short == 0) revert NothingShort(tabId);
+        bytes32 subject = keccak256(abi.encode(Fault.PromiseBroken, tabId, settledAt));
+        _begin(subject, tab.key, Role.Scheduler);
+        uint256 stake = _available(tab.key, type(uint96).max);
+        uint256 paid = stake > SCHEDULER_STAKE ? stake - SCHEDULER_STAKE : 0;
+        if (paid > short) paid = short;
+        uint256 fine = uint256(short) - paid + short / SHORT_SHARE;
+        if (fine > stake - paid) fine = stake - paid;
+        uint256 reward = _gasCost() + fine / Fines.REWARD_SHARE;
+        Fines.Payee[] memory payees = new Fines.Payee[](2);
+        payees[0] = Fines.Payee(tab.payee, paid);
+        payees[1] = Fines.Payee(msg.sender, reward);
+        _end(subject, Fault.PromiseBroken, tab.key, paid + fine, payees, settledAt);
+        if (paid != 0) BANK.forgive(tabId, uint96(paid));
+    }
+
+    /// @inheritdoc IEvidence
+    function convictByProof(bytes calldata evidence) external {
+        if (address(PROVER) == address(0)) revert NoProver();
+        (address party, uint64 offenceBlock, bytes32 proven) = PROVER.proven(evidence);
+        bytes32 subject = keccak256(abi.encode(Fault.ByProof, proven));
+        bytes32 executionClass = REGISTRY.classOf(party);
+        // A scheduler serves many classes: a proof takes the stake that each must have.
+        if (executionClass == 0) return _convict(subject, Fault.ByProof, party, Role.Scheduler, SCHEDULER_STAKE, offenceBlock);
+        _convict(subject, Fault.ByProof, party, Role.Node, _rulesOf(executionClass).penalty, offenceBlock);
+    }
+
+    // ------------------------------------------------------------------------------------------------------ conviction
+
+    /// @dev Takes the penalty, or what is there of it: gas and a tenth to the caller, the rest burnt.
+    function _convict(
+        bytes32 subject,
+        Fault fault,
+        address operator,
+        Role expected,
+        uint256 penalty,
+        uint256 offenceBlock
+    ) private {
+        _begin(subject, operator, expected);
+        uint256 taken = _available(operator, penalty);
+        Fines.Payee[] memory payees = new Fines.Payee[](1);
+        payees[0] = Fines.Payee(msg.sender, _gasCost() + taken / Fines.REWARD_SHARE);
+        _end(subject, fault, operator, taken, payees, offenceBlock);
+    }
+
+    /// @dev Each subject once, and only parties that can still be slashed.
+    function _begin(bytes32 subject, address operator, Role expected) private {
+        if (_proven[subject]) revert AlreadyProven(subject);
+        _proven[subject] = true;
+        _requireSlashable(operator, expected);
+    }
+
+    function _requireSlashable(address operator, Role expected) private view {
+        (Role role,, uint40 exitBlock) = REGISTRY.roleOf(operator);
+        if (role != expected) revert WrongParty(operator, role, expected);
+        if (exitBlock != 0 && block.number > exitBlock) revert PartyLeft(operator, exitBlock, block.number);
+    }
+
+    /// @dev Without stake nothing would be proven to anybody's use, and the subject stays open.
+    function _available(address operator, uint256 penalty) private view returns (uint256 taken) {
+        taken = Fines.available(BANK, operator, penalty);
+        if (taken == 0) revert NothingAtStake(operator);
+    }
+
+    function _end(
+        bytes32 subject,
+        Fault fault,
+        address operator,
+        uint256 taken,
+        Fines.Payee[] memory payees,
+        uint256 offenceBlock
+    ) private {
+        Fines.take(BANK, subject, operator, taken, payees);
+        // Not beyond this block, which a foolish order's reference block can be.
+        if (offenceBlock > block.number) offenceBlock = block.number;
+        REGISTRY.convict(operator, fault, subject, uint64(offenceBlock));
+        emit FaultProven(subject, operator, msg.sender, fault, uint96(taken));
+    }
+
+    function _rulesOf(bytes32 executionClass) private view returns (Rules memory) {
+        return REGISTRY.rulesOf(executionClass);
+    }
+
+    function _gasCost() private view returns (uint256) {
+        return Fines.gasCost(CONVICT_GAS, COIN, GAS_PRICE);
+    }
+
+    // ---------------------------------------------------------------------------------------------------------- leaves
+
+    /// @inheritdoc IEvidence
+    function leafWorth(Tab memory tab, LeafKind kind, uint64 sequence, bytes calldata leaf) public view returns (uint96) {
+        // At most the order's bound or the promise's price, which have 96 bits.
+        return uint96(kind == LeafKind.Order ? _orderWorth(tab, sequence, leaf) : _promiseWorth(tab, sequence, leaf));
+    }
+
+    function _promiseWorth(Tab memory tab, uint64 sequence, bytes calldata leaf) private view returns (uint256) {
+        Promise memory promised = abi.decode(leaf, (Promise));
+        _requireLeaf(tab, promised.tab, promised.sequence, sequence);
+        Orders.requireKey(Messages.digest(_domain(), Messages.hash(promised)), tab.key, _bytesAt(leaf, WORK_AT - 32));
+        _requireNotVoid(tab.payee, promised.referenceBlock, promised.order, promised.segment);
+        _requireWork(tab.payee, promised, leaf);
+        if (promised.work == uint8(Work.Inference)) {
+            return Prices.promiseWorth(promised, abi.decode(leaf[WORK_AT:], (Result)));
+        }
+        // Who cannot tell has not checked.
+        (,,,, uint8 opinion) = abi.decode(leaf[WORK_AT:], (bytes32, uint256, bytes32, bytes32, uint8));
+        if (opinion != uint8(Opinion.Accept) && opinion != uint8(Opinion.Reject)) revert NoOpinion(opinion);
+        return promised.price;
+    }
+
+    /// @dev The node signed a result or a verdict for the place that was promised; it is read where it lies.
+    function _requireWork(address node, Promise memory promised, bytes calldata leaf) private view {
+        (bytes32 typeHash, uint256 fields) = (Messages.RESULT_TYPE, RESULT_FIELDS);
+        if (promised.work == uint8(Work.Check)) (typeHash, fields) = (Messages.VERDICT_TYPE, VERDICT_FIELDS);
+        else if (promised.work != uint8(Work.Inference)) revert WorkMismatch(promised.work);
+        (bytes32 order, uint256 segment) = abi.decode(leaf[WORK_AT:], (bytes32, uint256));
+        Orders.requirePlace(order, segment, promised.order, promised.segment);
+        bytes calldata work = leaf[WORK_AT:WORK_AT + fields * 32];
+        uint256 position;
+        assembly ("memory-safe") {
+            position := work.offset
+        }
+        bytes32 structHash = Messages.hashAt(typeHash, position, fields);
+        Orders.requireSigner(_domain(), structHash, _bytesAt(leaf, WORK_AT + fields * 32), node);
+    }
+
+    /// @dev The bytes whose offset is at this place of an ABI encoding.
+    function _bytesAt(bytes calldata leaf, uint256 place) private pure returns (bytes calldata) {
+        uint256 offset = abi.decode(leaf[place:], (uint256));
+        uint256 length = abi.decode(leaf[offset:], (uint256));
+        return leaf[offset + 32:offset + 32 + length];
+    }
+
+    function _orderWorth(Tab memory tab, uint64 sequence, bytes calldata leaf) private view returns (uint256) {
+        (SignedOrder memory signed, Result[] memory results, bytes[] memory signatures, Draw memory draw, bytes memory drawn)
+        = abi.decode(leaf, (SignedOrder, Result[], bytes[], Draw, bytes));
+        Order memory order = signed.order;
+        _requireLeaf(tab, order.tab, order.sequence, sequence);
+        bytes32 digest = Orders.verified(_domain(), signed);
+        (bytes32[] memory hashes, address[] memory signers) =
+            Orders.resultsOf(_domain(), digest, order.ends, results, signatures);
+        _requireFresh(draw, digest, Messages.resultsHash(hashes));
+        Orders.requireSigner(_domain(), Messages.hash(draw), drawn, tab.payee);
+        Rules memory rules = _rulesOf(order.executionClass);
+        for (uint256 s = 0; s < signers.length; ++s) _requireBonded(signers[s], order.executionClass, rules.penalty);
+        _requireNotVoid(tab.payee, order.referenceBlock, digest, ANY_SEGMENT);
+        return Prices.fee(order, rules, results.length, results[results.length - 1]);
+    }
+
+    /// @dev A leaf is of its tab, and at its place.
+    function _requireLeaf(Tab memory tab, bytes32 given, uint64 sequence, uint64 expected) private pure {
+        bytes32 tabId = Messages.tabId(tab);
+        if (given != tabId) revert Orders.ForeignTab(given, tabId);
+        if (sequence != expected) revert WrongSequence(sequence, expected);
+    }
+
+    function _requireNotVoid(address payee, uint64 referenceBlock, bytes32 order, uint8 segment) private view {
+        if (REGISTRY.isVoidByAny(payee, referenceBlock) || COURT.isVoided(order, segment)) revert LeafVoid(order, segment);
+    }
+
+    /// @dev A draw over these results that was signed lately: who objects may see them for the first time, and has as long for
+    ///      its lottery and for the court as if it had been answered.
+    function _requireFresh(Draw memory draw, bytes32 digest, bytes32 results) private view {
+        Orders.requirePlace(draw.order, 0, digest, 0);
+        Orders.requireEqual(results, draw.results);
+        if (draw.blockNumber > block.number || uint256(draw.blockNumber) + WINDOW < block.number) {
+            revert LeafStale(draw.blockNumber, block.number);
+        }
+    }
+
+    /// @dev A node of the class that can lose its penalty.
+    function _requireBonded(address node, bytes32 executionClass, uint256 penalty) private view {
+        _requireSlashable(node, Role.Node);
+        Orders.requireEqual(REGISTRY.classOf(node), executionClass);
+        (uint96 stake, uint96 locked) = BANK.stakeOf(node);
+        if (uint256(stake) + locked < penalty) revert NotBonded(node, stake, locked, penalty);
+    }
+
+    // ----------------------------------------------------------------------------------------------------------- reads
+
+    /// @inheritdoc IEvidence
+    function isProven(bytes32 subject) external view returns (bool) {
+        return _proven[subject];
+    }
+
+    function _domain() private view returns (bytes32) {
+        return Messages.separator(address(BANK));
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {IBank} from "../interfaces/IBank.sol";
+import {Movement, PotKind} from "../interfaces/MarketTypes.sol";
+
+/// @title What a convicted party pays, to whom, in order; what is left is burnt
+/// @notice Rewards are a share of what was really taken, never of what should have been: who convicts itself with a stake that
+///         no longer covers the penalty gets a tenth of it, and not all.
+library Fines {
+    /// @notice The reporter's share is one in this many.
+    uint256 internal constant REWARD_SHARE = 10;
+
+    /// @notice Who is paid from a stake, in this order.
+    struct Payee {
+        address account;
+        uint256 amount;
+    }
+
+    /// @notice What can be taken of a stake.
+    function available(IBank bank, address operator, uint256 penalty) internal view returns (uint256 taken) {
+        taken = bank.balanceOf(PotKind.Stake, toId(operator));
+        if (taken > penalty) taken = penalty;
+    }
+
+    /// @notice Takes `taken` from a stake: to the payees in order, as far as it reaches, and the rest is burnt.
+    function take(IBank bank, bytes32 subject, address operator, uint256 taken, Payee[] memory payees) internal {
+        if (taken == 0) return;
+        Movement[] memory movements = new Movement[](payees.length + 1);
+        uint256 rest = taken;
+        for (uint256 i = 0; i < payees.length; ++i) {
+            uint256 amount = payees[i].amount < rest ? payees[i].amount : rest;
+            movements[i] = _movement(operator, PotKind.Credit, toId(payees[i].account), amount);
+            rest -= amount;
+        }
+        movements[payees.length] = _movement(operator, PotKind.Burnt, 0, rest);
+        bank.move(subject, movements);
+    }
+
+    /// @notice What so much gas is paid back with: the ceiling for a token, at most the base fee for the coin.
+    /// @param ceiling asset units per 10^9 gas
+    function gasCost(uint256 spent, bool coin, uint256 ceiling) internal view returns (uint256) {
+        uint256 price = coin && block.basefee * 1e9 < ceiling ? block.basefee * 1e9 : ceiling;
+        return spent * price / 1e9;
+    }
+
+    /// @notice An account's pot id.
+    function toId(address account) internal pure returns (bytes32) {
+        return bytes32(uint256(uint160(account)));
+    }
+
+    function _movement(address operator, PotKind kind, bytes32 id, uint256 amount)
+        private
+        pure
+        returns (Movement memory)
+    {
+        // At most what the stake held, which has 96 bits.
+        return Movement({
+            fromKind: PotKind.Stake,
+            fromId: toId(operator),
+            toKind: kind,
+            toId: id,
+            amount: uint96(amount)
+        });
+    }
+}
