@@ -10,7 +10,7 @@ import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/Signa
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {IBank} from "./interfaces/IBank.sol";
 import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
-import {IEvidence} from "./interfaces/IEvidence.sol";
+import {ILeaves} from "./interfaces/ILeaves.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {
     Claim,
@@ -58,6 +58,7 @@ contract Bank is IBank, ReentrancyGuardTransient {
     address private immutable COURT;
     address private immutable SUMMONS;
     address private immutable EVIDENCE;
+    address private immutable LEAVES;
     uint256 private immutable CLAIM_DELAY;
     uint256 private immutable ANSWER_WINDOW;
     uint256 private immutable CLOSE_DELAY;
@@ -79,7 +80,7 @@ contract Bank is IBank, ReentrancyGuardTransient {
         (ASSET, GAS_PRICE) = (chosen.asset, chosen.gasPrice);
         (CLAIM_DELAY, ANSWER_WINDOW, CLOSE_DELAY) = (chosen.claimDelay, chosen.answerWindow, chosen.closeDelay);
         (REGISTRY, COURT) = (parts.registry, parts.court);
-        (SUMMONS, EVIDENCE) = (parts.summons, parts.evidence);
+        (SUMMONS, EVIDENCE, LEAVES) = (parts.summons, parts.evidence, parts.leaves);
         CHAIN = block.chainid;
         DOMAIN = Messages.separator(address(this));
     }
@@ -606,7 +607,7 @@ contract Bank is IBank, ReentrancyGuardTransient {
         private
         view
     {
-        uint96 worth = IEvidence(EVIDENCE).leafWorth(tab, kind, sequence, leaf);
+        uint96 worth = ILeaves(LEAVES).leafWorth(tab, kind, sequence, leaf);
         if (worth < amount) revert LeafWorthLess(sequence, worth, amount);
     }
 

@@ -504,11 +504,11 @@ contract Judgement is IJudgement {
         _convict(finding, state, rules, comparison.pooled);
         Ledger.Draft memory draft = Ledger.start(caseId, state.bond, _room(state));
         bool convicts = finding.convict != address(0);
-        if (convicts) _takePenalty(draft, state, finding, rules.penalty);
+        uint256 taken = convicts ? _takePenalty(draft, state, finding, rules.penalty) : 0;
         if (comparison.paid) _payReviewers(draft, state, comparison.cluster);
         uint256 since = draft.movements.length;
         _payGas(draft, state, rules, HandedOn.caller(), since);
-        if (convicts) _payOpener(draft, state, rules, since, finding.fault);
+        if (convicts) _payOpener(draft, state, since, finding.fault == Fault.Pooled ? 0 : taken);
         else if (finding.outcome == Outcome.Refunded) draft.pay(state.opener, draft.left, since);
         draft.burnRest();
         bool upheld = finding.outcome == Outcome.Upheld;
@@ -550,11 +550,12 @@ contract Judgement is IJudgement {
     function _takePenalty(Ledger.Draft memory draft, CaseState memory state, Finding memory finding, uint256 penalty)
         private
         view
+        returns (uint256 taken)
     {
         address convict = finding.convict;
         uint256 locked = _lockedOf(convict);
         uint256 stake = _stakeOf(convict);
-        uint256 taken = locked < penalty ? locked : penalty;
+        taken = locked < penalty ? locked : penalty;
         draft.take(PotKind.Locked, convict, taken);
         uint256 rest = penalty - taken < stake ? penalty - taken : stake;
         draft.take(PotKind.Stake, convict, rest);
@@ -563,7 +564,7 @@ contract Judgement is IJudgement {
             if (state.locked > left) state.locked = uint96(left);
         }
         taken += rest;
-        if (finding.fault == Fault.Pooled || HandedOn.word() & Marks.VOIDED != 0) return;
+        if (finding.fault == Fault.Pooled || HandedOn.word() & Marks.VOIDED != 0) return taken;
         draft.pay(state.client, state.fee < taken ? state.fee : taken, draft.movements.length);
     }
 
@@ -593,17 +594,11 @@ contract Judgement is IJudgement {
         if (decider != address(0)) draft.pay(decider, CaseGas.worth(CaseGas.deciding(rules), price), since);
     }
 
-    /// @dev Bond, gas and reward; a pool that is full by what a client chose last pays none. Anyone can bring a rejection, and so can anyone who sees it on its way: then half of the reward
+    /// @dev Bond, gas and reward, a tenth of what was taken or of the bond; a full pool, which prompts may have filled, pays none,
+    ///      and who convicts itself with little stake gets little. Anyone can bring a rejection, and so can anyone who sees it on its way: then half of the reward
     ///      is the rejecters', whose work it is.
-    function _payOpener(
-        Ledger.Draft memory draft,
-        CaseState memory state,
-        Rules memory rules,
-        uint256 since,
-        Fault fault
-    ) private view {
-        uint256 reward = (rules.penalty > state.bond ? rules.penalty : state.bond) / 10;
-        if (fault == Fault.Pooled) reward = 0;
+    function _payOpener(Ledger.Draft memory draft, CaseState memory state, uint256 since, uint256 taken) private view {
+        uint256 reward = taken == 0 ? 0 : (taken > state.bond ? taken : state.bond) / 10;
         uint256 shared = state.kind == CaseKind.Rejection && _isStranger(state) ? reward / 2 : 0;
         uint256 back = state.bond + CaseGas.worth(CaseGas.opening(), _gasPrice());
         draft.pay(state.opener, back + reward - shared, since);

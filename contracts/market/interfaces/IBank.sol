@@ -158,7 +158,7 @@ interface IBank {
     /// @notice Anyone: shows the leaf; its deposit pays the caller's gas.
     /// @param amount of the leaf; 0: the place is empty, and `leaf` is not looked at
     /// @param siblings and their sums, from the bottom (library SumTree)
-    /// @param leaf abi-encoded as Evidence.leafWorth takes it
+    /// @param leaf abi-encoded as Leaves.leafWorth takes it
     function answer(
         Tab calldata tab,
         ClaimState calldata state,

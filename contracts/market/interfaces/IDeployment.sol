@@ -15,6 +15,7 @@ struct Contracts {
     address docket;
     address judgement;
     address classes;
+    address leaves;
 }
 
 /// @title The factory: it deploys all contracts of a deployment by CREATE2 and each reads its wiring from it

@@ -50,7 +50,7 @@ interface BlockHashes {
 ///         of its own. A test that needs other numbers overrides `parameters`, `executionClass` or the counts.
 abstract contract MarketTest is Test {
     uint256 internal constant START = 10_000;
-    uint256 internal constant PARTS = 10;
+    uint256 internal constant PARTS = 11;
     uint8 internal constant LAYERS = 4;
     uint8 internal constant HALF = 2;
     bytes32 internal constant WHOLE = bytes32(uint256(LAYERS) << 248);
@@ -201,7 +201,9 @@ abstract contract MarketTest is Test {
 
     /// @dev Parts in the order of Contracts.
     function partNames() internal pure returns (string[PARTS] memory) {
-        return ["Bank", "Registry", "Court", "Summons", "Evidence", "Log", "Lens", "Docket", "Judgement", "Classes"];
+        return [
+            "Bank", "Registry", "Court", "Summons", "Evidence", "Log", "Lens", "Docket", "Judgement", "Classes", "Leaves"
+        ];
     }
 
     function partCode(uint256 index) internal view virtual returns (bytes memory) {
@@ -579,7 +581,7 @@ abstract contract MarketTest is Test {
         returns (address[] memory seats, VrfProof memory proof, bytes memory hints)
     {
         bytes32 beta;
-        (proof, beta) = prove(scheduler, Messages.checkAlpha(orderId(order), drawSecret(order.sequence), resultsHash));
+        (proof, beta) = prove(scheduler, Messages.drawAlpha(orderId(order)));
         DrawRequest memory request;
         (request.first, request.end) = segmentAt(order.ends, segment);
         request.executionClass = order.executionClass;
