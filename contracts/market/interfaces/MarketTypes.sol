@@ -595,9 +595,16 @@ enum SummonsKind {
 }
 
 /// @notice A summons on its way; Summons stores keccak256(abi.encode(state)).
+/// @param extended whether it was passed on
+/// @param offenceBlock block of the admission or draw that proves it
+/// @param referenceBlock of the order, from which the conviction voids
 /// @param order digest of the order
-/// @param passedTo a silent node to whom the scheduler passed it on; zero: the scheduler must answer
-/// @param extended whether it was passed on: once
+/// @param results what the draw names; zero for Results
+/// @param named what the scheduler's word names: the admission's nodes, or the draw's beta
+/// @param secret the client's first one; zero for Results
+/// @param passedTo a node that was silent, and now must speak; zero: the scheduler must answer
+/// @param deposit what the summoner put up and the scheduler holds
+/// @param fee the order's bound, by which silence is priced
 struct SummonsState {
     SummonsKind kind;
     uint8 segment;
@@ -609,7 +616,7 @@ struct SummonsState {
     bytes32 executionClass;
     bytes32 ends;
     bytes32 results;
-    bytes32 nodes;
+    bytes32 named;
     bytes32 secret;
     address client;
     address scheduler;
