@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {ICourt} from "../../market/interfaces/ICourt.sol";
+import {IEvidence} from "../../market/interfaces/IEvidence.sol";
+import {Fault, LeafKind, Opinion, Promise, Rules, Tab, Verdict, Work} from "../../market/interfaces/MarketTypes.sol";
+import {Messages} from "../../market/libraries/Messages.sol";
+import {Orders} from "../../market/libraries/Orders.sol";
+import {Prices} from "../../market/libraries/Prices.sol";
+import {ContractKey, EvidenceTest} from "./support/EvidenceTest.sol";
+
+/// @title What a claimed leaf is worth
+contract EvidenceLeavesTest is EvidenceTest {
+    bytes private stored;
+
+    function halfNodes() internal pure override returns (uint256) {
+        return 6;
+    }
+
+    function setUp() public override {
+        super.setUp();
+        stored = abi.encode(play(exact, HALVES, 3));
+    }
+
+    function load() private view returns (Play memory) {
+        return abi.decode(stored, (Play));
+    }
+
+    function leafOf(Play memory made) private pure returns (bytes memory) {
+        return abi.encode(made.order, made.results, made.resultSignatures, made.draw, made.drawSignature);
+    }
+
+    function worth(Play memory made) private view returns (uint96) {
+        return evidence.leafWorth(clientTab(), LeafKind.Order, 3, leafOf(made));
+    }
+
+    function worthless(Play memory made, bytes4 failure) private {
+        vm.expectPartialRevert(failure);
+        evidence.leafWorth(clientTab(), LeafKind.Order, 3, leafOf(made));
+    }
+
+    // ---- orders
+
+    function test_AnOrdersLeafIsWorthItsFee() public view {
+        Play memory made = load();
+        Rules memory rules = registry.rulesOf(exact);
+        uint256 fee = Prices.fee(made.order.order, rules, 2, made.results[1]);
+        assertGt(fee, 0);
+        assertEq(worth(made), fee);
+    }
+
+    function test_ALeafOfAnotherTabOrNumberIsWorthNothing() public {
+        Play memory made = load();
+        bytes memory leaf = leafOf(made);
+        vm.expectRevert(abi.encodeWithSelector(IEvidence.WrongSequence.selector, 3, 4));
+        evidence.leafWorth(clientTab(), LeafKind.Order, 4, leaf);
+        Tab memory tab = clientTab();
+        tab.payer = stranger;
+        vm.expectPartialRevert(Orders.ForeignTab.selector);
+        evidence.leafWorth(tab, LeafKind.Order, 3, leaf);
+        // The order of one tab, dressed as one of another.
+        made.order.client = stranger;
+        leaf = leafOf(made);
+        vm.expectPartialRevert(Orders.ForeignTab.selector);
+        evidence.leafWorth(clientTab(), LeafKind.Order, 3, leaf);
+    }
+
+    function test_AnOrderThatTheKeyDidNotSignIsWorthNothing() public {
+        Play memory made = load();
+        made.order.signature = sign(CLIENT_KEY, Messages.hash(made.order.order));
+        worthless(made, Orders.InvalidOrder.selector);
+        made.order.signature = foreign(TAB_KEY, Messages.hash(made.order.order));
+        worthless(made, Orders.InvalidOrder.selector);
+        made.order.signature = malleated(sign(TAB_KEY, Messages.hash(made.order.order)));
+        worthless(made, Orders.InvalidOrder.selector);
+    }
+
+    function test_AContractMayBeTheKey() public {
+        ContractKey key = new ContractKey();
+        tabKey = address(key);
+        Play memory made = play(exact, HALVES, 3);
+        worthless(made, Orders.InvalidOrder.selector);
+        key.agree(made.id);
+        assertGt(worth(made), 0);
+    }
+
+    function test_ResultsMustBeTheNodesAndTheDraws() public {
+        Play memory made = load();
+        made.resultSignatures[0] = sign(0xbad, Messages.hash(made.results[0]));
+        worthless(made, IEvidence.WrongParty.selector);
+        made = load();
+        made.resultSignatures[0] = signAs(tolerantNode(0), Messages.hash(made.results[0]));
+        worthless(made, Orders.Mismatch.selector);
+        made = load();
+        made.results[1].written += 1;
+        worthless(made, Orders.HeadsApart.selector);
+        made = load();
+        made.results[1].outputHash = keccak256("another answer");
+        made.resultSignatures[1] = signAs(made.nodes[1], Messages.hash(made.results[1]));
+        worthless(made, Orders.Mismatch.selector);
+    }
+
+    /// @dev A client that never got this answer must be able to draw it and to doubt it, from now on.
+    function test_ALeafNeedsADrawThatWasSignedLately() public {
+        Play memory made = load();
+        made.drawSignature = sign(CLIENT_KEY, Messages.hash(made.draw));
+        worthless(made, Orders.WrongSigner.selector);
+        signAgain(made);
+        vm.roll(uint256(made.draw.blockNumber) + parameters().summonsWindow);
+        assertGt(worth(made), 0);
+        pass(1);
+        worthless(made, IEvidence.LeafStale.selector);
+        made.draw.blockNumber = uint64(vm.getBlockNumber() + 1);
+        signAgain(made);
+        worthless(made, IEvidence.LeafStale.selector);
+        made.draw.blockNumber = uint64(vm.getBlockNumber());
+        made.draw.order = keccak256("another");
+        signAgain(made);
+        worthless(made, Orders.WrongPlace.selector);
+    }
+
+    /// @dev Who objects late does not strike a claim by that alone: the scheduler signs its draw again.
+    function test_AnOldOrderWithANewDrawKeepsItsWorth() public {
+        Play memory made = load();
+        pass(parameters().claimDelay);
+        made.draw.blockNumber = uint64(vm.getBlockNumber());
+        signAgain(made);
+        assertGt(worth(made), 0);
+    }
+
+    function test_ResultsOfWhoHasNothingToLoseAreWorthNothing() public {
+        Play memory made = load();
+        slash(made.nodes[0], NODE_STAKE - PENALTY + 1);
+        worthless(made, IEvidence.NotBonded.selector);
+    }
+
+    function test_AVoidedOrderIsWorthNothing() public {
+        Play memory made = load();
+        vm.mockCall(address(court), abi.encodeCall(ICourt.isVoided, (made.id, 255)), abi.encode(true));
+        worthless(made, IEvidence.LeafVoid.selector);
+    }
+
+    function test_AConvictedSchedulersLeavesAreVoid() public {
+        Play memory made = load();
+        vm.prank(address(court));
+        registry.convict(scheduler, Fault.Unanswered, 0, uint64(vm.getBlockNumber()));
+        worthless(made, IEvidence.LeafVoid.selector);
+    }
+
+    // ---- promises
+
+    function promiseLeaf(Play memory made, Promise memory promised, uint8 segment) private view returns (bytes memory) {
+        return abi.encode(
+            promised,
+            sign(SCHEDULER_KEY, Messages.hash(promised)),
+            made.results[segment],
+            made.resultSignatures[segment]
+        );
+    }
+
+    function checkLeaf(Promise memory promised, Verdict memory verdict, address node)
+        private
+        view
+        returns (bytes memory)
+    {
+        return abi.encode(
+            promised, sign(SCHEDULER_KEY, Messages.hash(promised)), verdict, signAs(node, Messages.hash(verdict))
+        );
+    }
+
+    function inference() private view returns (Play memory made, Promise memory promised, Tab memory tab) {
+        made = load();
+        promised = promiseOf(made, made.nodes[1], 1, Work.Inference);
+        tab = nodeTab(made.nodes[1]);
+    }
+
+    function promiseFails(Tab memory tab, bytes memory leaf, bytes4 failure) private {
+        vm.expectPartialRevert(failure);
+        evidence.leafWorth(tab, LeafKind.Promise, 1, leaf);
+    }
+
+    function test_APromiseOfInferenceIsWorthItsPositionsAtMostItsPrice() public view {
+        (Play memory made, Promise memory promised, Tab memory tab) = inference();
+        uint256 worth_ = Prices.promiseWorth(promised, made.results[1]);
+        assertEq(worth_, uint256(ASK) * 32 / 1e9);
+        assertEq(evidence.leafWorth(tab, LeafKind.Promise, 1, promiseLeaf(made, promised, 1)), worth_);
+        promised.price = 7;
+        assertEq(evidence.leafWorth(tab, LeafKind.Promise, 1, promiseLeaf(made, promised, 1)), 7);
+    }
+
+    function test_APromiseOfACheckIsWorthItsPriceForAnOpinionAlone() public {
+        Play memory made = load();
+        address node = exactNode(0);
+        Promise memory promised = promiseOf(made, node, 0, Work.Check);
+        for (uint8 opinion = 0; opinion < 5; ++opinion) {
+            Verdict memory verdict = verdictOf(made, 0, Opinion(opinion));
+            bytes memory leaf = checkLeaf(promised, verdict, node);
+            if (opinion == 1 || opinion == 2) {
+                assertEq(evidence.leafWorth(nodeTab(node), LeafKind.Promise, 1, leaf), promised.price);
+            } else {
+                promiseFails(nodeTab(node), leaf, IEvidence.NoOpinion.selector);
+            }
+        }
+    }
+
+    function test_APromiseOfAnotherTabNumberOrKeyIsWorthNothing() public {
+        (Play memory made, Promise memory promised, Tab memory tab) = inference();
+        bytes memory leaf = promiseLeaf(made, promised, 1);
+        vm.expectRevert(abi.encodeWithSelector(IEvidence.WrongSequence.selector, 1, 2));
+        evidence.leafWorth(tab, LeafKind.Promise, 2, leaf);
+        promiseFails(nodeTab(exactNode(0)), leaf, Orders.ForeignTab.selector);
+        leaf = abi.encode(
+            promised, sign(CLIENT_KEY, Messages.hash(promised)), made.results[1], made.resultSignatures[1]
+        );
+        promiseFails(tab, leaf, Orders.InvalidOrder.selector);
+    }
+
+    function test_OtherWorkThanWasPromisedIsWorthNothing() public {
+        (Play memory made, Promise memory promised, Tab memory tab) = inference();
+        promiseFails(tab, promiseLeaf(made, promised, 0), Orders.WrongPlace.selector);
+        made.resultSignatures[1] = signAs(exactNode(0), Messages.hash(made.results[1]));
+        promiseFails(tab, promiseLeaf(made, promised, 1), Orders.WrongSigner.selector);
+        Verdict memory verdict = verdictOf(made, 1, Opinion.Accept);
+        bytes memory leaf = checkLeaf(promised, verdict, tab.payee);
+        vm.expectRevert();
+        evidence.leafWorth(tab, LeafKind.Promise, 1, leaf);
+        promised.work = 2;
+        promiseFails(tab, promiseLeaf(made, promised, 1), IEvidence.WorkMismatch.selector);
+    }
+
+    function test_AVoidedSegmentOrAConvictedNodeIsNotPaidByClaims() public {
+        (Play memory made, Promise memory promised, Tab memory tab) = inference();
+        bytes memory leaf = promiseLeaf(made, promised, 1);
+        vm.mockCall(address(court), abi.encodeCall(ICourt.isVoided, (made.id, 0)), abi.encode(true));
+        assertGt(evidence.leafWorth(tab, LeafKind.Promise, 1, leaf), 0);
+        vm.mockCall(address(court), abi.encodeCall(ICourt.isVoided, (made.id, 1)), abi.encode(true));
+        promiseFails(tab, leaf, IEvidence.LeafVoid.selector);
+        vm.clearMockedCalls();
+        vm.prank(address(court));
+        registry.convict(made.nodes[0], Fault.FalseResult, 0, uint64(vm.getBlockNumber()));
+        assertGt(evidence.leafWorth(tab, LeafKind.Promise, 1, leaf), 0);
+        vm.prank(address(court));
+        registry.convict(made.nodes[1], Fault.FalseResult, 0, uint64(vm.getBlockNumber()));
+        promiseFails(tab, leaf, IEvidence.LeafVoid.selector);
+    }
+
+    function testFuzz_GarbageIsNoLeaf(bytes calldata garbage, bool order) public {
+        vm.expectRevert();
+        evidence.leafWorth(clientTab(), order ? LeafKind.Order : LeafKind.Promise, 3, garbage);
+    }
+}
