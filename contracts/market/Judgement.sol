@@ -145,15 +145,25 @@ contract Judgement is IJudgement {
         if (!known || (opinion == uint256(Opinion.MissingInput) && hearing.segment == 0)) {
             revert InvalidOpinion(index, given.opinion);
         }
-        bytes32 opened = keccak256(
-            abi.encode(hearing.id, reviewer, given.root, opinion, given.score, given.spread, given.salt)
-        );
+        bytes32 opened = _commitmentOf(hearing.id, reviewer, given);
         if (opened != commitment) revert CommitmentMismatch(index, opened, commitment);
         if (opinion <= uint256(Opinion.Reject)) {
             tiles = mask.length == 0 ? bytes(given.tiles) : TileTree.unmask(given.tiles, mask);
             _requireTiles(hearing, index, given.root, tiles, given.siblings);
         } else if (given.tiles.length != 0 || given.siblings.length != 0) {
             revert InvalidOpening(index, 0, given.root);
+        }
+    }
+
+    /// @dev keccak256(abi.encode(hearing, reviewer, root, opinion, score, spread, salt)): the last five are the first words of
+    ///      the reveal.
+    function _commitmentOf(bytes32 hearing, address reviewer, Reveal calldata given) private pure returns (bytes32 hash) {
+        assembly ("memory-safe") {
+            let encoded := mload(0x40)
+            mstore(encoded, hearing)
+            mstore(add(encoded, 0x20), reviewer)
+            calldatacopy(add(encoded, 0x40), given, 0xa0)
+            hash := keccak256(encoded, 0xe0)
         }
     }
 
@@ -232,10 +242,11 @@ contract Judgement is IJudgement {
         uint256 marks = HandedOn.word();
         uint256 lastBlock = state.phaseBlock + REVEAL_WINDOW;
         bool late = block.number > lastBlock;
+        bytes32[] calldata commitments = state.commitments;
         if (node.root == 0 && (!late || marks & Marks.NODE != 0)) revert RevealMissing(NODE, lastBlock);
         for (uint256 i = 0; i < reveals.length; ++i) {
             if (reveals[i].opinion != 0) continue;
-            bool awaited = state.commitments[i] != 0 && !late;
+            bool awaited = commitments[i] != 0 && !late;
             if (awaited || marks >> (Marks.REVEALS + i) & 1 != 0) revert RevealMissing(i, lastBlock);
         }
     }
@@ -502,7 +513,7 @@ contract Judgement is IJudgement {
         bool convicts = finding.convict != address(0);
         if (convicts) _takePenalty(draft, state, finding, rules.penalty);
         if (comparison.paid) _payReviewers(draft, state, comparison.cluster);
-        uint256 since = draft.movements.length;
+        uint256 since = draft.count;
         _payGas(draft, state, rules, HandedOn.caller(), since);
         if (convicts) _payOpener(draft, state, rules, since);
         else if (finding.outcome == Outcome.Refunded) draft.pay(state.opener, draft.left, since);
@@ -560,15 +571,14 @@ contract Judgement is IJudgement {
             taken += rest;
         }
         if (finding.fault == Fault.Pooled || HandedOn.word() & Marks.VOIDED != 0) return;
-        draft.pay(state.client, state.fee < taken ? state.fee : taken, draft.movements.length);
+        draft.pay(state.client, state.fee < taken ? state.fee : taken, draft.count);
     }
 
     function _payReviewers(Ledger.Draft memory draft, CaseState memory state, uint256 cluster) private pure {
         uint256 reward = Prices.REWARD_UNITS * state.unit;
-        for (uint256 i = 0; i < state.reviewers.length; ++i) {
-            if (cluster >> i & 1 != 0) {
-                draft.pay(state.reviewers[i], reward * state.seats[i], draft.movements.length);
-            }
+        for (; cluster != 0; cluster &= cluster - 1) {
+            uint256 i = _lowest(cluster);
+            draft.pay(state.reviewers[i], reward * state.seats[i], draft.count);
         }
     }
 
@@ -581,12 +591,17 @@ contract Judgement is IJudgement {
         uint256 since
     ) private view {
         uint256 price = _gasPrice();
-        if (state.drawer != address(0)) draft.pay(state.drawer, CaseGas.worth(CaseGas.drawing(rules), price), since);
+        uint256 reviewers = state.reviewers.length;
+        if (state.drawer != address(0)) {
+            draft.pay(state.drawer, CaseGas.worth(CaseGas.drawing(reviewers), price), since);
+        }
         if (state.committer != address(0)) {
-            draft.pay(state.committer, CaseGas.worth(CaseGas.committing(rules), price), since);
+            draft.pay(state.committer, CaseGas.worth(CaseGas.committing(reviewers), price), since);
         }
         if (state.seeder != address(0)) draft.pay(state.seeder, CaseGas.worth(CaseGas.seeding(), price), since);
-        if (decider != address(0)) draft.pay(decider, CaseGas.worth(CaseGas.deciding(rules), price), since);
+        if (decider != address(0)) {
+            draft.pay(decider, CaseGas.worth(CaseGas.deciding(reviewers, rules.tiles), price), since);
+        }
     }
 
     /// @dev Bond, gas and reward. Anyone can bring a rejection, and so can anyone who sees it on its way: then half of the reward
@@ -597,7 +612,7 @@ contract Judgement is IJudgement {
     {
         uint256 reward = (rules.penalty > state.bond ? rules.penalty : state.bond) / 10;
         uint256 shared = state.kind == CaseKind.Rejection && _isStranger(state) ? reward / 2 : 0;
-        uint256 back = state.bond + CaseGas.worth(CaseGas.opening(), _gasPrice());
+        uint256 back = state.bond + CaseGas.worth(CaseGas.opening(state.kind == CaseKind.Doubt), _gasPrice());
         draft.pay(state.opener, back + reward - shared, since);
         if (shared == 0) return;
         uint256 rejecting = 0;
@@ -634,8 +649,9 @@ contract Judgement is IJudgement {
     }
 
     function _fineReviewers(Ledger.Draft memory draft, CaseState memory state, uint256 fined) private view {
-        for (uint256 i = 0; i < state.reviewers.length; ++i) {
-            if (fined >> i & 1 != 0) _fine(draft, state, state.reviewers[i], state.seats[i]);
+        for (; fined != 0; fined &= fined - 1) {
+            uint256 i = _lowest(fined);
+            _fine(draft, state, state.reviewers[i], state.seats[i]);
         }
     }
 
