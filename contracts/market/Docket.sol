@@ -178,21 +178,30 @@ contract Docket is IDocket {
         // Room for the owners of inferencers and verifiers, of scheduler, client and opener, and for the last two themselves.
         state.excluded = Owners.start(results.length + rules.verifiers + 5);
         bytes32[] memory hashes = new bytes32[](results.length);
-        for (uint256 s = 0; s < results.length; ++s) {
-            Result memory result = results[s];
-            if (result.order != state.order || result.segment != s) {
-                revert ForeignResult(s, result.order, result.segment);
-            }
-            hashes[s] = Messages.hash(result);
-            address signer = ECDSA.recoverCalldata(Messages.digest(domain, hashes[s]), signatures[s]);
-            state.excluded.add(REGISTRY.ownerOf(signer));
-            if (s != segment) continue;
-            if (REGISTRY.classOf(signer) != state.executionClass) revert WrongClass(signer, state.executionClass);
-            state.node = signer;
-            state.result = hashes[s];
-            state.traceCommitment = result.traceCommitment;
+        for (uint256 s = 0; s < hashes.length; ++s) {
+            hashes[s] = _readResult(state, domain, results[s], signatures[s], s);
         }
         return Messages.resultsHash(hashes);
+    }
+
+    function _readResult(
+        CaseState memory state,
+        bytes32 domain,
+        Result memory result,
+        bytes calldata signature,
+        uint256 place
+    ) private view returns (bytes32 structHash) {
+        if (result.order != state.order || result.segment != place) {
+            revert ForeignResult(place, result.order, result.segment);
+        }
+        structHash = Messages.hash(result);
+        address signer = ECDSA.recoverCalldata(Messages.digest(domain, structHash), signature);
+        state.excluded.add(REGISTRY.ownerOf(signer));
+        if (place != state.segment) return structHash;
+        if (REGISTRY.classOf(signer) != state.executionClass) revert WrongClass(signer, state.executionClass);
+        state.node = signer;
+        state.result = structHash;
+        state.traceCommitment = result.traceCommitment;
     }
 
     /// @dev Ends rise to the last layer, and nothing follows them.
@@ -358,10 +367,16 @@ contract Docket is IDocket {
         view
         returns (bytes32 randao, address[] memory reviewers, uint8[] memory seats)
     {
-        CaseState memory state = given;
-        if (state.phase != CasePhase.Opened) revert WrongPhase(state.phase);
-        randao = _randao(state.phaseBlock, header);
-        uint8 count = REGISTRY.rulesOf(state.executionClass).reviewers;
+        if (given.phase != CasePhase.Opened) revert WrongPhase(given.phase);
+        randao = _randao(given.phaseBlock, header);
+        uint8 count = REGISTRY.rulesOf(given.executionClass).reviewers;
+        CaseState memory state;
+        state.executionClass = given.executionClass;
+        state.segment = given.segment;
+        state.ends = given.ends;
+        state.referenceBlock = given.referenceBlock;
+        state.round = given.round;
+        state.excluded = given.excluded;
         reviewers = _drawSeats(state, Messages.courtSeed(caseId, state.round, randao), count, hints);
         seats = _seat(reviewers);
     }
@@ -386,18 +401,31 @@ contract Docket is IDocket {
 
     /// @dev An operator that is drawn more than once is one reviewer with more seats, at its first place.
     function _seat(address[] memory drawn) private pure returns (uint8[] memory seats) {
-        uint256 count = 0;
-        seats = new uint8[](drawn.length);
-        for (uint256 i = 0; i < drawn.length; ++i) {
-            address operator = drawn[i];
-            uint256 place = 0;
-            while (place < count && drawn[place] != operator) ++place;
-            if (place == count) drawn[count++] = operator;
-            ++seats[place];
+        unchecked {
+            uint256 total = drawn.length;
+            uint256 count = 0;
+            seats = new uint8[](total);
+            for (uint256 i = 0; i < total; ++i) {
+                address operator = drawn[i];
+                uint256 place = _placeOf(operator, drawn, count);
+                if (place == count) drawn[count++] = operator;
+                ++seats[place];
+            }
+            assembly ("memory-safe") {
+                mstore(drawn, count)
+                mstore(seats, count)
+            }
         }
+    }
+
+    /// @dev Where an operator is among the first `count`; `count` if it is not.
+    function _placeOf(address operator, address[] memory drawn, uint256 count) private pure returns (uint256 place) {
         assembly ("memory-safe") {
-            mstore(drawn, count)
-            mstore(seats, count)
+            let word := add(drawn, 0x20)
+            for { let end := add(word, shl(5, count)) } lt(word, end) { word := add(word, 0x20) } {
+                if eq(mload(word), operator) { break }
+                place := add(place, 1)
+            }
         }
     }
 }

@@ -21,15 +21,24 @@ import {
 ///         from the first block; anyone may carry a case on or expire it.
 interface ICourt {
     event CaseOpened(bytes32 indexed caseId, bytes32 indexed order, address indexed node, CaseState state);
-    event ReviewersDrawn(bytes32 indexed caseId, uint8 round, bytes32 randao, address[] reviewers, uint8[] seats, CaseState state);
+    /// @notice The state follows from its events: what is here, the block as its phaseBlock, and who called.
+    event ReviewersDrawn(
+        bytes32 indexed caseId,
+        address indexed drawer,
+        uint8 round,
+        bytes32 randao,
+        address[] reviewers,
+        uint8[] seats
+    );
     event ReviewPosted(bytes32 indexed caseId, address indexed reviewer, uint8 round, bytes32 commitment);
-    event ReviewsCommitted(bytes32 indexed caseId, bytes32[] commitments, CaseState state);
-    event CaseSeeded(bytes32 indexed caseId, bytes32 seed, CaseState state);
+    event ReviewsCommitted(bytes32 indexed caseId, address indexed committer, bytes32[] commitments);
+    event CaseSeeded(bytes32 indexed caseId, address indexed seeder, bytes32 seed);
     event Revealed(bytes32 indexed caseId, address indexed party, uint8 round, bytes32 revealHash);
     /// @param cluster bit i: reviewer i is in the proper cluster
     /// @param score median of the cluster's scores, and of its spreads
     event CaseDecided(bytes32 indexed caseId, bytes32 indexed order, Outcome outcome, uint256 cluster, uint32 score, uint32 spread);
-    event CaseRestarted(bytes32 indexed caseId, CaseState state);
+    /// @notice A second round: no reviewers, commitments, seed or callers; `bond` is what is left of it.
+    event CaseRestarted(bytes32 indexed caseId, uint8 round, uint96 bond);
     event LeafVoided(bytes32 indexed order, uint8 segment, bytes32 caseId);
     /// @notice An outcome between the cuts was added to an owner's pool.
     event Pooled(address indexed owner, bytes32 indexed executionClass, bytes32 caseId, uint16 count);

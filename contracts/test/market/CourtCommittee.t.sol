@@ -88,7 +88,7 @@ contract CourtCommitteeTest is CourtTest {
         );
         court.draw(play.caseId, play.state, header, "");
         makeKnown(due, keccak256(header));
-        CaseState memory waiting = play.state;
+        CaseState memory waiting = abi.decode(abi.encode(play.state), (CaseState));
         uint256 snapshot = vm.snapshotState();
         sendDraw(play, header);
         vm.revertToState(snapshot);
@@ -291,7 +291,7 @@ contract CourtCommitteeTest is CourtTest {
         commit(play, votes);
         vm.recordLogs();
         decide(play, FALSE, votes);
-        play.state = abi.decode(logged(ICourt.CaseRestarted.selector), (CaseState));
+        foldRestart(play);
         draw(play, 5);
         vm.expectPartialRevert(ICourt.WrongSigner.selector);
         court.commit(play.caseId, play.state, commitments, signatures);
@@ -560,7 +560,7 @@ contract CourtCommitteeTest is CourtTest {
             court.expire(play.caseId, play.state);
             assertEq(stakeOf(node(4)), STAKE);
             assertEq(stakeOf(node(5)), STAKE - uint96(2 * UNIT * (round + 1)));
-            if (round == 0) play.state = abi.decode(logged(ICourt.CaseRestarted.selector), (CaseState));
+            if (round == 0) foldRestart(play);
         }
         assertOutcome(play, Outcome.Undecided);
         assertTrue(court.isVoided(play.digest, 0));
@@ -576,7 +576,7 @@ contract CourtCommitteeTest is CourtTest {
         pass(1);
         vm.recordLogs();
         court.expire(play.caseId, play.state);
-        play.state = abi.decode(logged(ICourt.CaseRestarted.selector), (CaseState));
+        foldRestart(play);
         assertEq(play.state.round, 1);
         assertEq(stakeOf(node(104)), STAKE);
     }

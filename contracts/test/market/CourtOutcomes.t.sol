@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ICourt} from "../../market/interfaces/ICourt.sol";
-import {CaseState, Fault, Outcome} from "../../market/interfaces/MarketTypes.sol";
+import {Fault, Outcome} from "../../market/interfaces/MarketTypes.sol";
 import {CourtTest} from "./support/CourtTest.sol";
 
 /// @title Every outcome, and its money by hand
@@ -313,7 +312,7 @@ contract CourtOutcomesTest is CourtTest {
         commit(play, votes);
         vm.recordLogs();
         decide(play, FALSE, votes);
-        play.state = abi.decode(logged(ICourt.CaseRestarted.selector), (CaseState));
+        foldRestart(play);
         assertEq(play.state.round, 1);
         assertEq(play.state.reviewers.length, 0);
         conclude(play, FALSE, votes);

@@ -7,6 +7,7 @@ import {VrfProof as OldVrfProof} from "../../../interfaces/TrothTypes.sol";
 import {ICourt} from "../../../market/interfaces/ICourt.sol";
 import {Contracts} from "../../../market/interfaces/IDeployment.sol";
 import {
+    CasePhase,
     CaseState,
     Draw,
     NodeReveal,
@@ -108,6 +109,8 @@ abstract contract CourtTest is Test {
     bytes32 internal constant HONEST = keccak256("honest trace");
     bytes32 internal constant FALSE = keccak256("false trace");
     Contracts private _contracts;
+    /// @dev Second indexed word of the last log that was looked up: who drew, committed or seeded.
+    address internal loggedCaller;
 
     function setUp() public virtual {
         vm.roll(10_000);
@@ -398,7 +401,9 @@ abstract contract CourtTest is Test {
     function logged(bytes32 topic) internal returns (bytes memory data) {
         Vm.Log[] memory logs = vm.getRecordedLogs();
         for (uint256 i = logs.length; i > 0; --i) {
-            if (logs[i - 1].topics[0] == topic) return logs[i - 1].data;
+            if (logs[i - 1].topics[0] != topic) continue;
+            if (logs[i - 1].topics.length > 2) loggedCaller = address(uint160(uint256(logs[i - 1].topics[2])));
+            return logs[i - 1].data;
         }
         revert("not logged");
     }
@@ -437,8 +442,44 @@ abstract contract CourtTest is Test {
     function sendDraw(Play memory play, bytes memory header) internal {
         vm.recordLogs();
         court.draw(play.caseId, play.state, header, "");
-        (,,,, play.state) =
-            abi.decode(logged(ICourt.ReviewersDrawn.selector), (uint8, bytes32, address[], uint8[], CaseState));
+        foldDraw(play);
+    }
+
+    /// @dev The state follows from what was logged.
+    function foldDraw(Play memory play) internal {
+        CaseState memory state = play.state;
+        (,, state.reviewers, state.seats) =
+            abi.decode(logged(ICourt.ReviewersDrawn.selector), (uint8, bytes32, address[], uint8[]));
+        state.drawer = loggedCaller;
+        fold(play, CasePhase.Drawn);
+    }
+
+    function foldCommit(Play memory play) internal {
+        play.state.commitments = abi.decode(logged(ICourt.ReviewsCommitted.selector), (bytes32[]));
+        play.state.committer = loggedCaller;
+        fold(play, CasePhase.Committed);
+    }
+
+    function foldSeed(Play memory play) internal {
+        play.state.seed = abi.decode(logged(ICourt.CaseSeeded.selector), (bytes32));
+        play.state.seeder = loggedCaller;
+        fold(play, CasePhase.Seeded);
+    }
+
+    function foldRestart(Play memory play) internal {
+        CaseState memory state = play.state;
+        (state.round, state.bond) = abi.decode(logged(ICourt.CaseRestarted.selector), (uint8, uint96));
+        state.reviewers = new address[](0);
+        state.seats = new uint8[](0);
+        state.commitments = new bytes32[](0);
+        (state.seed, state.drawer, state.committer, state.seeder) = (0, address(0), address(0), address(0));
+        fold(play, CasePhase.Opened);
+    }
+
+    function fold(Play memory play, CasePhase phase) internal view {
+        play.state.phase = phase;
+        play.state.phaseBlock = uint40(vm.getBlockNumber());
+        assertEq(court.caseOf(play.caseId), keccak256(abi.encode(play.state)), "events give the state");
     }
 
     /// @dev So many reviewers with a seat each.
@@ -492,7 +533,7 @@ abstract contract CourtTest is Test {
     function sendCommit(Play memory play, bytes32[] memory commitments, bytes memory signatures) internal {
         vm.recordLogs();
         court.commit(play.caseId, play.state, commitments, signatures);
-        (, play.state) = abi.decode(logged(ICourt.ReviewsCommitted.selector), (bytes32[], CaseState));
+        foldCommit(play);
     }
 
     function seed(Play memory play) internal {
@@ -500,7 +541,7 @@ abstract contract CourtTest is Test {
         bytes memory header = dueHeader(play, keccak256(abi.encode("tiles", play.state.round)));
         vm.recordLogs();
         court.seed(play.caseId, play.state, header);
-        (, play.state) = abi.decode(logged(ICourt.CaseSeeded.selector), (bytes32, CaseState));
+        foldSeed(play);
     }
 
     function nodeReveal(Play memory play, bytes32 data) internal view returns (NodeReveal memory shown) {
