@@ -92,7 +92,7 @@ contract Docket is IDocket {
         bytes32 named = _readResults(state, domain, rules, results, resultSignatures, segment);
         _readDraw(state, domain, draw, drawSignature, named);
         _price(state, rules, order.order, results[results.length - 1], results[segment]);
-        if (verdicts.length == 0) {
+        if (secret == 0 && verdicts.length == 0) {
             state.kind = CaseKind.Doubt;
         } else {
             _requireDrawn(order.order, secret, draw.beta);
@@ -150,6 +150,8 @@ contract Docket is IDocket {
         Order memory order = given.order;
         bytes32 tab = Messages.tabId(Tab({payer: given.client, payee: given.scheduler, key: given.key}));
         if (tab != order.tab) revert WrongTab(order.tab, tab);
+        // Its payer opened it: nobody becomes a client by somebody else's word.
+        if (!BANK.tabOf(tab).known) revert TabUnknown(tab);
         state.order = Messages.digest(domain, Messages.hash(order));
         if (!SignatureChecker.isValidSignatureNowCalldata(given.key, state.order, given.signature)) {
             revert WrongSignature(given.key);
@@ -349,14 +351,11 @@ contract Docket is IDocket {
     function _setKind(CaseState memory state) private pure {
         uint256 seats = state.opinions.length;
         uint256 rejecting = 0;
-        uint256 accepting = 0;
         for (uint256 v = 0; v < seats; ++v) {
             if (state.opinions[v] == uint8(Opinion.Reject)) ++rejecting;
-            if (state.opinions[v] == uint8(Opinion.Accept)) ++accepting;
         }
-        if (2 * rejecting > seats) state.kind = CaseKind.Rejection;
-        else if (2 * accepting > seats) state.kind = CaseKind.Acceptance;
-        else revert NoMajority(rejecting, accepting, seats);
+        // Where no majority rejects, too few judged or they accepted: then only the client calls it into question.
+        state.kind = 2 * rejecting > seats ? CaseKind.Rejection : CaseKind.Acceptance;
     }
 
     // ------------------------------------------------------------------------------------------------------- drawing

@@ -62,8 +62,8 @@ interface ICourt {
 
     /// @notice Opens a case; the bond is collected from msg.sender.
     /// @param draw the scheduler's word, with `drawSignature`
-    /// @param secret first secret, or zero for a Doubt
-    /// @param verdicts of the drawn verifiers of `segment`, one per distinct node; empty for a Doubt
+    /// @param secret first secret; zero, with no verdicts, for a Doubt
+    /// @param verdicts of the drawn verifiers of `segment`, one per distinct node, as many as there are
     /// @param proof the scheduler's VRF proof of the draw's beta, from which with secret and results the verifiers follow
     /// @param hints for the draw of verifiers
     /// @param suspend whether the node is suspended (each rejecting verdict must lock L)

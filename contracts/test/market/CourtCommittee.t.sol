@@ -442,7 +442,7 @@ contract CourtCommitteeTest is CourtTest {
         play.results[0].traceCommitment =
             keccak256(abi.encode(rootOf(tolerant, 2, HONEST, address(0)), nodeSalt()));
         signResults(play);
-        signDraw(play, "beta", uint64(vm.getBlockNumber()));
+        signDraw(play, uint64(vm.getBlockNumber()));
         vm.recordLogs();
         uint96 bond = court.bondFor(tolerant, 2);
         vm.prank(client);
@@ -589,7 +589,7 @@ contract CourtCommitteeTest is CourtTest {
             setOrder(play, play.order.order);
             play.results[0].order = play.digest;
             signResults(play);
-            signDraw(play, "beta", uint64(vm.getBlockNumber()));
+            signDraw(play, uint64(vm.getBlockNumber()));
             open(play, client);
             pass(LOOKAHEAD + DRAW_WINDOW + 1);
             court.expire(play.caseId, play.state);

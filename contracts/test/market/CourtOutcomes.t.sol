@@ -130,7 +130,7 @@ contract CourtOutcomesTest is CourtTest {
             setOrder(play, play.order.order);
             play.results[0].order = play.digest;
             signResults(play);
-            signDraw(play, "beta", uint64(vm.getBlockNumber()));
+            signDraw(play, uint64(vm.getBlockNumber()));
             verify(play, REJECT, REJECT, REJECT, false);
             open(play, client);
             conclude(play, FALSE, scored(5, SECOND_CUT, 100_000));
@@ -181,7 +181,7 @@ contract CourtOutcomesTest is CourtTest {
         setOrder(play, play.order.order);
         play.results[0].order = play.digest;
         signResults(play);
-        signDraw(play, "beta", uint64(vm.getBlockNumber()));
+        signDraw(play, uint64(vm.getBlockNumber()));
         open(play, client);
         conclude(play, FALSE, scored(5, SECOND_CUT + 1, 0));
         (uint16 count, uint40 later) = court.pooledOf(ownerOf(100), tolerant);

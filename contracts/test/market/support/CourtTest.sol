@@ -28,7 +28,7 @@ import {
 import {Messages} from "../../../market/libraries/Messages.sol";
 import {P256Prover} from "../../support/P256Prover.sol";
 import {Traces} from "../../support/Traces.sol";
-import {MockBank, MockHistory, MockRegistry} from "./CourtMocks.sol";
+import {MockBank, MockHistory, MockRegistry, MockSummons} from "./CourtMocks.sol";
 import {Headers} from "./Headers.sol";
 
 /// @title A court with a scheduler, nodes and reviewers, and the life of a case as its parties live it
@@ -97,6 +97,7 @@ abstract contract CourtTest is Test {
 
     MockBank internal bank;
     MockRegistry internal registry;
+    MockSummons internal summons;
     ICourt internal court;
     address internal docket;
     address internal judgement;
@@ -118,6 +119,7 @@ abstract contract CourtTest is Test {
         vm.etch(HISTORY, address(new MockHistory()).code);
         bank = new MockBank();
         registry = new MockRegistry();
+        summons = new MockSummons();
         _deploy();
         registry.setClass(exact, rules(true, 5));
         registry.setClass(tolerant, rules(false, 5));
@@ -140,6 +142,7 @@ abstract contract CourtTest is Test {
         uint256 nonce = vm.getNonce(address(this));
         _contracts.bank = address(bank);
         _contracts.registry = address(registry);
+        _contracts.summons = address(summons);
         _contracts.court = vm.computeCreateAddress(address(this), nonce);
         _contracts.docket = vm.computeCreateAddress(address(this), nonce + 1);
         _contracts.judgement = vm.computeCreateAddress(address(this), nonce + 2);
@@ -248,7 +251,7 @@ abstract contract CourtTest is Test {
         play.results = new Result[](1);
         play.results[0] = newResult(play, 0, class, data);
         signResults(play);
-        signDraw(play, keccak256("beta"), uint64(vm.getBlockNumber()));
+        signDraw(play, uint64(vm.getBlockNumber()));
         play.secret = "secret";
     }
 
@@ -284,7 +287,10 @@ abstract contract CourtTest is Test {
         }
     }
 
-    function signDraw(Play memory play, bytes32 beta, uint64 blockNumber) internal view {
+    /// @dev The scheduler's draw, with the output of its VRF, whose proof is kept for the court.
+    function signDraw(Play memory play, uint64 blockNumber) internal view {
+        (OldVrfProof memory made, bytes32 beta) = P256Prover.prove(VRF_SECRET, Messages.drawAlpha(play.digest));
+        play.check = VrfProof({proof: made.proof, hints: made.hints});
         bytes32[] memory hashes = new bytes32[](play.results.length);
         for (uint256 s = 0; s < hashes.length; ++s) {
             hashes[s] = Messages.hash(play.results[s]);
@@ -306,7 +312,6 @@ abstract contract CourtTest is Test {
             drawn[v] = node(from + v);
         }
         registry.force(drawn);
-        prove(play);
         uint8[3] memory opinions = [first, second, third];
         play.verdicts = new Verdict[](3);
         play.verdictSignatures = new bytes[](3);
@@ -314,12 +319,6 @@ abstract contract CourtTest is Test {
             play.verdicts[v] = verdictOf(play, opinions[v], locks);
             play.verdictSignatures[v] = signed(NODE_KEY + from + v, Messages.hash(play.verdicts[v]));
         }
-    }
-
-    function prove(Play memory play) internal view {
-        bytes32 alpha = Messages.checkAlpha(play.digest, play.secret, play.draw.results);
-        (OldVrfProof memory made,) = P256Prover.prove(VRF_SECRET, alpha);
-        play.check = VrfProof({proof: made.proof, hints: made.hints});
     }
 
     function verdictOf(Play memory play, uint8 opinion, bool locks) internal pure returns (Verdict memory) {
