@@ -155,9 +155,13 @@ contract Judgement is IJudgement {
         }
     }
 
-    /// @dev keccak256(abi.encode(hearing, reviewer, root, opinion, score, spread, salt)): the last five are the first words of
-    ///      the reveal.
-    function _commitmentOf(bytes32 hearing, address reviewer, Reveal calldata given) private pure returns (bytes32 hash) {
+    /// @dev keccak256(abi.encode(hearing, reviewer, root, opinion, score, spread, salt)): the last five are the first
+    ///      words of the reveal.
+    function _commitmentOf(bytes32 hearing, address reviewer, Reveal calldata given)
+        private
+        pure
+        returns (bytes32 hash)
+    {
         assembly ("memory-safe") {
             let encoded := mload(0x40)
             mstore(encoded, hearing)
@@ -336,8 +340,8 @@ contract Judgement is IJudgement {
         }
     }
 
-    /// @dev The component of the lowest of `unseen`, among them: who agrees with one of it belongs to it (library Clusters says
-    ///      the same of a whole graph; here no edge is compared that joins what is joined).
+    /// @dev The component of the lowest of `unseen`, among them: who agrees with one of it belongs to it (library
+    ///      Clusters says the same of a whole graph; here no edge is compared that joins what is joined).
     function _component(Rules memory rules, Shown memory shown, uint256 unseen) private pure returns (uint256 members) {
         uint256 fresh = unseen & (~unseen + 1);
         while (fresh != 0) {
@@ -367,9 +371,9 @@ contract Judgement is IJudgement {
         return Agreement.agrees(tilesA, tilesB, rules.dtype, rules.mantissaBits, rules.steps, rules.theta);
     }
 
-    /// @dev Two thirds convict; votes that the node withheld its rows count with those that its rows are false. In a Doubt
-    ///      only the leaf can fall. Pooled is what chance could have chosen: a rejection between the cuts; of what a client
-    ///      chose, only what is beyond them.
+    /// @dev Two thirds convict; votes that the node withheld its rows count with those that its rows are false. In a
+    ///      Doubt only the leaf can fall. Pooled is what chance could have chosen: a rejection between the cuts; of
+    ///      what a client chose, only what is beyond them.
     function _conclude(
         Comparison memory finding,
         Rules memory rules,
@@ -526,8 +530,8 @@ contract Judgement is IJudgement {
         transfers = draft.toCall();
     }
 
-    /// @dev Whom an outcome convicts, if anybody. One between the cuts is counted against the node's owner; when there are more
-    ///      of them than honest noise gives, it convicts, and counting begins anew.
+    /// @dev Whom an outcome convicts, if anybody. One between the cuts is counted against the node's owner; when
+    ///      there are more of them than honest noise gives, it convicts, and counting begins anew.
     function _convict(Finding memory finding, CaseState memory state, Rules memory rules, bool pooled) private view {
         Outcome outcome = finding.outcome;
         finding.fault = Fault.NothingShown;
@@ -551,8 +555,8 @@ contract Judgement is IJudgement {
         }
     }
 
-    /// @dev Takes L: what was locked for this case, then free stake. The client's refund comes first and out of it alone, so
-    ///      that no opener pays for a convict without stake; a leaf that fell already is not refunded.
+    /// @dev Takes L: what was locked for this case, then free stake. The client's refund comes first and out of it
+    ///      alone, so that no opener pays for a convict without stake; a leaf that fell already is not refunded.
     function _takePenalty(Ledger.Draft memory draft, CaseState memory state, Finding memory finding, uint256 penalty)
         private
         view
@@ -604,8 +608,8 @@ contract Judgement is IJudgement {
         }
     }
 
-    /// @dev Bond, gas and reward. Anyone can bring a rejection, and so can anyone who sees it on its way: then half of the reward
-    ///      is the rejecters', whose work it is.
+    /// @dev Bond, gas and reward. Anyone can bring a rejection, and so can anyone who sees it on its way: then half
+    ///      of the reward is the rejecters', whose work it is.
     function _payOpener(Ledger.Draft memory draft, CaseState memory state, Rules memory rules, uint256 since)
         private
         view
@@ -634,7 +638,10 @@ contract Judgement is IJudgement {
     }
 
     /// @dev What is still locked of the node is free again; the rejecters' locks go back, or are lost.
-    function _unlock(Ledger.Draft memory draft, CaseState memory state, uint256 penalty, PotKind rejecters) private pure {
+    function _unlock(Ledger.Draft memory draft, CaseState memory state, uint256 penalty, PotKind rejecters)
+        private
+        pure
+    {
         bytes32 node = Ledger.id(state.node);
         draft.shift(PotKind.Locked, node, PotKind.Stake, node, state.locked);
         if (state.suspends) draft.shiftLocks(state, penalty, PotKind.Locked, rejecters);
@@ -673,8 +680,8 @@ contract Judgement is IJudgement {
         return price < GAS_PRICE ? price : GAS_PRICE;
     }
 
-    /// @dev Most movements of an outcome: penalty (two), refund, gas (four), opener, rest, the node's lock, one for each
-    ///      reviewer, and three for each verifier.
+    /// @dev Most movements of an outcome: penalty (two), refund, gas (four), opener, rest, the node's lock, one for
+    ///      each reviewer, and three for each verifier.
     function _room(CaseState memory state) private pure returns (uint256) {
         return 10 + state.reviewers.length + 3 * state.verifiers.length;
     }

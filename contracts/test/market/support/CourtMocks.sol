@@ -66,7 +66,8 @@ contract MockBank {
     }
 }
 
-/// @title Nodes of one group per class that were there at a block; draws by the rule of DrawRequest, or as they are forced
+/// @title Nodes of one group per class that were there at a block; draws by the rule of DrawRequest, or as they are
+///        forced
 contract MockRegistry {
     struct Member {
         address operator;
