@@ -31,8 +31,8 @@ import {Marks} from "./libraries/Marks.sol";
 import {Messages} from "./libraries/Messages.sol";
 
 /// @title Decides one result by a committee drawn by RANDAO
-/// @dev Keeps one word of each case, the state of which travels in calldata, and acts. Docket reads what a case is opened with,
-///      Judgement what the reviewers show; both only read. Bank moves the money.
+/// @dev Keeps one word of each case, the state of which travels in calldata, and acts. Docket reads what a case is
+///      opened with, Judgement what the reviewers show; both only read. Bank moves the money.
 contract Court is ICourt, ReentrancyGuardTransient {
     using Address for address;
     using HandedOn for address;
@@ -108,8 +108,8 @@ contract Court is ICourt, ReentrancyGuardTransient {
         return kind == CaseKind.Doubt ? Messages.DOUBTS + segment : segment;
     }
 
-    /// @dev In time, and not decided. A case that was lost for lack of data or interest leaves the leaf open: whoever has the
-    ///      data gets the whole window again. A Doubt needs a leaf that no drawn case is or was about.
+    /// @dev In time, and not decided. A case that was lost for lack of data or interest leaves the leaf open: whoever
+    ///      has the data gets the whole window again. A Doubt needs a leaf that no drawn case is or was about.
     /// @return round first round of this opening
     function _requireOpenable(bytes32 caseId, CaseState memory state) private view returns (uint8 round) {
         if (state.kind == CaseKind.Doubt) _requireReopenable(Messages.caseId(state.order, state.segment));
@@ -182,8 +182,8 @@ contract Court is ICourt, ReentrancyGuardTransient {
         if (block.number > lastBlock) revert TooLate(block.number, lastBlock);
     }
 
-    /// @dev Own posts stand whatever is given; what is given is its reviewer's by its signature. A signature whose reviewer has
-    ///      posted meanwhile is passed over, so that no post in the last moment spoils the call.
+    /// @dev Own posts stand whatever is given; what is given is its reviewer's by its signature. A signature whose
+    ///      reviewer has posted meanwhile is passed over, so that no post in the last moment spoils the call.
     function _unite(bytes32 caseId, CaseState memory state, bytes calldata signatures) private view {
         bytes32 hearing = Messages.hearing(caseId, state.round);
         bytes32 domain = Messages.separator(address(BANK));
@@ -246,8 +246,8 @@ contract Court is ICourt, ReentrancyGuardTransient {
         _show(caseId, given.round, Marks.NODE, keccak256(abi.encode(reveal_)));
     }
 
-    /// @dev From now on this party cannot be left out. What it shows follows from what it committed to, so that nobody can show
-    ///      anything else in its name.
+    /// @dev From now on this party cannot be left out. What it shows follows from what it committed to, so that
+    ///      nobody can show anything else in its name.
     function _show(bytes32 caseId, uint8 round, uint256 mark, bytes32 revealHash) private {
         bytes32 hearing = Messages.hearing(caseId, round);
         _mark(hearing, mark);
@@ -343,8 +343,9 @@ contract Court is ICourt, ReentrancyGuardTransient {
         return given;
     }
 
-    /// @dev keccak256(abi.encode(given)) without decoding it: the bytes from the struct's beginning to the end of its last array.
-    ///      Any other encoding of the same values has another hash, and these bytes have no other meaning.
+    /// @dev keccak256(abi.encode(given)) without decoding it: the bytes from the struct's beginning to the end of its
+    ///      last array. Any other encoding of the same values has another hash, and these bytes have no other
+    ///      meaning.
     function _requireState(bytes32 caseId, CaseState calldata given) private view {
         bytes32[] calldata last = given.commitments;
         bytes32 hash;

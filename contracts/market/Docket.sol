@@ -163,8 +163,8 @@ contract Docket is IDocket {
         state.scheduler = given.scheduler;
     }
 
-    /// @dev All results, each for its place, and who signed them. The judged one's signer must be a node of the class: nobody
-    ///      else has the stake that this class is made for.
+    /// @dev All results, each for its place, and who signed them. The judged one's signer must be a node of the
+    ///      class: nobody else has the stake that this class is made for.
     function _readResults(
         CaseState memory state,
         bytes32 domain,
@@ -177,7 +177,8 @@ contract Docket is IDocket {
         if (segment >= results.length) revert WrongSegments(state.ends, segment);
         if (signatures.length != results.length) revert WrongCount(signatures.length, results.length);
         state.segment = segment;
-        // Room for the owners of inferencers and verifiers, of scheduler, client and opener, and for the last two themselves.
+        // Room for the owners of inferencers and verifiers, of scheduler, client and opener, and for the last two
+        // themselves.
         state.excluded = Owners.start(results.length + rules.verifiers + 5);
         bytes32[] memory hashes = new bytes32[](results.length);
         for (uint256 s = 0; s < hashes.length; ++s) {
@@ -225,7 +226,9 @@ contract Docket is IDocket {
         bytes32 expected
     ) private view {
         Draw memory draw = given;
-        if (draw.order != state.order || draw.results != expected) revert ForeignDraw(draw.order, draw.results, expected);
+        if (draw.order != state.order || draw.results != expected) {
+            revert ForeignDraw(draw.order, draw.results, expected);
+        }
         if (ECDSA.recoverCalldata(Messages.digest(domain, Messages.hash(draw)), signature) != state.scheduler) {
             revert WrongSignature(state.scheduler);
         }
@@ -381,7 +384,11 @@ contract Docket is IDocket {
     }
 
     /// @inheritdoc IDocket
-    function drawTiles(bytes32 caseId, CaseState calldata state, bytes calldata header) external view returns (bytes32) {
+    function drawTiles(bytes32 caseId, CaseState calldata state, bytes calldata header)
+        external
+        view
+        returns (bytes32)
+    {
         if (state.phase != CasePhase.Committed) revert WrongPhase(state.phase);
         if (REGISTRY.rulesOf(state.executionClass).exact) revert ExactClass(state.executionClass);
         return Messages.tilesSeed(caseId, state.commitments, _randao(state.phaseBlock, header));

@@ -155,9 +155,13 @@ contract Judgement is IJudgement {
         }
     }
 
-    /// @dev keccak256(abi.encode(hearing, reviewer, root, opinion, score, spread, salt)): the last five are the first words of
-    ///      the reveal.
-    function _commitmentOf(bytes32 hearing, address reviewer, Reveal calldata given) private pure returns (bytes32 hash) {
+    /// @dev keccak256(abi.encode(hearing, reviewer, root, opinion, score, spread, salt)): the last five are the first
+    ///      words of the reveal.
+    function _commitmentOf(bytes32 hearing, address reviewer, Reveal calldata given)
+        private
+        pure
+        returns (bytes32 hash)
+    {
         assembly ("memory-safe") {
             let encoded := mload(0x40)
             mstore(encoded, hearing)
@@ -336,8 +340,8 @@ contract Judgement is IJudgement {
         }
     }
 
-    /// @dev The component of the lowest of `unseen`, among them: who agrees with one of it belongs to it (library Clusters says
-    ///      the same of a whole graph; here no edge is compared that joins what is joined).
+    /// @dev The component of the lowest of `unseen`, among them: who agrees with one of it belongs to it (library
+    ///      Clusters says the same of a whole graph; here no edge is compared that joins what is joined).
     function _component(Rules memory rules, Shown memory shown, uint256 unseen) private pure returns (uint256 members) {
         uint256 fresh = unseen & (~unseen + 1);
         while (fresh != 0) {
@@ -526,8 +530,8 @@ contract Judgement is IJudgement {
         transfers = draft.toCall();
     }
 
-    /// @dev Whom an outcome convicts, if anybody. One between the cuts is counted against the node's owner; when there are more
-    ///      of them than honest noise gives, it convicts, and counting begins anew.
+    /// @dev Whom an outcome convicts, if anybody. One between the cuts is counted against the node's owner; when
+    ///      there are more of them than honest noise gives, it convicts, and counting begins anew.
     function _convict(Finding memory finding, CaseState memory state, Rules memory rules, bool pooled) private view {
         Outcome outcome = finding.outcome;
         finding.fault = Fault.NothingShown;
@@ -685,8 +689,8 @@ contract Judgement is IJudgement {
         return price < GAS_PRICE ? price : GAS_PRICE;
     }
 
-    /// @dev Most movements of an outcome: penalty (two), refund, gas (four), opener, rest, the node's lock, one for each
-    ///      reviewer, and three for each verifier.
+    /// @dev Most movements of an outcome: penalty (two), refund, gas (four), opener, rest, the node's lock, one for
+    ///      each reviewer, and three for each verifier.
     function _room(CaseState memory state) private pure returns (uint256) {
         return 10 + state.reviewers.length + 3 * state.verifiers.length;
     }

@@ -16,9 +16,9 @@ import {
 } from "./MarketTypes.sol";
 
 /// @title Decides one result by a committee drawn by RANDAO
-/// @notice Opened -> Drawn (RANDAO of the opening block + lookahead, proven by its header) -> Committed -> Seeded (tolerant
-///         classes: RANDAO of the committing block + lookahead) -> decided. Own posts and reveals of reviewers count in any order and
-///         from the first block; anyone may carry a case on or expire it.
+/// @notice Opened -> Drawn (RANDAO of the opening block + lookahead, proven by its header) -> Committed -> Seeded
+///         (tolerant classes: RANDAO of the committing block + lookahead) -> decided. Own posts and reveals of
+///         reviewers count in any order and from the first block; anyone may carry a case on or expire it.
 interface ICourt {
     event CaseOpened(bytes32 indexed caseId, bytes32 indexed order, address indexed node, CaseState state);
     /// @notice The state follows from its events: what is here, the block as its phaseBlock, and who called.
@@ -36,7 +36,9 @@ interface ICourt {
     event Revealed(bytes32 indexed caseId, address indexed party, uint8 round, bytes32 revealHash);
     /// @param cluster bit i: reviewer i is in the proper cluster
     /// @param score median of the cluster's scores, and of its spreads
-    event CaseDecided(bytes32 indexed caseId, bytes32 indexed order, Outcome outcome, uint256 cluster, uint32 score, uint32 spread);
+    event CaseDecided(
+        bytes32 indexed caseId, bytes32 indexed order, Outcome outcome, uint256 cluster, uint32 score, uint32 spread
+    );
     /// @notice A second round: no reviewers, commitments, seed or callers; `bond` is what is left of it.
     event CaseRestarted(bytes32 indexed caseId, uint8 round, uint96 bond);
     event LeafVoided(bytes32 indexed order, uint8 segment, bytes32 caseId);
@@ -88,9 +90,10 @@ interface ICourt {
     /// @notice A reviewer posts its own commitment; never replaced.
     function post(bytes32 caseId, CaseState calldata state, bytes32 commitment) external;
 
-    /// @notice Anyone: ends the commitments: signed ones in one call, and all own posts; incomplete sets only after 3/4 of
-    ///         the window.
-    /// @param commitments one per reviewer, or zero; one that a reviewer posted itself counts instead of what is given here
+    /// @notice Anyone: ends the commitments: signed ones in one call, and all own posts; incomplete sets only after
+    ///         3/4 of the window.
+    /// @param commitments one per reviewer, or zero; one that a reviewer posted itself counts instead of what is
+    /// given here
     /// @param signatures 65 bytes for each commitment that is given and not zero, in order
     function commit(bytes32 caseId, CaseState calldata state, bytes32[] calldata commitments, bytes calldata signatures)
         external;
@@ -102,9 +105,10 @@ interface ICourt {
     function reveal(bytes32 caseId, CaseState calldata state, uint256 reviewer, Reveal calldata reveal_) external;
     function revealNode(bytes32 caseId, CaseState calldata state, NodeReveal calldata reveal_) external;
 
-    /// @notice Anyone: compares, decides, pays. All reveals, or after the window those that there are; a party that revealed
-    ///         by its own call must be shown as it did.
-    function decide(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, Reveal[] calldata reveals) external;
+    /// @notice Anyone: compares, decides, pays. All reveals, or after the window those that there are; a party that
+    ///         revealed by its own call must be shown as it did.
+    function decide(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, Reveal[] calldata reveals)
+        external;
 
     /// @notice Anyone: ends a case whose draw, commitments or seed are late.
     function expire(bytes32 caseId, CaseState calldata state) external;

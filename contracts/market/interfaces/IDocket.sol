@@ -12,8 +12,10 @@ import {
     VrfProof
 } from "./MarketTypes.sol";
 
-/// @title Reads what a case is opened with, and draws who reviews it and what they show; keeps nothing and moves nothing
-/// @notice Its functions take the arguments of the Court's functions, which hands its calls on as they came (library HandedOn).
+/// @title Reads what a case is opened with, and draws who reviews it and what they show; keeps nothing and moves
+///        nothing
+/// @notice Its functions take the arguments of the Court's functions, which hands its calls on as they came (library
+///         HandedOn).
 interface IDocket {
     error WrongTab(bytes32 tab, bytes32 expected);
     error TabUnknown(bytes32 tab);

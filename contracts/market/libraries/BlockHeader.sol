@@ -2,9 +2,10 @@
 pragma solidity ^0.8.30;
 
 /// @title RANDAO of a past block, read from its header
-/// @notice A header is an RLP list of strings: 0 parent, 1 ommers, 2 beneficiary, 3 state, 4 transactions, 5 receipts, 6 bloom,
-///         7 difficulty (zero since the merge), 8 number, 9 to 11 gas and time, 12 extra data, 13 mixHash (the RANDAO), 14 nonce.
-///         Forks add fields behind these; they are walked over, not read. Encodings that are not canonical are refused.
+/// @notice A header is an RLP list of strings: 0 parent, 1 ommers, 2 beneficiary, 3 state, 4 transactions, 5
+///         receipts, 6 bloom, 7 difficulty (zero since the merge), 8 number, 9 to 11 gas and time, 12 extra data, 13
+///         mixHash (the RANDAO), 14 nonce. Forks add fields behind these; they are walked over, not read. Encodings
+///         that are not canonical are refused.
 library BlockHeader {
     /// @notice These bytes are no header: `offset` is where the field `field` does not fit (255: the list itself).
     error InvalidHeader(uint256 field, uint256 offset);

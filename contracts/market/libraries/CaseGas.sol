@@ -4,8 +4,8 @@ pragma solidity ^0.8.30;
 import {Rules} from "../interfaces/MarketTypes.sol";
 
 /// @title What the steps of a case cost, as far as it is paid back
-/// @notice Below what each costs at least (own posts instead of signatures, one reviewer with many seats, nobody to pay), so
-///         that nobody earns by carrying cases on.
+/// @notice Below what each costs at least (own posts instead of signatures, one reviewer with many seats, nobody to
+///         pay), so that nobody earns by carrying cases on.
 library CaseGas {
     uint256 private constant PER = 1e9;
     uint256 private constant DOUBT = 120_000;

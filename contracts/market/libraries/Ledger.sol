@@ -4,7 +4,8 @@ pragma solidity ^0.8.30;
 import {IBank} from "../interfaces/IBank.sol";
 import {CaseState, Opinion, PotKind} from "../interfaces/MarketTypes.sol";
 
-/// @title Movements as they are drawn up: what is owed is paid in the order in which it is owed, as far as the pot reaches
+/// @title Movements as they are drawn up: what is owed is paid in the order in which it is owed, as far as the pot
+///        reaches
 /// @dev They are written as the call to the Bank that makes them, five words each, so that nothing is encoded twice.
 library Ledger {
     /// @param pot the bond from which payments are made

@@ -280,7 +280,8 @@ contract CourtCommitteeTest is CourtTest {
         court.commit(play.caseId, play.state, new bytes32[](4), "");
     }
 
-    /// @dev Signed commitments are public; one of the first round or of an earlier opening must not speak in a later one.
+    /// @dev Signed commitments are public; one of the first round or of an earlier opening must not speak in a later
+    ///      one.
     function test_aCommitmentOfOneRoundIsWorthNothingInAnother() public {
         Play memory play = begun(exact, FALSE);
         draw(play, 5);

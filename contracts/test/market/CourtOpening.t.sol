@@ -261,7 +261,8 @@ contract CourtOpeningTest is CourtTest {
             stranger,
             abi.encodeWithSelector(IDocket.NotClient.selector, stranger, client, vm.addr(TAB_KEY))
         );
-        assertEq(uint8(open(play, client).kind), uint8(CaseKind.Acceptance));
+        open(play, client);
+        assertEq(uint8(play.state.kind), uint8(CaseKind.Acceptance));
         play = drawn(REJECT, MISSING_PROMPT, REJECT, false);
         expectOpen(play, client, abi.encodeWithSelector(IDocket.InvalidOpinion.selector, 1, MISSING_PROMPT));
     }
@@ -269,7 +270,8 @@ contract CourtOpeningTest is CourtTest {
     function test_aDrawnLeafThatNobodyJudgedIsTheClientsToBring() public {
         Play memory play = drawn(ACCEPT, ACCEPT, ACCEPT, false);
         (play.verdicts, play.verdictSignatures) = (new Verdict[](0), new bytes[](0));
-        assertEq(uint8(open(play, client).kind), uint8(CaseKind.Acceptance));
+        open(play, client);
+        assertEq(uint8(play.state.kind), uint8(CaseKind.Acceptance));
     }
 
     /// @dev Leaving out the accepting verdicts does not turn a minority into a majority.

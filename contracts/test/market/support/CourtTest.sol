@@ -509,7 +509,11 @@ abstract contract CourtTest is Test {
         );
     }
 
-    function signedCommitment(Play memory play, uint256 place, bytes32 commitment) internal view returns (bytes memory) {
+    function signedCommitment(Play memory play, uint256 place, bytes32 commitment)
+        internal
+        view
+        returns (bytes memory)
+    {
         bytes32 hearing = Messages.hearing(play.caseId, play.state.round);
         return signed(
             keys[play.state.reviewers[place]],
