@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Ask, DrawRequest, Fault, Movement, PotKind, Rules, SummonsKind, TabState} from "../../../market/interfaces/MarketTypes.sol";
+import {
+    Ask,
+    DrawRequest,
+    Fault,
+    Movement,
+    PotKind,
+    Rules,
+    SummonsKind,
+    TabState
+} from "../../../market/interfaces/MarketTypes.sol";
 import {Messages} from "../../../market/libraries/Messages.sol";
 
 /// @title The hashes of past blocks, as EIP-2935 keeps them
