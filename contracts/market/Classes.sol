@@ -27,8 +27,9 @@ contract Classes is IClasses {
     uint256 private constant MAXIMUM_CALL = 120_000;
     uint256 private constant PARTY_BYTES = 256;
     uint256 private constant TILE_CALL_BYTES = 512 + 32 * 22;
-    /// @dev A try of a draw is accepted with one over the cap where everybody has one seat: with this cap the tries that a
-    ///      draw has (Registry) suffice for any group, so that nobody stops a court by joining with many small nodes.
+    /// @dev A try of a draw is accepted with one over the cap where everybody has one seat: with this cap the tries
+    ///      that a draw has (Registry) suffice for any group, so that nobody stops a court by joining with many small
+    ///      nodes.
     uint256 private constant MAXIMUM_SEAT_CAP = 32;
 
     /// @dev Fees of the cap that a penalty is at least worth.

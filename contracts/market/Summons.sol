@@ -348,10 +348,9 @@ contract Summons is ISummons {
             revert NotPassedTo(msg.sender, node);
         }
         _responded[summonsId].push(node);
-        SummonsState memory next = state;
-        next.passedTo = address(0);
-        _extend(summonsId, next);
-        emit Responded(summonsId, node, next, word);
+        state.passedTo = address(0);
+        _extend(summonsId, state);
+        emit Responded(summonsId, node, state, word);
     }
 
     /// @dev Another window for who must act now.
@@ -382,8 +381,8 @@ contract Summons is ISummons {
 
     /// @dev A silent node pays. A check goes on without its owner's seats; results cannot come any more.
     function _endSilence(bytes32 summonsId, SummonsState memory state) private {
-        SummonsState memory next = state;
-        next.passedTo = address(0);
+        address node = state.passedTo;
+        state.passedTo = address(0);
         Fines.Payee[] memory payees = new Fines.Payee[](3);
         payees[0] = Fines.Payee(msg.sender, _gasCost(CONVICT_GAS));
         payees[1] = Fines.Payee(state.scheduler, _passDeposit[summonsId]);
@@ -391,12 +390,12 @@ contract Summons is ISummons {
             _summons[summonsId] = UNANSWERED;
             payees[2] = Fines.Payee(state.summoner, state.deposit + _gasCost(SUMMON_GAS));
         } else {
-            _silent[summonsId].push(state.passedTo);
-            _extend(summonsId, next);
+            _silent[summonsId].push(node);
+            _extend(summonsId, state);
             payees[2] = Fines.Payee(state.scheduler, _gasCost(PASS_GAS));
         }
-        uint96 taken = _fine(summonsId, state, state.passedTo, payees);
-        emit NodeSilent(summonsId, state.passedTo, next, taken);
+        uint96 taken = _fine(summonsId, state, node, payees);
+        emit NodeSilent(summonsId, node, state, taken);
     }
 
     /// @dev The scheduler pays what a summons cost, and for its order's failure.

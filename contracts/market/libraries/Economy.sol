@@ -5,8 +5,10 @@ import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 
 /// @title What makes cheating lose: p, and the penalty that a class needs
 /// @notice p = q · P[most of k drawn seats are honest] · P[two thirds of m' are honest]; a class needs
-///         L ≥ 1.5 g (1 - p) / p, so that a cheat that takes the whole fee g until it is found loses half as much again.
-/// @dev The same integers are in `troth.protocol.market.economy`; all quotients are rounded down, so that p is never too high.
+///         L ≥ 1.5 g (1 - p) / p, so that a cheat that takes the whole fee g until it is found loses half as much
+///         again.
+/// @dev The same integers are in `troth.protocol.market.economy`; all quotients are rounded down, so that p is never
+///      too high.
 library Economy {
     /// @notice One, in fixed point.
     uint256 internal constant ONE = 1e18;
