@@ -85,8 +85,11 @@ contract AttacksOpenTest is AttackMoney {
     function test_AVerifierThatCopiesAfterItsCommitmentIsPaidNothing() public {
         Served memory made = serve(1);
         address verifier = made.seats[0];
-        bytes32 before = keccak256(abi.encode(made.id, uint8(0), verifier, keccak256("computed nothing"), bytes32("salt")));
-        signAs(verifier, Messages.hash(TraceCommitment({order: made.id, segment: 0, commitment: before})));
+        bytes32 nothing = keccak256("computed nothing");
+        bytes32 before = keccak256(abi.encode(made.id, uint8(0), verifier, nothing, bytes32("salt")));
+        bytes memory earlier =
+            signAs(verifier, Messages.hash(TraceCommitment({order: made.id, segment: 0, commitment: before})));
+        assertEq(earlier.length, 65, "the scheduler holds it, and no contract takes it");
         (Tab memory tab, bytes memory leaf) = checkLeaf(made, Opinion.Accept, traceRoot(0));
         worthless(tab, leaf);
     }

@@ -109,7 +109,8 @@ abstract contract AttackStage is MarketTest {
 
     function bondOf(Served memory made) internal view returns (uint96) {
         Result memory judged = made.results[0];
-        return court.bondFor(made.order.order.executionClass, uint256(judged.prompt) + judged.cached + judged.written - 1);
+        uint256 rows = uint256(judged.prompt) + judged.cached + judged.written - 1;
+        return court.bondFor(made.order.order.executionClass, rows);
     }
 
     /// @dev Opens a case by the drawn verifiers' common opinion; None: a Doubt.
