@@ -2,12 +2,14 @@
 pragma solidity ^0.8.30;
 
 import {IBank} from "../../market/interfaces/IBank.sol";
+import {IDocket} from "../../market/interfaces/IDocket.sol";
 import {IEvidence} from "../../market/interfaces/IEvidence.sol";
 import {ILeaves} from "../../market/interfaces/ILeaves.sol";
 import {
     ClaimState,
     LeafKind,
     Opinion,
+    Parameters,
     Role,
     Tab,
     TabConsent,
@@ -219,5 +221,52 @@ contract AttacksMoneyTest is AttackMoney {
         (tab, leaf) = checkLeaf(made, Opinion.MissingTrace, traceRoot(0));
         vm.expectRevert(abi.encodeWithSelector(ILeaves.NoOpinion.selector, uint8(Opinion.MissingTrace)));
         leaves.leafWorth(tab, LeafKind.Promise, 1, leaf);
+    }
+
+    function test_AnAnswerThatWasNeverSeenAndIsClaimedLateCanStillBeDoubted() public {
+        openClientTab();
+        Served memory made = serve(1);
+        Tab memory tab = clientTab();
+        ClaimState memory state =
+            claim(tab, voucherOf(tab, 0, FEE_CAP, 1), TAB_KEY, oneLeaf(1, 6e11), scheduler);
+        pass(200);
+        vm.prank(client);
+        bank.object(tab, state, 1);
+        // The client sees these results for the first time; the draw over them is fresh.
+        bytes memory leaf = freshLeaf(made);
+        uint96[] memory none = new uint96[](0);
+        bank.answer(tab, state, 1, LeafKind.Order, 6e11, new bytes32[](0), none, leaf);
+        Trial memory trial = open(made, Opinion.None, client);
+        assertEq(trial.state.node, made.nodes[0], "the court hears its doubt");
+    }
+
+    /// @dev Leaves and court take draws of the same age: what nobody can doubt any more nobody owes.
+    function test_AnOrderThatTheCourtHearsNoMoreIsOwedByNobody() public {
+        Served memory made = serve(1);
+        Parameters memory chosen = parameters();
+        uint256 age = chosen.referenceAge + chosen.lag + 2 * chosen.summonsWindow + chosen.claimDelay
+            + chosen.answerWindow;
+        vm.roll(made.order.order.referenceBlock + age + 1);
+        bytes memory leaf = freshLeaf(made);
+        ILeaves leaves = ILeaves(factory.addressesOf(chosen).leaves);
+        assertGt(leaves.leafWorth(clientTab(), LeafKind.Order, 1, leaf), 0);
+        pass(1);
+        leaf = freshLeaf(made);
+        vm.expectRevert(abi.encodeWithSelector(ILeaves.LeafStale.selector, last(), vm.getBlockNumber()));
+        leaves.leafWorth(clientTab(), LeafKind.Order, 1, leaf);
+        openFails(
+            made,
+            Opinion.None,
+            client,
+            abi.encodeWithSelector(
+                IDocket.DrawOutOfTime.selector, last(), made.order.order.referenceBlock, vm.getBlockNumber()
+            )
+        );
+    }
+
+    /// @dev The scheduler signs its draw anew, over the same results.
+    function freshLeaf(Served memory made) private view returns (bytes memory) {
+        (made.draw, made.drawSignature) = signDraw(made.order.order, made.resultsHash);
+        return abi.encode(made.order, made.results, made.signatures, made.draw, made.drawSignature);
     }
 }

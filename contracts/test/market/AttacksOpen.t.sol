@@ -28,25 +28,6 @@ contract AttacksOpenTest is AttackMoney {
     bytes32 private summonsId;
     SummonsState private state;
 
-    function test_AnAnswerThatWasNeverSeenAndIsClaimedLateCanStillBeDoubted() public {
-        openClientTab();
-        Served memory made = serve(1);
-        Tab memory tab = clientTab();
-        ClaimState memory state =
-            claim(tab, voucherOf(tab, 0, FEE_CAP, 1), TAB_KEY, oneLeaf(1, 6e11), scheduler);
-        pass(200);
-        vm.prank(client);
-        bank.object(tab, state, 1);
-        // The client sees these results for the first time; the draw over them is fresh.
-        (made.draw, made.drawSignature) = signDraw(made.order.order, made.resultsHash);
-        bytes memory leaf =
-            abi.encode(made.order, made.results, made.signatures, made.draw, made.drawSignature);
-        uint96[] memory none = new uint96[](0);
-        bank.answer(tab, state, 1, LeafKind.Order, 6e11, new bytes32[](0), none, leaf);
-        Trial memory trial = open(made, Opinion.None, client);
-        assertEq(trial.state.node, made.nodes[0], "the court hears its doubt");
-    }
-
     function test_AClaimsGasMakesNoHonestSchedulerShort() public {
         address node = exactNode(0);
         openNodeTab(node);

@@ -13,6 +13,7 @@ import {
     NodeRegistration,
     Parameters,
     PotKind,
+    Rules,
     SchedulerRegistration,
     Segment
 } from "../../market/interfaces/MarketTypes.sol";
@@ -258,8 +259,9 @@ contract AttacksPartiesTest is AttackStage {
         classes.registerClass(class);
         assertEq(id, keccak256(abi.encode(class)));
         // Nobody admits rules of its own.
+        Rules memory rules = registry.rulesOf(id);
         vm.expectRevert(abi.encodeWithSelector(IRegistry.NotAuthorised.selector, address(this)));
-        registry.admitClass("mine", registry.rulesOf(id));
+        registry.admitClass("mine", rules);
     }
 
     function test_NobodyWritesAnothersLog() public {
