@@ -22,6 +22,12 @@ library Windows {
         return uint256(chosen.lag) + 2 * uint256(chosen.summonsWindow);
     }
 
+    /// @notice Blocks from an order's reference block to the last draw over its results that the court hears: also that
+    ///         of a leaf which is shown for the first time at the end of a claim that was filed within the lag.
+    function answerAge(Parameters memory chosen) internal pure returns (uint256) {
+        return uint256(chosen.referenceAge) + opening(chosen) + chosen.claimDelay + chosen.answerWindow;
+    }
+
     /// @notice Blocks from an answer to the end of the longest case over it.
     function longestCase(Parameters memory chosen) internal pure returns (uint256) {
         uint256 beacon = uint256(chosen.lookahead) + chosen.drawWindow;
