@@ -26,7 +26,7 @@ from troth.chain.rpc import Rpc
 from troth.overlay.errors import OverlayError
 from troth.overlay.https import pinned_sync_client
 from troth.protocol.bindings import named
-from troth.protocol.errors import ProtocolError
+from troth.protocol.errors import InvalidField, ProtocolError
 from troth.protocol.events.decoder import decoder
 from troth.protocol.market.events import Deployed
 from troth.protocol.market.log_data import DATA_LIMIT, read_bytes, read_hash
@@ -157,7 +157,8 @@ def served_data(
         try:
             data[number] = fetch(number)
         except (OSError, httpx.HTTPError, OverlayError, ProtocolError, LookupError) as error:
-            refusals[number] = f"{type(error).__name__}: {error}"
+            answered = isinstance(error, httpx.HTTPStatusError | ProtocolError)
+            refusals[number] = logs.Refusal(f"{type(error).__name__}: {error}", answered)
     return logs.Served(scheduler, data, refusals, () if promises is None else read_promises(promises))
 
 
@@ -185,7 +186,7 @@ def _from_scheduler(history: History, scheduler: Address) -> Callable[[int], byt
             for part in response.iter_bytes():
                 data += part
                 if len(data) > DATA_LIMIT:
-                    raise httpx.HTTPError(f"entry {number} is larger than {DATA_LIMIT} bytes")
+                    raise InvalidField(f"Entry {number} is larger than entries may be", len(data), "Leave it.")
             return data
 
     return fetch

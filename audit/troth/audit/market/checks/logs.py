@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from troth.audit.market.subject import Subject, shown
 from troth.audit.report import CheckReport, Finding, Kind, Result
 from troth.protocol import typed_data, vrf
-from troth.protocol.errors import InvalidProof, InvalidSignature, ProtocolError
+from troth.protocol.errors import InvalidField, InvalidProof, InvalidSignature, ProtocolError
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import draws, log_data, lottery, messages, prices
@@ -38,12 +38,20 @@ TITLES = {
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why there is no data of an entry; ``reached``: the scheduler itself answered so."""
+
+    reason: str
+    reached: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Served:
     """Data of a scheduler's entries by number, or why there is none, and promises of inclusion by their holders."""
 
     scheduler: Address
     data: Mapping[int, bytes]
-    refusals: Mapping[int, str]
+    refusals: Mapping[int, Refusal]
     promises: tuple[Signed[Inclusion], ...] = ()
 
 
@@ -72,25 +80,27 @@ def examine(subject: Subject, served: Served) -> tuple[CheckReport, ...]:
         for line in entry.lines:
             order = log_data.read_hash(line.order)
             leaf = _Leaf(subject, state, party, line, entry.logged)
-            found["M15"].append(Result(order, tuple(_guarded("M15", order, leaf.served))))
-            found["M16"].append(Result(order, tuple(_guarded("M16", order, leaf.checked))))
+            found["M15"].append(Result(order, tuple(_guarded(leaf, "M15", order, _Leaf.served))))
+            found["M16"].append(Result(order, tuple(_guarded(leaf, "M16", order, _Leaf.checked))))
     found["M17"] = list(_promised(subject, served, entries))
     return tuple(CheckReport(number, TITLES[number], tuple(results)) for number, results in found.items())
 
 
-def _guarded(number: str, order: Hash32, work: object) -> Iterator[Finding]:
+def _guarded(
+    leaf: _Leaf, number: str, order: Hash32, examine: Callable[[_Leaf], Iterator[Finding]]
+) -> Iterator[Finding]:
     """A line that nobody can read is the scheduler's fault: its own word is malformed."""
     try:
-        yield from work()  # type: ignore[operator]
+        yield from examine(leaf)
     except (ProtocolError, ValueError, LookupError, ArithmeticError) as error:
-        yield Finding(number, Kind.CHEATED, f"The line cannot be checked: {error}", order)
+        yield leaf.cheated(number, f"The line of order {shown(order)} cannot be checked: {error}")
 
 
 def _read(served: Served, logged: LoggedEntry) -> tuple[_Entry | None, tuple[Finding, ...]]:
-    def finding(message: str, action: str) -> tuple[None, tuple[Finding, ...]]:
+    def finding(message: str, action: str, kind: Kind = Kind.CHEATED) -> tuple[None, tuple[Finding, ...]]:
         said = Finding(
             "M13",
-            Kind.CHEATED,
+            kind,
             f"Entry {logged.number}: {message}",
             logged.root,
             party=served.scheduler,
@@ -102,8 +112,10 @@ def _read(served: Served, logged: LoggedEntry) -> tuple[_Entry | None, tuple[Fin
 
     data = served.data.get(logged.number)
     if data is None:
-        why = served.refusals.get(logged.number, "nobody gave it")
-        return finding(f"its data is not served ({why})", "order elsewhere; no money depends on the log")
+        why = served.refusals.get(logged.number, Refusal("nobody gave it", reached=False))
+        # Who cannot reach a scheduler does not know whose line is broken.
+        kind = Kind.CHEATED if why.reached else Kind.INCONCLUSIVE
+        return finding(f"its data is not served ({why.reason})", "ask again; if it stays so, order elsewhere", kind)
     if log_data.data_hash(data) != logged.data_hash:
         return finding("what is served is not what was posted", "show both: the chain has the hash")
     try:
@@ -168,7 +180,9 @@ def _rejected(line: Line) -> bool:
 
 def _entry_finding(entry: _Entry, message: str) -> Finding:
     logged = entry.logged
-    return Finding("M14", Kind.CHEATED, f"Entry {logged.number}: {message}", logged.root, place=logged.meta)
+    action = "show the data: the chain has its hash"
+    what = f"Entry {logged.number}: {message}"
+    return Finding("M14", Kind.CHEATED, what, logged.root, place=logged.meta, action=action)
 
 
 # ------------------------------------------------------------------------------------------------------- single leaves
@@ -194,7 +208,9 @@ class _Leaf:
 
     @property
     def rules(self) -> Rules:
-        definition = self.state.classes[log_data.read_hash(self.line.execution_class)]
+        definition = self.state.classes.get(log_data.read_hash(self.line.execution_class))
+        if definition is None:
+            raise InvalidField("The class was never registered", self.line.execution_class, "Show the line.")
         model = self.state.models[definition.model]
         return prices.rules_of(definition, hidden_size=model.hidden_size, layers=model.layers)
 
@@ -207,36 +223,36 @@ class _Leaf:
         beta = self._beta(messages.infer_alpha(self.order), self.line.infer_proof, "who infers")
         spans = self.segments()
         if len(self.line.results) != len(spans):
-            yield self._cheated("M15", f"{len(self.line.results)} results for {len(spans)} segments")
+            yield self.cheated("M15", f"{len(self.line.results)} results for {len(spans)} segments")
         for segment, (seen, span) in enumerate(zip(self.line.results, spans, strict=False)):
             node = log_data.read_address(seen.node)
             result = log_data.read_hash(seen.result)
             if not self._signed(result, seen.signature, node):
-                yield self._cheated("M15", f"The result of segment {segment} is not signed by {node}", segment)
+                yield self.cheated("M15", f"The result of segment {segment} is not signed by {node}", segment)
             drawn = self._draw(beta, segment, span, self.rules.candidates, bound=self._bound(span))
             if node not in drawn:
                 action = "Evidence.convictNodes with the order's admission: its client holds both"
                 what = f"{node} was not drawn for segment {segment}"
-                yield self._cheated("M15", what, segment, action=action)
+                yield self.cheated("M15", what, segment, action=action)
 
     def checked(self) -> Iterator[Finding]:
         """(1) Beta is the VRF's; (2) the secret is the order's; (3) what hits is checked, by seats that were drawn."""
         beta = self._beta(messages.draw_alpha(self.order), self.line.draw_proof, "the lottery")
         if beta != log_data.read_hash(self.line.beta):
             action = "Evidence.convictBeta with the signed draw: its client holds it"
-            yield self._cheated("M16", "Beta is not the output of the scheduler's proof", action=action)
+            yield self.cheated("M16", "Beta is not the output of the scheduler's proof", action=action)
         if not self.line.secret:
             return
         secret = log_data.read_hash(self.line.secret)
         if keccak256(secret) != log_data.read_hash(self.line.draw_hash):
-            yield self._cheated("M16", "The secret is not the one that the order committed to")
+            yield self.cheated("M16", "The secret is not the one that the order committed to")
         if not is_drawn(self.line):
             if self.line.verdicts:
-                yield self._cheated("M16", "An answer was checked that was not drawn")
+                yield self.cheated("M16", "An answer was checked that was not drawn")
             return
         if not self.line.check_proof or not self.line.verdicts:
             action = "Summons.summonCheck with order, draw and secret, within half the lag"
-            yield self._cheated("M16", "The answer was drawn, and there is no check of it", action=action)
+            yield self.cheated("M16", "The answer was drawn, and there is no check of it", action=action)
             return
         yield from self._verdicts(secret)
 
@@ -253,10 +269,11 @@ class _Leaf:
                 commitment = log_data.read_hash(said.commitment)
                 verdict = Verdict(self.order, segment, results[segment], commitment, opinion, said.locks)
                 if verifier not in drawn:
-                    yield self._cheated("M16", f"{verifier} was not drawn to check segment {segment}", segment)
+                    yield self.cheated("M16", f"{verifier} was not drawn to check segment {segment}", segment)
                 elif not self._signed(typed_data.struct_hash(verdict), said.signature, verifier):
-                    yield self._cheated("M16", f"The verdict over segment {segment} is not of {verifier}", segment)
-                opinions[verifier] = opinion
+                    yield self.cheated("M16", f"The verdict over segment {segment} is not of {verifier}", segment)
+                else:
+                    opinions[verifier] = opinion
             yield from self._majority(segment, drawn, opinions)
 
     def _majority(
@@ -265,7 +282,7 @@ class _Leaf:
         silent = sorted({seat for seat in drawn if seat not in opinions})
         if silent:
             action = "Summons.summonCheck with order, draw and secret, within half the lag"
-            yield self._cheated("M16", f"{', '.join(silent)} gave no verdict", segment, action=action)
+            yield self.cheated("M16", f"{', '.join(silent)} gave no verdict", segment, action=action)
         rejecting = sum(opinions.get(seat) is Opinion.REJECT for seat in drawn)
         if 2 * rejecting > len(drawn) and messages.case_id(self.order, segment) not in self.state.cases:
             what = f"{rejecting} of {len(drawn)} seats reject segment {segment}, and nobody brought it to the court"
@@ -339,9 +356,10 @@ class _Leaf:
         except InvalidSignature:
             return False
 
-    def _cheated(
+    def cheated(
         self, number: str, message: str, segment: int | None = None, action: str = "show the line and its entry"
     ) -> Finding:
+        """A finding about what the scheduler itself wrote."""
         return Finding(
             number,
             Kind.CHEATED,
