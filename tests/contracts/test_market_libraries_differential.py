@@ -94,7 +94,7 @@ def test_ids_and_seeds_are_equal(market_harness: Any, seed: int) -> None:
     assert market_harness.functions.seeds(order, secret, results, commitments).call() == [
         messages.infer_alpha(order),
         messages.draw_alpha(order),
-        messages.check_alpha(order, secret, results),
+        messages.check_seed(order, secret, commitments[0] if commitments else secret, results),
         messages.segment_seed(secret, 3),
         messages.court_seed(order, 1, secret),
         messages.tiles_seed(order, commitments, secret),

@@ -654,6 +654,7 @@ EVENTS_OF: dict[str, tuple[type[Any], ...]] = {
     Part.LOG.binding: (EntryLogged,),
     Part.LENS.binding: (),
     Part.DOCKET.binding: (),
+    Part.LEAVES.binding: (),
     Part.JUDGEMENT.binding: (),
     Part.CLASSES.binding: get_args(ClassesEvent),
 }

@@ -19,6 +19,7 @@ from troth.protocol.market.types import (
     Opinion,
     Order,
     Result,
+    SummonsKind,
     Tab,
 )
 from troth.protocol.types import Address, Hash32, Segment, address_to_bytes, segments_from_ends, to_hash32
@@ -98,6 +99,11 @@ def abi_encode(*structs: Any) -> bytes:
     return _sequence([(type(struct), struct) for struct in structs])
 
 
+def abi_encode_fields(struct: Any) -> bytes:
+    """``abi.encode`` of a struct's fields, one argument each."""
+    return _encode(type(struct), struct)
+
+
 def state_hash(state: Any) -> Hash32:
     """keccak256(abi.encode(state)): what a contract keeps of a claim, a case, a summons, a class or a model."""
     return Hash32(keccak256(abi_encode(state)))
@@ -170,6 +176,11 @@ def case_id(order: Hash32, segment: int) -> Hash32:
     return Hash32(keccak256(to_hash32(order) + _number(segment)))
 
 
+def summons_id(order: Hash32, kind: SummonsKind, segment: int) -> Hash32:
+    """One summons of a kind per order and segment, ever."""
+    return Hash32(keccak256(to_hash32(order) + _number(kind) + _number(segment)))
+
+
 def hearing_id(case: Hash32, round_: int) -> Hash32:
     """One round of a case: what reviewers' commitments name, so that none of one round is worth anything in another."""
     return Hash32(keccak256(HEARING_TAG + to_hash32(case) + _number(round_)))
@@ -213,13 +224,18 @@ def draw_alpha(order: Hash32) -> Hash32:
     return Hash32(keccak256(DRAW_TAG + to_hash32(order)))
 
 
-def check_alpha(order: Hash32, secret: Hash32, results: Hash32) -> Hash32:
-    """VRF input from which verifiers follow: client (secret) and nodes (results) have a part in it."""
-    return Hash32(keccak256(CHECK_TAG + to_hash32(order) + to_hash32(secret) + to_hash32(results)))
+def check_seed(order: Hash32, secret: Hash32, beta: Hash32, results: Hash32) -> Hash32:
+    """From which a checked leaf's verifiers follow, one seed for all segments (``segment_seed``).
+
+    The scheduler signed beta and results before it knew the client's secret, and the client committed to its secret
+    before it knew them: neither alone picks verifiers, and one proof serves for lottery and verifiers.
+    """
+    words = (to_hash32(order), to_hash32(secret), to_hash32(beta), to_hash32(results))
+    return Hash32(keccak256(CHECK_TAG + b"".join(words)))
 
 
 def segment_seed(beta: Hash32, segment: int) -> Hash32:
-    """Seed of a segment's draw under a VRF output."""
+    """Seed of a segment's draw, under the VRF's output for inferencers or under ``check_seed``."""
     return Hash32(keccak256(to_hash32(beta) + _number(segment)))
 
 

@@ -22,6 +22,7 @@ class Part(StrEnum):
     DOCKET = "docket"
     JUDGEMENT = "judgement"
     CLASSES = "classes"
+    LEAVES = "leaves"
 
     @property
     def binding(self) -> str:

@@ -77,6 +77,7 @@ class Contracts:
     docket: Address
     judgement: Address
     classes: Address
+    leaves: Address
 
 
 # ------------------------------------------------------------------------------------------------------------ money
