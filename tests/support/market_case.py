@@ -16,7 +16,7 @@ from troth.audit.market.subject import Subject
 from troth.chain.headers import RawHeader
 from troth.protocol import typed_data
 from troth.protocol.hashing import keccak256
-from troth.protocol.market import court, draws, messages, prices
+from troth.protocol.market import court, court_money, draws, messages, prices
 from troth.protocol.market import events as on
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.messages import sign
@@ -192,8 +192,8 @@ class CaseScene:
     def events(self) -> list[tuple[Any, PartCall]]:
         """Each event with the call behind it, in order."""
         limits, case = rules(**self.scene.changes), self.case_id
-        stake, bond = court.pot_of(PotKind.STAKE, self.node), (PotKind.BOND, case)
-        locked = court.pot_of(PotKind.LOCKED, self.node)
+        stake, bond = court_money.pot_of(PotKind.STAKE, self.node), (PotKind.BOND, case)
+        locked = court_money.pot_of(PotKind.LOCKED, self.node)
         held = STAKE
         opened, committed = self.open_call, self.commit_call
         drawing = build(PLACE.contracts, Part.COURT, "draw", case, self.opening, b"", b"")
@@ -208,7 +208,9 @@ class CaseScene:
             (on.ReviewsCommitted(case, self.committed.commitments, self.committed, META), committed),
         ]
         pots = {stake: held - limits.penalty, locked: limits.penalty, bond: 10_000}
-        for one in court.settle(self.committed, self.judged, limits, pots | self._stakes(), ((TAB.payer, 7),)):
+        balances = {**self._stakes(), **pots}
+        around = court_money.Circumstances(balances, 1, TAB.payer, block=BLOCKS["decide"])
+        for one in court_money.settle(self.committed, self.judged, limits, around):
             source, target = (one.from_kind, one.from_id), (one.to_kind, one.to_id)
             pots[source] = pots.get(source, self._stakes().get(source, 0)) - one.amount
             pots[target] = pots.get(target, self._stakes().get(target, 0)) + one.amount
@@ -220,7 +222,9 @@ class CaseScene:
 
     def _stakes(self) -> dict[Any, int]:
         held = STAKE
-        return {court.pot_of(PotKind.STAKE, one): held for one in list(KEYS)[: self.scene.nodes] if one != self.node}
+        return {
+            court_money.pot_of(PotKind.STAKE, one): held for one in list(KEYS)[: self.scene.nodes] if one != self.node
+        }
 
     def subject(self, events: list[tuple[Any, PartCall]] | None = None, randao: Hash32 = RANDAO) -> Subject:
         """The record in which the case stands, with the inputs of its transactions and the header that draws."""
