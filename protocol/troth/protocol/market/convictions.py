@@ -132,7 +132,7 @@ def _meet(results: Sequence[Result], digest: Hash32, order: Order) -> bool:
     The first read the request.
     """
     places = [(result.order, result.segment) for result in results]
-    if places != [(digest, segment) for segment in range(len(order.ends.rstrip(b"\0")))]:
+    if places != [(digest, segment) for segment in range(messages.segment_count(order.ends))]:
         return False
     if results[0].input_head != order.request_hash:
         return False

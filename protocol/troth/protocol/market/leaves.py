@@ -158,7 +158,7 @@ def tile_of(roots: tuple[Hash32, Hash32], result: Result, rules: Rules) -> int:
 
 
 def worth(leaf: Leaf, tab: Tab, number: int, standing: Standing) -> int:
-    """What a leaf of a tab is worth at most; raises InvalidClaim or InvalidSignature where it is worth nothing."""
+    """What a leaf of a tab is worth at most; raises a ProtocolError where it is worth nothing."""
     message = leaf.order.order if isinstance(leaf, OrderLeaf) else leaf.promise
     if message.tab != messages.tab_id(tab):
         raise InvalidClaim("The leaf is of another tab", message.tab, "Show a leaf of this tab.")
@@ -192,7 +192,7 @@ def _order_worth(leaf: OrderLeaf, tab: Tab, standing: Standing) -> int:
 
 def _signers(leaf: OrderLeaf, digest: Hash32, domain: Domain) -> list[Address]:
     """Who signed the results, one for each segment, which meet."""
-    segments = len(leaf.order.order.ends.rstrip(b"\0"))
+    segments = messages.segment_count(leaf.order.order.ends)
     if not len(leaf.results) == len(leaf.result_signatures) == segments:
         raise InvalidClaim(f"The order has {segments} segments", len(leaf.results), "Show one signed result for each.")
     for segment, result in enumerate(leaf.results):

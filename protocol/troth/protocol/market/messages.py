@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
+from itertools import pairwise
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from troth.protocol import typed_data
@@ -203,6 +204,21 @@ def review_commitment(
     """keccak256(abi.encode(hearing, reviewer, root, opinion, score, spread, salt)): what a reviewer signs."""
     numbers = b"".join(_number(value) for value in (opinion, score, spread))
     return Hash32(keccak256(to_hash32(hearing) + _account(reviewer) + to_hash32(root) + numbers + to_hash32(salt)))
+
+
+def segment_count(ends: Hash32) -> int:
+    """How many segments such ends name; raises InvalidField unless they rise and are zero after the last."""
+    named = ends.rstrip(b"\0")
+    if not named or any(before >= after for before, after in pairwise((0, *named))):
+        raise InvalidField("Ends of segments rise, and are zero after the last", ends, "Check the layer split.")
+    return len(named)
+
+
+def layers_of(ends: Hash32, segment: int) -> Segment:
+    """Layers of a segment; raises InvalidField for one that the ends do not name."""
+    if not 0 <= segment < len(ends) or not ends[segment]:
+        raise InvalidField("The ends name no such segment", segment, "Count segments from 0.")
+    return Segment(ends[segment - 1] if segment else 0, ends[segment])
 
 
 def segments_of(order: Order, layers: int) -> tuple[Segment, ...]:
