@@ -36,11 +36,10 @@ contract MarketCourtHarness {
         }
     }
 
-    function setRules(Rules calldata rules) external {
+    function set(Rules calldata rules, PotKind[] calldata kinds, bytes32[] calldata ids, uint96[] calldata amounts)
+        external
+    {
         _rules = rules;
-    }
-
-    function setPots(PotKind[] calldata kinds, bytes32[] calldata ids, uint96[] calldata amounts) external {
         for (uint256 i = 0; i < ids.length; ++i) {
             _pots[kinds[i]][ids[i]] = amounts[i];
         }

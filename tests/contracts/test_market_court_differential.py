@@ -95,9 +95,8 @@ class Stage:
         assert receipt["status"] == 1
 
     def set(self, used: Rules, pots: dict[Pot, int]) -> None:
-        self.send(self.harness.functions.setRules(to_abi(used)))
         kinds, ids = [int(kind) for kind, _ in pots], [one for _, one in pots]
-        self.send(self.harness.functions.setPots(kinds, ids, list(pots.values())))
+        self.send(self.harness.functions.set(to_abi(used), kinds, ids, list(pots.values())))
 
     def ask(self, function: str, arguments: Sequence[Any], caller: Address, word: int) -> tuple[Any, ...]:
         """What the Judgement answers to a call that was handed on by the Court."""
