@@ -158,7 +158,8 @@ def judge(hearing: Hearing, rules: Rules) -> Finding:
     proper. (4) A missing prompt loses the case for who opened it, first of all, so that a sham case acquits nobody.
     (5) A node that shows nothing has lost; in a doubt only the leaf falls. (6) An accepting cluster upholds. (7) A
     rejecting one convicts with two thirds of all seats if the class is exact, or the score lies beyond the second cut
-    and twice the spread; else the leaf falls, and what chance could have chosen is pooled. (8) Two thirds that miss
+    and twice the spread; else the leaf falls, and is pooled if it lies beyond twice the spread (a doubt: beyond both).
+    (8) Two thirds that miss
     rows convict who owed them; votes that the node withheld its rows count with those that its rows are false. (9)
     Any other proper cluster refunds.
     """
@@ -187,7 +188,9 @@ def _conclude(
     finding: Finding, hearing: Hearing, shown: Mapping[int, Showing], rules: Rules, opinion: Opinion
 ) -> Finding:
     doubt = hearing.kind is CaseKind.DOUBT
-    beyond = rules.exact or (finding.score > rules.second_cut and finding.score > 2 * finding.spread)
+    # Within twice the reviewers' own noise nothing is held against anybody: prompts can be noisy.
+    apart = rules.exact or finding.score > 2 * finding.spread
+    beyond = rules.exact or (apart and finding.score > rules.second_cut)
     strong = _is_strong(finding.cluster, hearing, shown, rules, opinion)
     if opinion is Opinion.MISSING_PROMPT:
         return replace(finding, outcome=Outcome.OPENER_MISSING)
@@ -200,7 +203,8 @@ def _conclude(
     if opinion is Opinion.REJECT and strong:
         if beyond and not doubt:
             return replace(finding, outcome=Outcome.CONVICTED)
-        return replace(finding, outcome=Outcome.REFUNDED, pooled=beyond or hearing.kind is CaseKind.REJECTION)
+        # Of what a client chose only what is beyond both cuts counts: chance did not choose it.
+        return replace(finding, outcome=Outcome.REFUNDED, pooled=beyond if doubt else apart)
     owing = {Opinion.MISSING_TRACE: Outcome.NODE_MISSING, Opinion.MISSING_INPUT: Outcome.SCHEDULER_MISSING}
     convicted = owing.get(opinion, Outcome.REFUNDED) if strong and not doubt else Outcome.REFUNDED
     return replace(finding, outcome=convicted)
