@@ -653,6 +653,7 @@ EVENTS_OF: dict[str, tuple[type[Any], ...]] = {
     Part.EVIDENCE.binding: (FaultProven,),
     Part.LOG.binding: (EntryLogged,),
     Part.LENS.binding: (),
+    Part.DOCKET.binding: (),
     Part.JUDGEMENT.binding: (),
     Part.CLASSES.binding: get_args(ClassesEvent),
 }

@@ -19,6 +19,7 @@ class Part(StrEnum):
     EVIDENCE = "evidence"
     LOG = "log"
     LENS = "lens"
+    DOCKET = "docket"
     JUDGEMENT = "judgement"
     CLASSES = "classes"
 

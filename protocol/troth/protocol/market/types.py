@@ -74,6 +74,7 @@ class Contracts:
     evidence: Address
     log: Address
     lens: Address
+    docket: Address
     judgement: Address
     classes: Address
 
