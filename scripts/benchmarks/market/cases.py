@@ -1,4 +1,4 @@
-"""A case from its opening to the conviction, by calls of one party each: real proofs, traces, headers and signatures."""
+"""A case from its opening to the conviction: real proofs, traces, headers and signatures."""
 
 from __future__ import annotations
 

@@ -1,11 +1,21 @@
-"""Summons, and what convicts in one transaction: each kind, with its convict's eviction from two groups where it has any."""
+"""Summons, and what convicts in one transaction; a convicted node leaves two groups."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from benchmarks.market.orders import draw_verifiers, hash_of, is_typical, open_tab, proof_of, resigned, serve, verdicts_of
+from benchmarks.market.orders import (
+    draw_verifiers,
+    hash_of,
+    is_typical,
+    open_tab,
+    proof_of,
+    resigned,
+    serve,
+    verdicts_of,
+)
 from benchmarks.market.stage import ETHER, HALF, LAYERS, PARAMETERS, WHOLE, Sent, Stage, account, key
 from benchmarks.market.tabs import voucher_of
 from troth.protocol.hashing import keccak256
@@ -15,6 +25,15 @@ from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import ExecutionClass, Opinion, Result, Row, Verdict
 from troth.protocol.types import Address, Hash32
+
+LANES = 4
+"""Sizes in a word (library History)."""
+NODES_FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "two results": ("convictResults", {"output_hash": hash_of("another output")}),
+    "two rows": ("convictRows", {"row_hash": hash_of("another row")}),
+    "two verdicts": ("convictVerdicts", {"opinion": Opinion.REJECT}),
+}
+"""What convicts a node, and what its second word says instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,42 +94,40 @@ def _results(stage: Stage, rules: ExecutionClass, node: Address, deposit: int) -
 
 
 def convict(stage: Stage, rules: ExecutionClass) -> dict[str, int]:
-    """Gas of each kind of conviction; a first conviction of each node, whose places in both groups the last ones take."""
-    reporter = account("reporter")
+    """Gas of each kind of conviction; of a node's, the dearest of four: the sizes of groups take a new slot each fourth
+    change. The last of each group take the convicts' places."""
+    reporter, count = account("reporter"), len(NODES_FAULTS) * LANES
     stage.fund(reporter)
-    names = [f"to be convicted {number}" for number in range(6)]
+    stage.credit(reporter)
+    # As many behind the convicts, which take their places, and one to pay for the burnt pot's first unit.
+    names = [f"of two groups {number}" for number in range(2 * count + 1)]
     for name in names:
         stage.register_node(name, rules, WHOLE, HALF)
-    stage.register_node("last in both", rules, WHOLE, HALF)
-    stage.credit(reporter)
-    gas = _of_nodes(stage, rules, [key(name).address for name in names[:4]], reporter)
-    gas |= _of_schedulers(stage, rules, [key(name).address for name in names[4:]], reporter)
-    return gas | {"a promise not honoured": _of_payer(stage, key(names[4]).address, reporter)}
+    nodes = [key(name).address for name in names]
+    _convict_node(stage, rules, nodes[-1], "two results", reporter)
+    gas: dict[str, int] = {}
+    for number, node in enumerate(nodes[:count]):
+        name = list(NODES_FAULTS)[number // LANES]
+        gas[name] = max(gas.get(name, 0), _convict_node(stage, rules, node, name, reporter))
+    spare = nodes[count : count + 2]
+    gas |= _of_schedulers(stage, rules, spare, reporter)
+    return gas | {"a promise not honoured": _of_payer(stage, spare[0], reporter)}
 
 
-def _of_nodes(
-    stage: Stage, rules: ExecutionClass, nodes: Sequence[Address], reporter: Address
-) -> dict[str, int]:
-    opened = open_tab(stage, "of convicted nodes")
-    leaf = serve(stage, opened, rules, [nodes[0]], name="of convicted nodes")
-    first: Result = leaf.results[0]
-    row = Row(leaf.digest, 0, 7, hash_of("row"), hash_of("rows before"))
-    verdict = Verdict(leaf.digest, 0, leaf.result, hash_of("commitment"), Opinion.ACCEPT, False)
-    pairs = (
-        ("two results", "convictResults", first, {"output_hash": hash_of("another output")}),
-        ("two rows", "convictRows", row, {"row_hash": hash_of("another row")}),
-        ("two verdicts", "convictVerdicts", verdict, {"opinion": Opinion.REJECT}),
-    )
-    gas = {}
-    # The first pays for the burnt pot's first unit, which is none of its cost.
-    for name, function, message, changes in (pairs[0], *pairs):
-        node, nodes = nodes[0], nodes[1:]
-        one = sign(message, stage.domain, stage.keys[node].secret).signature
-        other, signature = resigned(stage, message, stage.keys[node], **changes)
-        sent = _report(stage, function, (message, one, other, signature), reporter)
-        assert sent.only(Evicted).operator == node
-        gas[name] = sent.gas
-    return gas
+def _convict_node(stage: Stage, rules: ExecutionClass, node: Address, name: str, reporter: Address) -> int:
+    leaf = serve(stage, open_tab(stage, f"of {node}"), rules, [node], name=f"of {node}")
+    result: Result = leaf.results[0]
+    messages_of: dict[str, Any] = {
+        "two results": result,
+        "two rows": Row(leaf.digest, 0, 7, hash_of("row"), hash_of("rows before")),
+        "two verdicts": Verdict(leaf.digest, 0, leaf.result, hash_of("commitment"), Opinion.ACCEPT, False),
+    }
+    function, changes = NODES_FAULTS[name]
+    one = sign(messages_of[name], stage.domain, stage.keys[node].secret).signature
+    other, signature = resigned(stage, messages_of[name], stage.keys[node], **changes)
+    sent = _report(stage, function, (messages_of[name], one, other, signature), reporter)
+    assert sent.only(Evicted).operator == node
+    return sent.gas
 
 
 def _report(stage: Stage, function: str, arguments: Sequence[object], reporter: Address) -> Sent:
@@ -119,9 +136,7 @@ def _report(stage: Stage, function: str, arguments: Sequence[object], reporter: 
     return sent
 
 
-def _of_schedulers(
-    stage: Stage, rules: ExecutionClass, nodes: Sequence[Address], reporter: Address
-) -> dict[str, int]:
+def _of_schedulers(stage: Stage, rules: ExecutionClass, nodes: Sequence[Address], reporter: Address) -> dict[str, int]:
     """Convictions of the stage's scheduler, which has none but its first to pay for the slots."""
     opened = open_tab(stage, "of a convicted scheduler")
     leaves = [
@@ -143,9 +158,7 @@ def _of_schedulers(
         stage, "convictBeta", (leaf.signed, draw, signature, leaf.draw_proof), reporter
     ).gas
     gas["a node that was not drawn"] = _wrong_node(stage, rules, nodes[0], reporter)
-    halves = serve(
-        stage, opened, rules, list(nodes), sequence=9, name="heads apart", ends=(HALF.end, LAYERS)
-    )
+    halves = serve(stage, opened, rules, list(nodes), sequence=9, name="heads apart", ends=(HALF.end, LAYERS))
     results = (halves.results[0], resigned(stage, halves.results[1], stage.scheduler, input_head=hash_of("rows"))[0])
     draw, signature = resigned(stage, halves.draw, stage.scheduler, results=messages.results_hash(results))
     gas["heads that do not meet"] = _report(
@@ -163,9 +176,7 @@ def _wrong_node(stage: Stage, rules: ExecutionClass, node: Address, reporter: Ad
         proof = proof_of(stage, messages.infer_alpha(leaf.digest))
         if is_typical(proof):
             break
-    admission, signature = resigned(
-        stage, leaf.admission, stage.scheduler, nodes=messages.nodes_hash([outsider])
-    )
+    admission, signature = resigned(stage, leaf.admission, stage.scheduler, nodes=messages.nodes_hash([outsider]))
     arguments = (leaf.signed, admission, signature, [outsider], 0, proof, b"")
     return _report(stage, "convictNodes", arguments, reporter).gas
 
@@ -179,4 +190,3 @@ def _of_payer(stage: Stage, node: Address, reporter: Address) -> int:
     stage.mine(PARAMETERS.claim_delay)
     stage.send(Part.BANK, "settle", opened.tab, sent.only(Claimed).state, sender=node)
     return _report(stage, "convictPayer", (opened.tab,), reporter).gas
-

@@ -118,7 +118,7 @@ def serve(
     """An order served by these nodes; the salt of the request is one for which the proof of the lottery is typical."""
     salt = 0
     while True:
-        order = _order(stage, opened, rules, sequence, f"{name} {salt}", ends)
+        order = _order(stage, opened, rules, sequence=sequence, name=f"{name} {salt}", ends=ends)
         digest = messages.order_id(order, stage.domain)
         proof = proof_of(stage, messages.draw_alpha(digest))
         if is_typical(proof):
@@ -154,7 +154,7 @@ def _secrets(name: str) -> Secrets:
 
 
 def _order(
-    stage: Stage, opened: Opened, rules: ExecutionClass, sequence: int, name: str, ends: tuple[int, ...]
+    stage: Stage, opened: Opened, rules: ExecutionClass, *, sequence: int, name: str, ends: tuple[int, ...]
 ) -> Order:
     secrets = _secrets(name.rsplit(" ", 1)[0])
     return Order(

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coincurve import PrivateKey
+
 from benchmarks.market.orders import Opened, hash_of, open_tab, serve
-from benchmarks.market.stage import ETHER, FUNDS, PARAMETERS, Stage, account, build_stage, key, pot
+from benchmarks.market.stage import ETHER, FUNDS, PARAMETERS, Node, Stage, account, build_stage, key, pot
 from troth.chain import decoding
 from troth.protocol.bindings.structs import encode_values
 from troth.protocol.calls import Call
@@ -26,7 +28,6 @@ from troth.protocol.market.types import (
     Result,
     Rules,
     SignedOrder,
-    Tab,
     TabConsent,
     Voucher,
 )
@@ -90,7 +91,9 @@ def _open_coin(stage: Stage) -> int:
     return stage.send(Part.BANK, "openTab", *arguments, sender=payer, value=ETHER).gas
 
 
-def voucher_of(stage: Stage, opened: Opened, spent: int, authorised: int = 0, sequence: int = 0) -> tuple[Voucher, bytes]:
+def voucher_of(
+    stage: Stage, opened: Opened, spent: int, *, authorised: int = 0, sequence: int = 0
+) -> tuple[Voucher, bytes]:
     """The payer's word, signed; by default one that acknowledges all it has ordered."""
     through = 0 if authorised else 250 * spent
     voucher = Voucher(
@@ -124,15 +127,13 @@ def _open_token(url: str) -> int:
     token, chain_id = _deploy_token(url)
     stage = build_stage(url, asset=token)
     gas = 0
-    for name in ("one", "another"):
-        payer, tab_key = key(f"token payer {name}"), key(f"token tab {name}")
-        stage.fund(payer.address)
-        minted = keccak256(b"mint(address,uint256)")[:4] + encode_values(
-            ["address", "uint256"], [payer.address, 10 * ETHER]
-        )
-        stage.transact(PartCall(token, Call("mint", minted)), payer.address)
-        deadline = 1 << 40
-        signed = _permit(token, chain_id, payer.secret, stage.place.contracts.bank, deadline)
+    payer, deadline = key("token payer"), 1 << 40
+    stage.fund(payer.address)
+    minted = keccak256(b"mint(address,uint256)")[:4] + encode_values(["address", "uint256"], [payer.address, FUNDS])
+    stage.transact(PartCall(token, Call("mint", minted)), payer.address)
+    for nonce in range(2):
+        tab_key = key(f"token tab {nonce}")
+        signed = _permit(token, chain_id, payer.secret, stage.place.contracts.bank, nonce=nonce, deadline=deadline)
         consent = sign(TabConsent(payer.address, account("payee")), stage.domain, tab_key.secret).signature
         arguments = (account("payee"), tab_key.address, ETHER, consent, deadline, *signed)
         gas = stage.send(Part.BANK, "openTabWithPermit", *arguments, sender=payer.address).gas
@@ -140,8 +141,6 @@ def _open_token(url: str) -> int:
 
 
 def _deploy_token(url: str) -> tuple[Address, int]:
-    from benchmarks.market.stage import Node
-
     if not TOKEN.is_file():
         raise AssertionError(f"There is no {TOKEN.relative_to(ROOT)}: run `npx hardhat build` first")
     node, sender = Node(url), account("token's deployer")
@@ -152,13 +151,20 @@ def _deploy_token(url: str) -> tuple[Address, int]:
     return to_address(receipt["contractAddress"]), decoding.quantity(node.rpc("eth_chainId"))
 
 
-def _permit(token: Address, chain_id: int, secret: bytes, spender: Address, deadline: int) -> tuple[int, bytes, bytes]:
-    """A first EIP-2612 permit for an ether."""
-    from coincurve import PrivateKey
-
+def _permit(
+    token: Address, chain_id: int, secret: bytes, spender: Address, *, nonce: int, deadline: int
+) -> tuple[int, bytes, bytes]:
+    """An EIP-2612 permit for an ether."""
     words = [DOMAIN, keccak256(b"Good"), keccak256(b"1"), chain_id.to_bytes(32), pot(token)]
     separator = keccak256(b"".join(words))
-    said = [PERMIT, pot(address_of(secret)), pot(spender), ETHER.to_bytes(32), bytes(32), deadline.to_bytes(32)]
+    said = [
+        PERMIT,
+        pot(address_of(secret)),
+        pot(spender),
+        ETHER.to_bytes(32),
+        nonce.to_bytes(32),
+        deadline.to_bytes(32),
+    ]
     digest = keccak256(b"\x19\x01" + separator + keccak256(b"".join(said)))
     signature = PrivateKey(secret).sign_recoverable(digest, hasher=None)
     return 27 + signature[64], signature[:32], signature[32:64]
@@ -212,6 +218,3 @@ def measure_log(stage: Stage) -> int:
         arguments = (number, hash_of(f"root {number}"), counts, hash_of(f"data {number}"))
         gas = stage.send(Part.LOG, "post", *arguments, sender=stage.scheduler.address).gas
     return gas
-
-
-__all__ = ["Claims", "Tab", "Tabs", "measure", "measure_claims", "measure_log", "voucher_of"]
