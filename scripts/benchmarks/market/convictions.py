@@ -94,8 +94,11 @@ def _results(stage: Stage, rules: ExecutionClass, node: Address, deposit: int) -
 
 
 def convict(stage: Stage, rules: ExecutionClass) -> dict[str, int]:
-    """Gas of each kind of conviction; of a node's, the dearest of four: the sizes of groups take a new slot each fourth
-    change. The last of each group take the convicts' places."""
+    """Gas of each kind of conviction, in a class of its own.
+
+    Of a node's, the dearest of four: the size of a group takes a new slot with each fourth change, and both groups of
+    these nodes have changed equally often. Those who came last take the convicts' places.
+    """
     reporter, count = account("reporter"), len(NODES_FAULTS) * LANES
     stage.fund(reporter)
     stage.credit(reporter)

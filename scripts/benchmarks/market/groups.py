@@ -1,51 +1,59 @@
-"""Registering a node, and what a draw costs in groups of ten, of ten thousand, and after these have left again."""
+"""What a draw costs in groups of ten, of ten thousand, and after these have left again.
+
+Ten members register. The others are written into the Registry's storage as registering would have written them, and
+so is their leaving: ten thousand calls each way take minutes. What the Registry then says of the group is compared.
+"""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.market.orders import hash_of
-from benchmarks.market.stage import CALL_GAS, FUNDS, GWEI, WHOLE, Node, Stage, account, key
+from benchmarks.market.stage import WHOLE, Stage, account, pot
 from troth.chain import decoding
-from troth.protocol.market.calls import PartCall, build
+from troth.protocol.hashing import keccak256
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import Ask, DrawRequest, ExecutionClass
-from troth.protocol.types import Address
+from troth.protocol.market.types import Ask, DrawRequest, Entry, ExecutionClass
+from troth.protocol.types import Address, Hash32
 
 FEW, MANY = 10, 10_000
-SAMPLES = 24
-"""Draws of which the mean is taken: how many tries one needs is chance."""
-TOGETHER = 250
-"""Calls in one request to the chain."""
-A_BLOCK = 60
-"""Calls in a block."""
-BLOCK_GAS = CALL_GAS * A_BLOCK
+SAMPLES = 16
+"""Draws of which the mean is taken: how many different members one hits is chance."""
+TOGETHER = 500
+"""Words in one request to the chain."""
+PARTIES, SIZES, ENTRIES = 4, 9, 10
+"""Slots of the Registry's mappings."""
+EXCLUDED = 7
+"""Owners that a draw of reviewers excludes: of the node, three verifiers, scheduler, client and opener."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Mean gas of a draw of m' seats, as a transaction of its own."""
+    """Mean gas of a draw as a transaction of its own, in a group of few, of many, and after many have left."""
 
     few: int
     many: int
     after: int
 
 
-def measure(stage: Stage, few: ExecutionClass, many: ExecutionClass, excluded: Sequence[Address]) -> Draws:
-    """The groups of two classes; owners are few, so that nobody is in the way of the others."""
-    _send(stage, [_joining(stage, few, number) for number in range(FEW)])
-    _send(stage, [_joining(stage, many, number) for number in range(MANY)])
-    stage.mine(100)
-    ten, thousands = _draw(stage, few, excluded), _draw(stage, many, excluded)
-    _send(stage, [_leaving(stage, many, number) for number in range(FEW, MANY)])
-    stage.mine(1)
-    return Draws(ten, thousands, _draw(stage, many, excluded))
+def measure(stage: Stage, rules: ExecutionClass) -> dict[int, Draws]:
+    """By the number of seats: k and m'."""
+    group: Hash32 = stage.read(Part.REGISTRY, "groupId", state_hash(rules), WHOLE.first, WHOLE.end, returns=Hash32)
+    for number in range(FEW):
+        stage.register_node(f"{rules.name} member {number}", rules)
+    stage.mine(30)
+    counts = (rules.verifiers, rules.reviewers)
+    few = {count: _draw(stage, rules, count) for count in counts}
+    _join(stage, group)
+    many = {count: _draw(stage, rules, count) for count in counts}
+    _leave(stage, group)
+    return {count: Draws(few[count], many[count], _draw(stage, rules, count)) for count in counts}
 
 
-def _draw(stage: Stage, rules: ExecutionClass, excluded: Sequence[Address]) -> int:
+def _draw(stage: Stage, rules: ExecutionClass, count: int) -> int:
+    stage.mine(2)
     block, sender, gas = stage.block - 1, account("who draws"), []
     stage.fund(sender)
     for number in range(SAMPLES):
@@ -55,67 +63,76 @@ def _draw(stage: Stage, rules: ExecutionClass, excluded: Sequence[Address]) -> i
             end=WHOLE.end,
             block_number=block,
             seed=hash_of(f"draw {number}"),
-            count=rules.reviewers,
+            count=count,
             seasoned=True,
             distinct=False,
-            excluded=tuple(excluded),
+            excluded=tuple(account(f"excluded {place}") for place in range(EXCLUDED)),
             bound=Ask(),
         )
         gas.append(stage.send(Part.REGISTRY, "draw", request, sender=sender).gas)
     return round(statistics.mean(gas))
 
 
-def _name(rules: ExecutionClass, number: int) -> str:
-    return f"{rules.name} member {number}"
+def _join(stage: Stage, group: Hash32) -> None:
+    """Entries and parties like those of the last who registered, and the size."""
+    last = FEW - 1
+    entry: Entry = stage.read(Part.REGISTRY, "entryAt", group, last, stage.block, returns=Entry)
+    slot = _entry_slot(group, last)
+    like, party = _word(stage, slot), _word(stage, _slot(pot(entry.operator), PARTIES))
+    bare = like ^ int(entry.operator, 16) << _shift(like, entry.operator)
+    words = []
+    for place in range(FEW, MANY):
+        operator = _operator(place)
+        words.append((_entry_slot(group, place), bare | int(operator, 16) << _shift(like, entry.operator)))
+        words.append((_slot(pot(operator), PARTIES), party))
+    words.append((_slot(group, SIZES), MANY << 32 | entry.from_block))
+    _write(stage, words)
+    found: Entry = stage.read(Part.REGISTRY, "entryAt", group, MANY - 1, stage.block, returns=Entry)
+    assert found.operator == _operator(MANY - 1), "The Registry keeps its words in other slots"
+    assert _size(stage, group) == MANY
 
 
-def _joining(stage: Stage, rules: ExecutionClass, number: int) -> tuple[Address, PartCall]:
-    operator = key(_name(rules, number))
-    owner = account(f"owner {number % FEW} of {rules.name}")
-    registration = stage.registration(operator, rules, (WHOLE,))
-    arguments = (registration, stage.consent(operator, owner))
-    return owner, build(stage.place.contracts, Part.REGISTRY, "registerNode", *arguments, value=rules.seat)
+def _leave(stage: Stage, group: Hash32) -> None:
+    """The size of before, from this block on; the last ones' entries stay behind the end, for the blocks before."""
+    slot, block = _slot(group, SIZES), stage.block
+    earlier = keccak256(block.to_bytes(32) + (int.from_bytes(slot) + 1).to_bytes(32))
+    _write(stage, [(earlier, _word(stage, slot)), (slot, FEW << 32 | block)])
+    assert _size(stage, group) == FEW
 
 
-def _leaving(stage: Stage, rules: ExecutionClass, number: int) -> tuple[Address, PartCall]:
-    owner = account(f"owner {number % FEW} of {rules.name}")
-    operator = key(_name(rules, number)).address
-    return owner, build(stage.place.contracts, Part.REGISTRY, "deregister", operator)
+def _size(stage: Stage, group: Hash32) -> int:
+    size: int = stage.read(Part.REGISTRY, "sizeAt", group, stage.block, returns=int)
+    return size
 
 
-def _send(stage: Stage, calls: Sequence[tuple[Address, PartCall]]) -> None:
-    """Many calls, a block for each ``A_BLOCK`` of them: the chain is told to mine only then."""
-    node, senders = stage.node, {sender for sender, _ in calls}
-    node.many([("anvil_setBalance", (sender, hex(1_000 * FUNDS))) for sender in senders])
-    nonces = {sender: decoding.quantity(node.rpc("eth_getTransactionCount", sender, "latest")) for sender in senders}
-    node.rpc("evm_setBlockGasLimit", hex(BLOCK_GAS))
-    node.rpc("evm_setAutomine", False)
-    messages = []
-    for sender, call in calls:
-        messages.append(_message(sender, call, nonces[sender]))
-        nonces[sender] += 1
-    for start in range(0, len(messages), TOGETHER):
-        _send_some(node, messages[start : start + TOGETHER])
-    node.rpc("evm_setAutomine", True)
+def _operator(place: int) -> Address:
+    return account(f"member {place}")
 
 
-def _send_some(node: Node, messages: Sequence[dict[str, str]]) -> None:
-    sent = node.many([("eth_sendTransaction", (message,)) for message in messages])
-    while sent:
-        node.rpc("anvil_setNextBlockBaseFeePerGas", hex(GWEI))
-        node.rpc("evm_mine")
-        receipts = node.many([("eth_getTransactionReceipt", (transaction,)) for transaction in sent])
-        assert all(receipt is None or int(receipt["status"], 16) == 1 for receipt in receipts)
-        sent = [transaction for transaction, receipt in zip(sent, receipts, strict=True) if receipt is None]
+def _shift(word: int, operator: Address) -> int:
+    """Where in a word the operator stands."""
+    return next(shift for shift in range(97) if word >> shift & (1 << 160) - 1 == int(operator, 16))
 
 
-def _message(sender: Address, call: PartCall, nonce: int) -> dict[str, str]:
-    return {
-        "from": sender,
-        "to": call.to,
-        "value": hex(call.call.value),
-        "data": decoding.hexadecimal(call.call.data),
-        "nonce": hex(nonce),
-        "gas": hex(1_000_000),
-        "gasPrice": hex(2 * GWEI),
-    }
+def _entry_slot(group: Hash32, place: int) -> bytes:
+    return keccak256(place.to_bytes(32) + _slot(group, ENTRIES))
+
+
+def _slot(identifier: Hash32, mapping: int) -> bytes:
+    return keccak256(identifier + mapping.to_bytes(32))
+
+
+def _word(stage: Stage, slot: bytes) -> int:
+    registry = stage.place.contracts.registry
+    return int(stage.node.rpc("eth_getStorageAt", registry, decoding.hexadecimal(slot), "latest"), 16)
+
+
+def _write(stage: Stage, words: list[tuple[bytes, int]]) -> None:
+    registry = stage.place.contracts.registry
+    calls = [
+        ("anvil_setStorageAt", (registry, decoding.hexadecimal(slot), decoding.hexadecimal(word.to_bytes(32))))
+        for slot, word in words
+    ]
+    for start in range(0, len(calls), TOGETHER):
+        stage.node.many(calls[start : start + TOGETHER])
+    stage.mine(1)

@@ -35,7 +35,6 @@ from troth.protocol.market.types import (
     ExecutionClass,
     NodeRegistration,
     Parameters,
-    PotKind,
     SchedulerRegistration,
 )
 from troth.protocol.typed_data import Domain
@@ -56,13 +55,13 @@ PARAMETERS = Parameters(
     asset=NO_ADDRESS,
     lag=200,
     summons_window=50,
-    lookahead=132,
+    lookahead=8,
     draw_window=20,
     commit_window=20,
     reveal_window=20,
-    claim_delay=1_100,
+    claim_delay=600,
     answer_window=50,
-    close_delay=1_200,
+    close_delay=700,
     unbonding=20_000,
     seasoning=20,
     reference_age=10_000,
@@ -270,11 +269,6 @@ class Stage:
         self.fund(giver)
         for one in accounts:
             self.send(Part.BANK, "credit", one, 1, sender=giver, value=1)
-
-    def credit_owned(self, operator: Address) -> int:
-        """An account's credit."""
-        balance: int = self.read(Part.BANK, "balanceOf", PotKind.CREDIT, pot(operator), returns=int)
-        return balance
 
     def drawn(self, request: DrawRequest) -> tuple[tuple[Address, ...], bytes]:
         """Who a request draws, and the hints for it."""

@@ -15,7 +15,7 @@ from troth.protocol.market.addresses import creation_code
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import ExecutionClass
 
-MEMBERS = 48
+MEMBERS = 150
 """Nodes of a group: enough that fifteen seats are often fifteen nodes."""
 
 CLIENTS, TASKS = 1_000, 1_000
@@ -29,8 +29,8 @@ def measure(url: str) -> list[Figure]:
     """All figures of the market, on the chain at ``url``."""
     stage = build_stage(url)
     exact, tolerant = class_of("exact", exact=True), class_of("tolerant", exact=False)
-    few, many = class_of("few", exact=True), class_of("many", exact=True)
-    for rules in (exact, tolerant, few, many):
+    crowded = class_of("crowded", exact=True)
+    for rules in (exact, tolerant, crowded):
         stage.send(Part.CLASSES, "registerClass", rules, sender=stage.scheduler.address)
     joined = {rules.name: _join(stage, rules) for rules in (exact, tolerant)}
     stage.mine(30)
@@ -43,7 +43,7 @@ def measure(url: str) -> list[Figure]:
     suspending = _heard(stage, exact, suspend=True)
     summoned = convictions.summon(stage, exact, key(node).address)
     convicted = convictions.convict(stage, exact)
-    drawn = groups.measure(stage, few, many, ())
+    drawn = groups.measure(stage, crowded)
     return [
         Figure("a served task that nobody doubts", 0, "gas", reach=0, note="now 318k to 745k, as the rows below say"),
         *_of_tabs(on_tabs),
@@ -184,22 +184,20 @@ def _of_convictions(gas: dict[str, int]) -> list[Figure]:
     return [first, *(Figure(f"conviction: {name}", value, "gas") for name, value in gas.items())]
 
 
-def _of_draws(gas: groups.Draws) -> list[Figure]:
-    values = (gas.few, gas.many, gas.after)
-    apart = f"{max(values) / min(values) - 1:.0%} apart"
-    return [
-        Figure(
-            f"draw of 15 seats, {groups.FEW} members",
-            gas.few,
-            "gas",
-            117_000,
-            note="members that repeat are warm",
-        ),
-        Figure(f"draw of 15 seats, {groups.MANY:,} members", gas.many, "gas", 23_000_000, gas.few * 1.2, apart),
-        Figure(
-            f"draw of 15 seats, after {groups.MANY:,} have come and gone", gas.after, "gas", 23_000_000, gas.few * 1.2
-        ),
-    ]
+def _of_draws(drawn: dict[int, groups.Draws]) -> list[Figure]:
+    rows = []
+    for seats, gas in drawn.items():
+        values = (gas.few, gas.many, gas.after)
+        named = {
+            f"{groups.FEW}": gas.few,
+            f"{groups.MANY:,}": gas.many,
+            f"{groups.FEW} after {groups.MANY:,}": gas.after,
+        }
+        note = f"{max(values) / min(values) - 1:.0%} apart: " + ", ".join(
+            f"{value:,} at {members}" for members, value in named.items()
+        )
+        rows.append(Figure(f"draw of {seats} seats, the dearest", max(values), "gas", 117_000, 1.2 * min(values), note))
+    return rows
 
 
 def _sizes(stage: Stage) -> list[Figure]:
