@@ -30,7 +30,8 @@ def measure(url: str) -> list[Figure]:
     stage = build_stage(url)
     exact, tolerant = class_of("exact", exact=True), class_of("tolerant", exact=False)
     crowded = class_of("crowded", exact=True)
-    for rules in (exact, tolerant, crowded):
+    faulty = class_of("faulty", exact=True)
+    for rules in (exact, tolerant, crowded, faulty):
         stage.send(Part.CLASSES, "registerClass", rules, sender=stage.scheduler.address)
     joined = {rules.name: _join(stage, rules) for rules in (exact, tolerant)}
     stage.mine(30)
@@ -42,7 +43,7 @@ def measure(url: str) -> list[Figure]:
     heard = {rules.name: _heard(stage, rules) for rules in (exact, tolerant)}
     suspending = _heard(stage, exact, suspend=True)
     summoned = convictions.summon(stage, exact, key(node).address)
-    convicted = convictions.convict(stage, exact)
+    convicted = convictions.convict(stage, faulty)
     drawn = groups.measure(stage, crowded)
     return [
         Figure("a served task that nobody doubts", 0, "gas", reach=0, note="now 318k to 745k, as the rows below say"),
@@ -51,7 +52,7 @@ def measure(url: str) -> list[Figure]:
         *_of_claims(claimed),
         *_of_summons(summoned),
         Figure("log entry", log, "gas", reach=40_000),
-        *_of_case("exact", heard["exact"], 800_000, "now 874k, without proofs of what is judged"),
+        *_of_case("exact", heard["exact"], 800_000, "now 874k; all reject, which convicts and evicts"),
         *_of_case("tolerant, one tile", heard["tolerant"], 1_100_000, "now 1.31M with six tiles"),
         Figure(
             "case: open that suspends, three verifiers lock stake",
@@ -179,7 +180,7 @@ def _of_convictions(gas: dict[str, int]) -> list[Figure]:
         gas[dearest],
         "gas",
         reach=260_000,
-        note=f"{dearest}; a node is evicted from two groups",
+        note=f"{dearest}; evicted from two groups whose last take its places, and whose sizes take a new slot",
     )
     return [first, *(Figure(f"conviction: {name}", value, "gas") for name, value in gas.items())]
 
@@ -187,14 +188,11 @@ def _of_convictions(gas: dict[str, int]) -> list[Figure]:
 def _of_draws(drawn: dict[int, groups.Draws]) -> list[Figure]:
     rows = []
     for seats, gas in drawn.items():
+        few, many = f"{groups.FEW}", f"{groups.MANY:,}"
         values = (gas.few, gas.many, gas.after)
-        named = {
-            f"{groups.FEW}": gas.few,
-            f"{groups.MANY:,}": gas.many,
-            f"{groups.FEW} after {groups.MANY:,}": gas.after,
-        }
-        note = f"{max(values) / min(values) - 1:.0%} apart: " + ", ".join(
-            f"{value:,} at {members}" for members, value in named.items()
+        apart = f"{max(values) / min(values) - 1:.0%} apart: {gas.few:,} at {few}, {gas.many:,} at {many}"
+        note = (
+            f"{apart}, {gas.after:,} at {few} when {many} have left (written into storage); who is drawn again is warm"
         )
         rows.append(Figure(f"draw of {seats} seats, the dearest", max(values), "gas", 117_000, 1.2 * min(values), note))
     return rows
