@@ -35,6 +35,9 @@ from troth.protocol.market.types import (
 )
 from troth.protocol.types import Address, Hash32
 
+SUMMONS_WINDOWS = 15
+"""Windows of a summons that is passed on as often as it can be, and two for who opens a case then. Fewer, and a check that
+friends were asked for in turn would end when no court hears the case any more."""
 TOLD = frozenset({Opinion.ACCEPT, Opinion.REJECT})
 """Opinions that stand on a trace of one's own."""
 
@@ -43,8 +46,8 @@ TOLD = frozenset({Opinion.ACCEPT, Opinion.REJECT})
 
 
 def last_opening_block(draw_block: int, parameters: Parameters) -> int:
-    """Last block in which a case over a result can be opened: the lag, and two summons that a check may have needed."""
-    return draw_block + parameters.lag + 2 * parameters.summons_window
+    """Last block in which a case over a result can be opened: the lag, and a summons that was passed on."""
+    return draw_block + parameters.lag + SUMMONS_WINDOWS * parameters.summons_window
 
 
 def kind_of(majority: Opinion | None) -> CaseKind:
