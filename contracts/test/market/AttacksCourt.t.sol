@@ -111,7 +111,7 @@ contract AttacksCourtTest is AttackStage {
         bytes memory refused = abi.encodeWithSelector(IDocket.NotClient.selector, friend, client, tabKey);
         openFails(made, Opinion.None, friend, refused);
         openFails(made, Opinion.Accept, friend, refused);
-        openFails(made, Opinion.CannotTell, client, abi.encodeWithSelector(IDocket.NoMajority.selector, 0, 0, 3));
+        openFails(made, Opinion.CannotTell, friend, refused);
     }
 
     function test_VerifiersOfAnotherSecretOrdersOrResultsAreNone() public {

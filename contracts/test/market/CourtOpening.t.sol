@@ -323,6 +323,10 @@ contract CourtOpeningTest is CourtTest {
     function test_verifiersAreDrawnByTheSchedulersProof() public {
         Play memory play = drawn(REJECT, REJECT, REJECT, false);
         Play memory other = newPlay(exact, HONEST);
+        Order memory order = other.order.order;
+        order.requestHash = keccak256("another request");
+        setOrder(other, order);
+        signDraw(other, uint64(vm.getBlockNumber()));
         play.check = other.check;
         uint96 bond = court.bondFor(exact, 99);
         vm.prank(client);

@@ -64,7 +64,7 @@ contract SummonCheckGasTest is EvidenceGasTest {
     }
 
     function test_GasOfASummonedCheck() public {
-        assertLe(transact("summonCheck", address(summons), summoner, summons.depositFor(), call_), 90_000);
+        assertLe(transact("summonCheck", address(summons), summoner, summons.depositFor(), call_), 110_000);
     }
 }
 
@@ -76,7 +76,7 @@ contract SummonResultsGasTest is EvidenceGasTest {
     }
 
     function test_GasOfSummonedResults() public {
-        assertLe(transact("summonResults", address(summons), summoner, summons.depositFor(), call_), 90_000);
+        assertLe(transact("summonResults", address(summons), summoner, summons.depositFor(), call_), 110_000);
     }
 }
 
@@ -88,7 +88,7 @@ contract AnswerCheckGasTest is EvidenceGasTest {
     }
 
     function test_GasOfAnAnsweredCheck() public {
-        assertLe(transact("answerCheck", address(summons), scheduler, 0, call_), 110_000);
+        assertLe(transact("answerCheck", address(summons), scheduler, 0, call_), 130_000);
     }
 }
 
