@@ -115,6 +115,7 @@ contract AttacksCourtTest is AttackStage {
     }
 
     function test_VerifiersOfAnotherSecretOrdersOrResultsAreNone() public {
+        openClientTab();
         Served memory made = serve(1);
         Served memory other = serve(2);
         // Verdicts over another order's result.
@@ -150,6 +151,7 @@ contract AttacksCourtTest is AttackStage {
     }
 
     function test_TheBondIsTheWholeBond() public {
+        openClientTab();
         Served memory made = serve(1);
         say(made, Opinion.Reject);
         uint96 bond = bondOf(made);

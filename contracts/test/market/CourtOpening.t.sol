@@ -188,7 +188,7 @@ contract CourtOpeningTest is CourtTest {
 
     function test_aCaseIsOpenedInTime() public {
         Play memory play = drawn(REJECT, REJECT, REJECT, false);
-        uint256 last = play.draw.blockNumber + LAG + 2 * SUMMONS_WINDOW;
+        uint256 last = play.draw.blockNumber + LAG + 15 * SUMMONS_WINDOW;
         vm.roll(last + 1);
         expectOpen(play, client, abi.encodeWithSelector(ICourt.TooLate.selector, last + 1, last));
         vm.roll(last);
@@ -429,7 +429,7 @@ contract CourtOpeningTest is CourtTest {
         expectOpen(play, client, outOfTime(play));
         signDraw(play, uint64(vm.getBlockNumber() + 1));
         expectOpen(play, client, outOfTime(play));
-        vm.roll(play.order.order.referenceBlock + REFERENCE_AGE + LAG + 2 * SUMMONS_WINDOW + 1);
+        vm.roll(play.order.order.referenceBlock + REFERENCE_AGE + LAG + 15 * SUMMONS_WINDOW + 1);
         signDraw(play, uint64(vm.getBlockNumber()));
         expectOpen(play, client, outOfTime(play));
         vm.roll(vm.getBlockNumber() - 1);

@@ -88,7 +88,7 @@ contract AnswerCheckGasTest is EvidenceGasTest {
     }
 
     function test_GasOfAnAnsweredCheck() public {
-        assertLe(transact("answerCheck", address(summons), scheduler, 0, call_), 130_000);
+        assertLe(transact("answerCheck", address(summons), scheduler, 0, call_), 140_000);
     }
 }
 
