@@ -406,9 +406,9 @@ def test_who_opens_what_and_when() -> None:
     for kind in (CaseKind.DOUBT, CaseKind.ACCEPTANCE):
         with pytest.raises(InvalidCase, match="Only the client"):
             court.require_opener(kind, stranger, view)
-    assert court.last_opening_block(1_000, WINDOWS) == 1_090
+    assert court.last_opening_block(1_000, WINDOWS) == 1_350
     kinds = (REJECT, ACCEPT, Opinion.CANNOT_TELL, None)
-    assert [court.kind_of(said) for said in kinds] == [CaseKind(1), CaseKind(2), CaseKind(3), CaseKind(3)]
+    assert [court.kind_of(said) for said in kinds] == [CaseKind(1), CaseKind(2), CaseKind(2), CaseKind(3)]
 
 
 def test_every_phase_ends() -> None:

@@ -36,9 +36,14 @@ from troth.protocol.market.types import (
 from troth.protocol.types import Address, Hash32
 
 SUMMONS_WINDOWS = 15
+<<<<<<< HEAD
 """Windows of a summons that is passed on as often as it can be, and two for who opens a case then.
 
 Fewer, and a check that friends were asked for in turn would end when no court hears the case any more."""
+=======
+"""Windows of a summons that is passed on as often as it can be, and two for who opens a case then. Fewer, and a check
+that friends were asked for in turn would end when no court hears the case any more."""
+>>>>>>> h-leaf
 TOLD = frozenset({Opinion.ACCEPT, Opinion.REJECT})
 """Opinions that stand on a trace of one's own."""
 
@@ -52,9 +57,13 @@ def last_opening_block(draw_block: int, parameters: Parameters) -> int:
 
 
 def kind_of(majority: Opinion | None) -> CaseKind:
-    """What kind of case a check's majority (None: no check) leaves to a client."""
-    kinds = {Opinion.REJECT: CaseKind.REJECTION, Opinion.ACCEPT: CaseKind.ACCEPTANCE}
-    return CaseKind.DOUBT if majority is None else kinds.get(majority, CaseKind.DOUBT)
+    """What kind of case a check's majority leaves; None: the leaf was not drawn, so no secret and no verdict is shown.
+
+    Where no majority rejects a drawn leaf, too few judged or they accepted: only its client calls that into question.
+    """
+    if majority is None:
+        return CaseKind.DOUBT
+    return CaseKind.REJECTION if majority is Opinion.REJECT else CaseKind.ACCEPTANCE
 
 
 def require_opener(kind: CaseKind, opener: Address, view: View) -> None:
