@@ -62,7 +62,7 @@ test: python-tests lint types layers contracts contracts-analysis bindings wheel
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	solhint --quiet --max-warnings 0 'contracts/**/*.sol'
+	solhint --max-warnings 0 'contracts/**/*.sol'
 
 types: setup
 	$(BIN)/mypy protocol overlay node scheduler client audit committee

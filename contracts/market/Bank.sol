@@ -159,6 +159,7 @@ contract Bank is IBank, ReentrancyGuardTransient {
         // Somebody may have used the permit already; then the allowance is there, and if it is not, the transfer says
         // so.
         if (ASSET != address(0)) {
+            // solhint-disable-next-line no-empty-blocks
             try IERC20Permit(ASSET).permit(msg.sender, address(this), amount, deadline, v, r, s) {} catch {}
         }
         tab = _open(payee, key, amount, consent);

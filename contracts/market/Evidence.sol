@@ -14,7 +14,6 @@ import {
     Fault,
     Order,
     Parameters,
-    PotKind,
     Result,
     Role,
     Row,

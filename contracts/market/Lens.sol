@@ -6,7 +6,6 @@ import {IBank} from "./interfaces/IBank.sol";
 import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
 import {Profile, ILens, Member} from "./interfaces/ILens.sol";
 import {
-    Ask,
     DrawRequest,
     Entry,
     Parameters,

@@ -418,6 +418,7 @@ contract Summons is ISummons {
         uint256 taken = Fines.available(BANK, party, fine);
         Fines.take(BANK, summonsId, party, taken, payees);
         // Reverts where nothing has to change, and anyone may call it again.
+        // solhint-disable-next-line no-empty-blocks
         if (party != state.scheduler) try REGISTRY.evict(party) {} catch {}
         return uint96(taken);
     }

@@ -2,7 +2,6 @@
 pragma solidity ^0.8.30;
 
 import {
-    Admission,
     CasePhase,
     CaseState,
     Draw,
