@@ -440,13 +440,15 @@ contract Registry is IRegistry {
     ) private {
         uint256 count = segments.length;
         if (count == 0 || count > 2 || count != asks.length) revert InvalidSegmentCount(count, asks.length);
+        if (count == 2 && segments[0].first == segments[1].first && segments[0].end == segments[1].end) {
+            revert SegmentTwice(segments[0].first, segments[0].end);
+        }
         if (standing.suspended) seats = 0;
         uint48[2] memory places;
         for (uint256 i = 0; i < count; ++i) {
             places[i] = _enter(operator, class, kept, segments[i], seats);
             _ask(operator, class, places[i], asks[i]);
         }
-        if (places[0] >> 32 == places[1] >> 32) revert SegmentTwice(segments[0].first, segments[0].end);
         (standing.one, standing.two) = (places[0], places[1]);
     }
 
