@@ -22,10 +22,10 @@ from troth.protocol.wire import (
     Opened,
     Release,
     Rows,
-    RowSignature,
     decode_frame,
     encode_frame,
 )
+from troth.protocol.wire_fields import RowSignature
 from troth.protocol.wire_reports import (
     LINKS_LIMIT,
     SEGMENTS_HELD_LIMIT,

@@ -50,7 +50,8 @@ from troth.protocol.types import (  # noqa: E402
     TraceRoot,
     VerdictCommitment,
 )
-from troth.protocol.wire import Commit, Committed, Compare, Forward, RowSignature  # noqa: E402
+from troth.protocol.wire import Commit, Committed, Compare, Forward  # noqa: E402
+from troth.protocol.wire_fields import RowSignature  # noqa: E402
 
 ENDS, LAYERS, HIDDEN, VOCABULARY = (2, 4), 4, 32, 48
 SEGMENTS = (Segment(0, 2), Segment(2, 4))

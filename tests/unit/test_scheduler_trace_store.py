@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from troth.protocol.wire import RowSignature
+from troth.protocol.wire_fields import RowSignature
 from troth.scheduler.trace_store import Link, TraceStore
 
 TASK = b"\x01" * 32

@@ -15,10 +15,10 @@ from troth.protocol.wire import (
     Opened,
     Release,
     Rows,
-    RowSignature,
     decode_frame,
     encode_frame,
 )
+from troth.protocol.wire_fields import RowSignature
 
 ID = b"\x00" * 32
 TEXT = b"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="

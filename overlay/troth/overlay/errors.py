@@ -62,6 +62,12 @@ class WrongTlsKey(OverlayError):
     code = "wrong_tls_key"
 
 
+class SealBroken(OverlayError):
+    """Something sealed cannot be opened with this key, or nothing can be sealed to it."""
+
+    code = "seal_broken"
+
+
 class EnvelopeRefused(OverlayError):
     """A message whose envelope is not believed; nothing of its content was looked at."""
 

@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
 
-from troth.chain.adapter import Chain
 from troth.chain.errors import ChainError, ChainUnavailable, FollowTimeout, RpcRefused
 from troth.chain.records import Block
 from troth.chain.store import WINDOW, EventStore
@@ -17,6 +18,7 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.events import Log, parse_log
 from troth.protocol.fold import apply
 from troth.protocol.state import State
+from troth.protocol.types import Address, Hash32
 
 POLL_INTERVAL = 0.5
 """Seconds between two looks at the newest block."""
@@ -37,20 +39,63 @@ class _Reorganised(Exception):
     """The node's chain no longer contains the block that was followed last."""
 
 
-class EventFollower:
+Folded = TypeVar("Folded")
+
+
+class Followed(Protocol):
+    """Whose logs are followed: one contract, or all parts of a deployment, on one chain."""
+
+    @property
+    def chain_id(self) -> int:
+        """Of the chain."""
+
+    @property
+    def contract(self) -> Address:
+        """Names the followed contract, or deployment, in the file."""
+
+    @property
+    def place(self) -> str:
+        """The chain node, in words."""
+
+    async def block(self, number: int | None = None) -> Block | None:
+        """Header of a block, or of the newest; None if the node does not have it."""
+
+    async def logs(self, first: int, last: int) -> list[Log]:
+        """Logs of blocks ``first`` to ``last``."""
+
+    async def logs_of_block(self, block_hash: Hash32) -> list[Log]:
+        """Logs of exactly this block; RpcRefused if a reorganisation took it away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folding(Generic[Folded]):
+    """How logs become a state: what nothing folds to, and the state after one log."""
+
+    nothing: Folded
+    after: Callable[[Log, Folded], Folded]
+
+
+class Follower(Generic[Folded]):
     """Use it with ``async with``: it follows in the background. ``state`` is always that of block ``block``.
 
     ``failure`` is the last error while the node is away, else None; readiness checks show it.
     """
 
     def __init__(
-        self, chain: Chain, path: Path | None = None, *, start_block: int = 0, poll_interval: float = POLL_INTERVAL
+        self,
+        chain: Followed,
+        folding: Folding[Folded],
+        path: Path | None = None,
+        *,
+        start_block: int = 0,
+        poll_interval: float = POLL_INTERVAL,
     ) -> None:
         self._chain = chain
+        self._folding = folding
         self._store = EventStore(path, chain.chain_id, chain.contract)
         self._start_block = start_block
         self._poll_interval = poll_interval
-        self._states: OrderedDict[int, State] = OrderedDict()
+        self._states: OrderedDict[int, Folded] = OrderedDict()
         self._changed = asyncio.Condition()
         self._wake = asyncio.Event()
         self._catching_up = asyncio.Lock()
@@ -60,7 +105,7 @@ class EventFollower:
         self.state = self._refolded()
         self.block = self._tip_number()
 
-    async def __aenter__(self) -> EventFollower:
+    async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._run(), name="event follower")
         return self
 
@@ -77,16 +122,16 @@ class EventFollower:
             self._task = None
         self._store.close()
 
-    async def wait_until(self, condition: Callable[[State], bool], timeout: float) -> State:
+    async def wait_until(self, condition: Callable[[Folded], bool], timeout: float) -> Folded:
         """The first state that fulfils ``condition``; FollowTimeout after ``timeout`` seconds."""
         return await self._wait(lambda: condition(self.state), timeout, "The awaited event did not come")
 
-    async def reach(self, block: int, timeout: float) -> State:
+    async def reach(self, block: int, timeout: float) -> Folded:
         """The state once ``block`` has been followed, for example the block of an own receipt."""
         self._wake.set()
         return await self._wait(lambda: self.block >= block, timeout, f"Block {block} was not reached")
 
-    async def _wait(self, fulfilled: Callable[[], bool], timeout: float, what: str) -> State:
+    async def _wait(self, fulfilled: Callable[[], bool], timeout: float, what: str) -> Folded:
         try:
             async with asyncio.timeout(timeout), self._changed:
                 await self._changed.wait_for(fulfilled)
@@ -95,7 +140,7 @@ class EventFollower:
             raise FollowTimeout(f"{what} within {timeout:g} s", f"at block {self.block}", reason) from error
         return self.state
 
-    async def catch_up(self) -> State:
+    async def catch_up(self) -> Folded:
         """Follow to the newest block now; raises ChainUnavailable if the node is away."""
         async with self._catching_up:
             for _ in range(REWINDS):
@@ -203,7 +248,7 @@ class EventFollower:
         ordered = sorted(logs, key=lambda log: (log.meta.block, log.meta.log_index))
         state = self.state
         for log in ordered:
-            state = apply(parse_log(log), state)
+            state = self._folding.after(log, state)
         self._store.append(header.number, header.hash, ordered)
         self.state, self.block = state, header.number
         self._states[header.number] = state
@@ -220,10 +265,10 @@ class EventFollower:
             raise _Reorganised
         return header
 
-    def _refolded(self) -> State:
-        state = State()
+    def _refolded(self) -> Folded:
+        state = self._folding.nothing
         for log in self._store.logs():
-            state = apply(parse_log(log), state)
+            state = self._folding.after(log, state)
         return state
 
     def _tip_number(self) -> int:
@@ -232,3 +277,13 @@ class EventFollower:
 
     def _next_block(self) -> int:
         return self._tip_number() + 1
+
+
+class EventFollower(Follower[State]):
+    """Follows the per-task contract."""
+
+    def __init__(
+        self, chain: Followed, path: Path | None = None, *, start_block: int = 0, poll_interval: float = POLL_INTERVAL
+    ) -> None:
+        folding = Folding(State(), lambda log, state: apply(parse_log(log), state))
+        super().__init__(chain, folding, path, start_block=start_block, poll_interval=poll_interval)

@@ -19,15 +19,17 @@ from troth.chain.keystore import Key
 from troth.chain.records import Receipt, Simulation
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, as_rejection, message
+from troth.protocol.bindings import named
 from troth.protocol.events import Log
+from troth.protocol.events.decoder import decoder
 from troth.protocol.market.calls import PartCall, PartView, view
-from troth.protocol.market.events import Event, parse_log
+from troth.protocol.market.events import Deployed, Event, parse_log
 from troth.protocol.market.messages import market_domain
-from troth.protocol.market.parts import Part
+from troth.protocol.market.parts import FACTORY, Part
 from troth.protocol.market.reverts import decode_error
 from troth.protocol.market.types import Contracts, DrawRequest
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import Address
+from troth.protocol.types import Address, Hash32
 
 Result = TypeVar("Result")
 
@@ -39,6 +41,23 @@ class Place:
     factory: Address
     contracts: Contracts
     block: int = 0
+
+
+async def find_place(rpc_url: str, factory: Address, bank: Address | None = None, start: int = 0) -> Place:
+    """The deployment of a factory, or that of them whose Bank is named; WrongChain if there is not exactly one."""
+    topic = named("event", FACTORY)["Deployed"].topic
+    read = decoder(Deployed, named("event", FACTORY)["Deployed"])
+    rpc = Rpc(rpc_url, timeout=REQUEST_TIMEOUT)
+    try:
+        wanted = {"address": factory, "fromBlock": hex(start), "topics": [decoding.hexadecimal(topic)]}
+        found = [read.event(log) for log in decoding.logs(await rpc.request("eth_getLogs", wanted))]
+    finally:
+        await rpc.close()
+    mine = [one for one in found if bank in {None, one.contracts.bank}]
+    if len(mine) != 1:
+        what = f"The factory has {len(mine)} deployments that fit"
+        raise WrongChain(what, factory, "Name one of them by its Bank, and a start block not after it.")
+    return Place(factory, mine[0].contracts, mine[0].meta.block)
 
 
 class Market:
@@ -138,7 +157,15 @@ class Market:
                 raise
             middle = (first + last) // 2
             return [*await self.logs(first, middle), *await self.logs(middle + 1, last)]
-        own = [log for log in found if log.address != self.place.factory or self._own(log)]
+        return self._sorted(found)
+
+    async def logs_of_block(self, block_hash: Hash32) -> list[Log]:
+        """Logs of all contracts in exactly this block; RpcRefused if a reorganisation took it away."""
+        wanted = {"address": sorted(self.addresses), "blockHash": decoding.hexadecimal(block_hash)}
+        return self._sorted(decoding.logs(await self._rpc.request("eth_getLogs", wanted)))
+
+    def _sorted(self, logs: list[Log]) -> list[Log]:
+        own = [log for log in logs if log.address != self.place.factory or self._own(log)]
         return sorted(own, key=lambda log: (log.meta.block, log.meta.log_index))
 
     def _own(self, log: Log) -> bool:

@@ -28,13 +28,13 @@ CREATE TABLE IF NOT EXISTS source (
 CREATE TABLE IF NOT EXISTS blocks (number INTEGER PRIMARY KEY, hash BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS logs (
     block INTEGER NOT NULL, log_index INTEGER NOT NULL, block_hash BLOB NOT NULL, transaction_hash BLOB NOT NULL,
-    topics BLOB NOT NULL, data BLOB NOT NULL, PRIMARY KEY (block, log_index)
+    topics BLOB NOT NULL, data BLOB NOT NULL, address TEXT NOT NULL DEFAULT '', PRIMARY KEY (block, log_index)
 ) WITHOUT ROWID;
 """
 
 
 class EventStore:
-    """One contract's logs in one file; ":memory:" keeps none after the process."""
+    """Logs of one contract, or of a deployment's contracts, in one file; ":memory:" keeps none after the process."""
 
     def __init__(self, path: Path | None, chain_id: int, contract: Address) -> None:
         if path is not None:
@@ -58,6 +58,9 @@ class EventStore:
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
         self._database.executescript(_SCHEMA)
+        if "address" not in [row[1] for row in self._database.execute("PRAGMA table_info(logs)")]:
+            # A file of an earlier version, which knew one contract alone.
+            self._database.execute("ALTER TABLE logs ADD COLUMN address TEXT NOT NULL DEFAULT ''")
 
     def _claim(self, path: Path | None, chain: str, contract: Address) -> None:
         self._database.execute("INSERT OR IGNORE INTO source VALUES (0, ?, ?)", (chain, contract))
@@ -88,11 +91,12 @@ class EventStore:
                 log.meta.transaction,
                 b"".join(log.topics),
                 log.data,
+                "" if log.address == self._contract else log.address,
             )
             for log in logs
         ]
         with self._transaction():
-            self._database.executemany("INSERT INTO logs VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self._database.executemany("INSERT INTO logs VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             self._database.execute("INSERT INTO blocks VALUES (?, ?)", (number, block_hash))
             self._database.execute("DELETE FROM blocks WHERE number <= ?", (number - WINDOW,))
 
@@ -105,12 +109,13 @@ class EventStore:
     def logs(self) -> Iterator[Log]:
         """All logs in the order of the chain."""
         rows = self._database.execute(
-            "SELECT block, log_index, block_hash, transaction_hash, topics, data FROM logs ORDER BY block, log_index"
+            "SELECT block, log_index, block_hash, transaction_hash, topics, data, address FROM logs "
+            "ORDER BY block, log_index"
         )
-        for block, log_index, block_hash, transaction, topics, data in rows:
+        for block, log_index, block_hash, transaction, topics, data, address in rows:
             meta = LogMeta(block, log_index, Hash32(block_hash), Hash32(transaction))
             split = tuple(Hash32(topics[start : start + 32]) for start in range(0, len(topics), 32))
-            yield Log(self._contract, split, data, meta)
+            yield Log(Address(address or self._contract), split, data, meta)
 
     def close(self) -> None:
         """Close the file."""

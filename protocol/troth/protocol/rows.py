@@ -17,7 +17,7 @@ from troth.protocol import typed_data
 from troth.protocol.errors import InvalidRows
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Row
-from troth.protocol.wire import RowSignature
+from troth.protocol.wire_fields import RowSignature
 
 POSITIONS_LIMIT = 1 << 32
 """Positions are uint32 in the signed row."""

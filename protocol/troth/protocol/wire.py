@@ -28,6 +28,7 @@ from troth.protocol.wire_fields import (
     DecodeCount,
     PackedLogprobs,
     ProofBytes,
+    RowSignature,
     SignatureBytes,
     Text,
     Uint8,
@@ -38,19 +39,22 @@ from troth.protocol.wire_fields import (
 from troth.protocol.wire_fields import Message as _Message
 from troth.protocol.wire_fields import Part as _Part
 from troth.protocol.wire_group import Heard, Listen, Take, Taken, Tell, Told
+from troth.protocol.wire_market import (
+    Advance,
+    Conclude,
+    Concluded,
+    Dismiss,
+    Hidden,
+    Judge,
+    Judged,
+    Noted,
+    Proceed,
+    Recommit,
+    Redeemable,
+    Unveil,
+    Unveiled,
+)
 from troth.protocol.wire_reports import Report, Reported
-
-
-class RowSignature(_Part, frozen=True):
-    """Chain position and signature of the last row of a message; it covers all rows before it.
-
-    ``previous`` is the link of the row before this one (zero at position 0).
-    """
-
-    position: Uint32
-    row_hash: Bytes32
-    previous: Bytes32
-    signature: SignatureBytes
 
 
 class OrderPart(_Part, frozen=True):
@@ -271,11 +275,15 @@ NodeRequest = Forward | Decode | Commit | Compare | Open | Release
 NodeReply = Rows | Decoded | Committed | TraceCommitted | Received | Compared | Opened | Released | Failure
 GroupRequest = Tell | Take | Listen
 GroupReply = Told | Taken | Heard | Failure
-Request = NodeRequest | Report | GroupRequest
-Reply = NodeReply | Reported | GroupReply
+OrderRequest = Advance | Proceed | Conclude | Recommit | Judge | Unveil | Redeemable | Dismiss
+OrderReply = Rows | Decoded | Concluded | Hidden | Received | Judged | Unveiled | Noted | Released | Failure
+Request = NodeRequest | OrderRequest | Report | GroupRequest
+Reply = NodeReply | OrderReply | Reported | GroupReply
 Message = Request | Reply
 NODE_REQUESTS = (Forward, Decode, Commit, Compare, Open, Release)
 """What a node answers."""
+ORDER_REQUESTS = (Advance, Proceed, Conclude, Recommit, Judge, Unveil, Redeemable, Dismiss)
+"""What a node on tabs answers."""
 SCHEDULER_REQUESTS = (Report,)
 """What a scheduler answers to a node."""
 GROUP_REQUESTS = (Tell, Take, Listen)

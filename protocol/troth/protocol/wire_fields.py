@@ -38,3 +38,15 @@ class Message(msgspec.Struct, frozen=True, tag_field="type", tag=True, forbid_un
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A piece of a header."""
+
+
+class RowSignature(Part, frozen=True):
+    """Chain position and signature of the last row of a message; it covers all rows before it.
+
+    ``previous`` is the link of the row before this one (zero at position 0).
+    """
+
+    position: Uint32
+    row_hash: Bytes32
+    previous: Bytes32
+    signature: SignatureBytes

@@ -21,8 +21,8 @@ from troth.protocol.logprobs import NO_LOGPROBS, Logprobs, logprobs_from_bytes
 from troth.protocol.rows import RowChain, verify_rows
 from troth.protocol.tensors import TOKEN_BYTES, rows_from_bytes, tokens_from_bytes
 from troth.protocol.types import Address, Hash32, Row
-from troth.protocol.wire import Decode, Decoded, Forward, Frame, Rows, RowSignature
-from troth.protocol.wire_fields import DECODE_LIMIT
+from troth.protocol.wire import Decode, Decoded, Forward, Frame, Rows
+from troth.protocol.wire_fields import DECODE_LIMIT, RowSignature
 from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.errors import HopFailed
 from troth.scheduler.timing import Breakdown

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from troth.protocol.wire import RowSignature
+from troth.protocol.wire_fields import RowSignature
 
 _LINK = struct.Struct(">II32s32s65s65s")
 

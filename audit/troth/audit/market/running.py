@@ -18,20 +18,14 @@ from troth.audit.market.history import History, read_history
 from troth.audit.market.source import Source
 from troth.audit.market.subject import Subject
 from troth.audit.report import CheckReport, Report
-from troth.chain import decoding
-from troth.chain.adapter import REQUEST_TIMEOUT
+from troth.chain import market
 from troth.chain.errors import ChainError
 from troth.chain.market import Place
-from troth.chain.rpc import Rpc
 from troth.overlay.errors import OverlayError
 from troth.overlay.https import pinned_sync_client
-from troth.protocol.bindings import named
 from troth.protocol.errors import InvalidField, ProtocolError
-from troth.protocol.events.decoder import decoder
-from troth.protocol.market.events import Deployed
 from troth.protocol.market.log_data import DATA_LIMIT, read_bytes, read_hash
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.parts import FACTORY
 from troth.protocol.market.types import Inclusion
 from troth.protocol.types import Address
 
@@ -59,21 +53,10 @@ class Reading:
 
 async def find_place(rpc_url: str, factory: Address, bank: Address | None, start: int) -> Place:
     """The deployment of a factory, or that of them whose Bank is named."""
-    topic = named("event", FACTORY)["Deployed"].topic
-    read = decoder(Deployed, named("event", FACTORY)["Deployed"])
-    rpc = Rpc(rpc_url, timeout=REQUEST_TIMEOUT)
     try:
-        wanted = {"address": factory, "fromBlock": hex(start), "topics": [decoding.hexadecimal(topic)]}
-        found = [read.event(log) for log in decoding.logs(await rpc.request("eth_getLogs", wanted))]
+        return await market.find_place(rpc_url, factory, bank, start)
     except ChainError as error:
         raise SourceUnusable(error.what, error.value, error.remedy) from error
-    finally:
-        await rpc.close()
-    mine = [one for one in found if bank in {None, one.contracts.bank}]
-    if len(mine) != 1:
-        what = f"The factory has {len(mine)} deployments that fit"
-        raise SourceUnusable(what, factory, "Name one of them with --bank, and a --start-block not after it.")
-    return Place(factory, mine[0].contracts, mine[0].meta.block)
 
 
 async def read_chain(rpc_url: str, place: Place, *, start: int, last: int | None) -> Reading:

@@ -25,7 +25,8 @@ from troth.protocol.identifiers import class_id, verdict_commitment
 from troth.protocol.rows import RowChain, verify_rows
 from troth.protocol.tensors import rows_from_bytes, rows_to_bytes
 from troth.protocol.types import Address, Hash32, TraceRoot, VerdictCommitment, to_address
-from troth.protocol.wire import Compare, Compared, Received, RowSignature
+from troth.protocol.wire import Compare, Compared, Received
+from troth.protocol.wire_fields import RowSignature
 
 Reply = Received | Compared
 

@@ -25,7 +25,8 @@ from troth.protocol.rows import RowChain
 from troth.protocol.tensors import rows_to_bytes
 from troth.protocol.tokens import Finish
 from troth.protocol.types import Address, Row
-from troth.protocol.wire import Forward, Rows, RowSignature
+from troth.protocol.wire import Forward, Rows
+from troth.protocol.wire_fields import RowSignature
 
 
 async def forward(bench: Bench, work: Work, header: Forward, payload: memoryview) -> tuple[Rows, bytes]:

@@ -20,7 +20,7 @@ from troth.protocol.rows import RowChain, signed_row, verify_rows
 from troth.protocol.tensors import row_size
 from troth.protocol.tokens import Finish
 from troth.protocol.types import Address
-from troth.protocol.wire import RowSignature
+from troth.protocol.wire_fields import RowSignature
 
 if TYPE_CHECKING:
     from troth.node.service.choosing import Packed

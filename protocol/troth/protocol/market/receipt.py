@@ -11,16 +11,13 @@ groups of the order's block), and that deposits stood behind it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
 
 from troth.protocol import typed_data, vrf
-from troth.protocol.errors import InvalidField, ProtocolError
+from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
-from troth.protocol.market import checks, lottery, messages, prices
+from troth.protocol.market import canonical, checks, lottery, messages, prices
 from troth.protocol.market.checks import View
 from troth.protocol.market.draws import Drawn, Group
 from troth.protocol.market.errors import InvalidReceipt
@@ -37,7 +34,7 @@ from troth.protocol.market.types import (
     TraceCommitment,
     Verdict,
 )
-from troth.protocol.types import Address, Hash32, ModelDescriptor, address_to_bytes
+from troth.protocol.types import Address, Hash32, ModelDescriptor
 
 VERSION = 1
 """Another value is another form, and an old program refuses it instead of misreading."""
@@ -194,81 +191,20 @@ def _opinion(check: CheckedSegment, drawn: Drawn, result: Result, view: View) ->
 
 # --------------------------------------------------------------------------------------------------- canonical JSON
 
-Struct = TypeVar("Struct")
-
 
 def encode(receipt: Receipt) -> bytes:
     """The canonical bytes of a receipt; equal receipts have equal bytes."""
-    return _dump(_to_json(receipt))
+    return canonical.encode(receipt)
 
 
 def decode(data: bytes) -> Receipt:
     """Inverse of ``encode``; raises InvalidReceipt unless ``data`` is exactly what it returns for some receipt."""
-    remedy = "Use the file as it was written."
-    if len(data) > SIZE_LIMIT:
-        raise InvalidReceipt(f"A receipt has at most {SIZE_LIMIT} bytes", len(data), remedy)
     try:
-        receipt: Receipt = _from_json(Receipt, json.loads(data))
-        same = encode(receipt) == data
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        what = "The file is no receipt"
-        raise InvalidReceipt(what, error.what if isinstance(error, ProtocolError) else str(error), remedy) from error
-    if not same:
-        raise InvalidReceipt("The file is not in its canonical form", len(data), remedy)
-    return receipt
+        return canonical.decode(Receipt, data, SIZE_LIMIT)
+    except InvalidField as error:
+        raise InvalidReceipt(error.what, error.value, "Use the file as it was written.") from error
 
 
 def receipt_hash(receipt: Receipt) -> Hash32:
     """keccak256 of the canonical bytes: what a scheduler's log can name."""
     return Hash32(keccak256(encode(receipt)))
-
-
-def _dump(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
-
-
-def _to_json(value: Any) -> Any:
-    if is_dataclass(value):
-        return {field.name: _to_json(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, tuple):
-        return [_to_json(item) for item in value]
-    if isinstance(value, bytes):
-        return "0x" + value.hex()
-    return str(int(value)) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _from_json(hint: Any, value: Any) -> Any:
-    """``value`` as the annotation says; a mistake raises an error that ``decode`` turns into InvalidReceipt."""
-    origin = get_origin(hint)
-    if origin is Annotated:
-        return _from_json(get_args(hint)[0], value)
-    if origin in {UnionType, Union}:
-        return None if value is None else _from_json(get_args(hint)[0], value)
-    if origin is tuple:
-        return tuple(_from_json(get_args(hint)[0], item) for item in value)
-    if origin is Signed:
-        message = _from_json(get_args(hint)[0], value["message"])
-        return Signed(message, _from_json(bytes, value["signature"]))
-    if is_dataclass(hint):
-        kind: Any = hint
-        hints = get_type_hints(kind, include_extras=True)
-        return kind(**{field.name: _from_json(hints[field.name], value[field.name]) for field in fields(kind)})
-    return _scalar(hint, value)
-
-
-def _scalar(hint: Any, value: Any) -> Any:
-    if hint is bool or value is None:
-        return value
-    if not isinstance(value, str):
-        raise InvalidField("Numbers, bytes and text are strings here", value, "Write the receipt again.")
-    if hint is int:
-        return int(value)
-    if hint is Address:
-        address_to_bytes(value)
-        return value
-    if hint is str:
-        return value
-    data = bytes.fromhex(value.removeprefix("0x"))
-    if hint is Hash32 and len(data) != 32:
-        raise InvalidField("A hash has 32 bytes", value, "Write the receipt again.")
-    return data

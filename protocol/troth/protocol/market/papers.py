@@ -1,0 +1,84 @@
+"""What a scheduler shows a node before it works: everything that lets the node check for itself that it was drawn, that
+it is paid, and for what.
+
+Papers travel as canonical JSON (``canonical``) in front of a message's payload. Whoever reads the text of an order,
+the parties of its first and last segment, gets the request and its salt beside them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.types import (
+    Admission,
+    Draw,
+    Order,
+    Promise,
+    Result,
+    Tab,
+    TraceCommitment,
+    Voucher,
+)
+from troth.protocol.types import Address, Hash32
+
+PAPERS_LIMIT = 1 << 18
+"""Bytes of papers; those of a check of 32 segments have 60 kB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pay:
+    """How a node is paid for one piece of work: the promise, on the tab of scheduler and node, and the scheduler's
+    newest voucher there, which authorises it."""
+
+    tab: Tab
+    promise: Signed[Promise]
+    voucher: Signed[Voucher]
+
+
+@dataclass(frozen=True, slots=True)
+class InferencePapers:
+    """For who infers a segment. ``tab`` is the client's; ``head_salt`` salts the heads of this order's results.
+
+    ``salt`` is the request's, None where the node is not shown the request.
+    """
+
+    order: Signed[Order]
+    tab: Tab
+    admission: Signed[Admission]
+    nodes: tuple[Address, ...]
+    infer_proof: bytes
+    pay: Pay
+    head_salt: Hash32
+    salt: Hash32 | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPapers:
+    """For who was drawn to check a segment: the order as it was served, the draw, and the client's first secret.
+
+    ``pay`` is None for an inferencer, which opens its trace and is paid for its inference alone.
+    """
+
+    order: Signed[Order]
+    tab: Tab
+    admission: Signed[Admission]
+    nodes: tuple[Address, ...]
+    infer_proof: bytes
+    results: tuple[Signed[Result], ...]
+    draw: Signed[Draw]
+    draw_proof: bytes
+    secret: Hash32
+    pay: Pay | None
+    head_salt: Hash32
+    salt: Hash32 | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commitments:
+    """What a party sees before it opens: the client's second secret, and what every drawn verifier of the segment
+    committed to, in the order of their first seats. ``check`` is None for a verifier, which has seen it already."""
+
+    second_secret: Hash32
+    commitments: tuple[Signed[TraceCommitment], ...]
+    check: CheckPapers | None = None

@@ -1,0 +1,101 @@
+"""The chain of rows of one segment of one order: one signature over the last row covers all before it.
+
+The link of a row is the struct hash of its ``Row``; ``previous`` of position 0 is zero. Whoever signs two rows of one
+position can be convicted with both (``convictions``), so a node never computes a signed row anew: a segment that broke
+off ends its order, and the client orders again.
+
+The first segment reads tokens that nobody else signed, so its row hash binds them: keccak256(token as uint32
+big-endian ‖ row). The inputs of every other segment are rows that are signed themselves; its row hash is
+keccak256(row).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from troth.protocol import typed_data
+from troth.protocol.errors import InvalidRows
+from troth.protocol.hashing import keccak256
+from troth.protocol.market.types import Row
+from troth.protocol.types import ZERO_HASH, Address, Hash32
+from troth.protocol.wire_fields import RowSignature
+
+POSITIONS_LIMIT = 1 << 32
+"""Positions are uint32 in the signed row."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowChain:
+    """End of a chain: the next row has position ``position`` and previous link ``link``."""
+
+    order: Hash32
+    segment: int
+    position: int = 0
+    link: Hash32 = ZERO_HASH
+
+    def extend(
+        self, data: bytes | memoryview, row_size: int, tokens: Sequence[int] | None = None
+    ) -> tuple[RowChain, Row]:
+        """The chain after whole rows of ``row_size`` bytes, and the last of them as a Row.
+
+        Args:
+            tokens: what the rows were computed from, one uint32 per row, at segment 0; None elsewhere.
+
+        Raises InvalidRows where ``data`` is empty or no whole number of rows, positions run out, or tokens do not fit.
+        """
+        count, rest = divmod(len(data), row_size) if row_size > 0 else (0, 0)
+        if not count or rest:
+            raise InvalidRows(f"Rows come in whole multiples of {row_size} bytes", len(data), "Send whole rows.")
+        if self.position + count > POSITIONS_LIMIT:
+            raise InvalidRows("Positions are below 2**32", self.position + count, "Order a shorter answer.")
+        view, link = memoryview(data), self.link
+        for index, bound in enumerate(self._bound(tokens, count)):
+            row_hash = Hash32(keccak256(bound + bytes(view[index * row_size : (index + 1) * row_size])))
+            last = Row(self.order, self.segment, self.position + index, row_hash, link)
+            link = typed_data.struct_hash(last)
+        return RowChain(self.order, self.segment, self.position + count, link), last
+
+    def signed(self, signature: RowSignature) -> Row:
+        """The Row that a signature in this chain is over, e.g. as evidence of an equivocation."""
+        row_hash, previous = Hash32(signature.row_hash), Hash32(signature.previous)
+        return Row(self.order, self.segment, signature.position, row_hash, previous)
+
+    def _bound(self, tokens: Sequence[int] | None, count: int) -> list[bytes]:
+        """What is hashed before each row."""
+        if (tokens is None) == (self.segment == 0):
+            raise InvalidRows("Rows of segment 0, and no others, bind their tokens", self.segment, "Pass its tokens.")
+        if tokens is None:
+            return [b""] * count
+        if len(tokens) != count or any(not 0 <= token < 1 << 32 for token in tokens):
+            raise InvalidRows(f"{count} rows bind {count} tokens of uint32", len(tokens), "Pass one token per row.")
+        return [token.to_bytes(4, "big") for token in tokens]
+
+
+def verify_rows(
+    chain: RowChain,
+    data: bytes | memoryview,
+    row_size: int,
+    signature: RowSignature,
+    *,
+    signer: Address,
+    domain: typed_data.Domain,
+    tokens: Sequence[int] | None = None,
+) -> RowChain:
+    """The chain after ``data``, once ``signature`` is ``signer``'s over its last row.
+
+    ``tokens`` as in ``RowChain.extend``. Raises InvalidRows naming the first thing that differs (count, bytes or token,
+    history), InvalidSignature for the signer.
+    """
+    extended, last = chain.extend(data, row_size, tokens)
+    if signature.position != last.position:
+        what = f"Rows from position {chain.position} end at {last.position}, not where the signature says"
+        raise InvalidRows(what, signature.position, "Ask for the missing rows.")
+    if signature.row_hash != last.row_hash:
+        what = f"Bytes or token of the row at position {last.position} are not those that were signed"
+        raise InvalidRows(what, signature.row_hash, "Keep bytes and signature as evidence and ask the signer again.")
+    if signature.previous != last.previous:
+        what = f"The rows before position {last.position} are not those that the signer has chained"
+        raise InvalidRows(what, signature.previous, "Compare links with the sender to find where the histories part.")
+    typed_data.require_signer(last, domain, signature.signature, signer)
+    return extended

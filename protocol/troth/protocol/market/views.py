@@ -1,0 +1,76 @@
+"""One party's view of the chain for one order, read from the folded state: what ``checks`` and ``life`` take."""
+
+from __future__ import annotations
+
+from troth.protocol.identifiers import group_id
+from troth.protocol.market.checks import View
+from troth.protocol.market.errors import InvalidOrder
+from troth.protocol.market.messages import KeyCheck, market_domain, segments_of, signed_by_account, tab_id
+from troth.protocol.market.prices import rules_of
+from troth.protocol.market.state import Party, State
+from troth.protocol.market.types import ExecutionClass, Order, Parameters, Role, Rules, Tab
+from troth.protocol.types import Address, Hash32, ModelDescriptor
+
+
+def class_of(state: State, class_id: Hash32) -> tuple[ExecutionClass, ModelDescriptor]:
+    """A registered class and its model; raises InvalidOrder where it is unknown."""
+    found = state.classes.get(class_id)
+    model = None if found is None else state.models.get(found.model)
+    if found is None or model is None:
+        raise InvalidOrder("This execution class is not registered", class_id, "Use one that the registry knows.")
+    return found, model
+
+
+def rules_in(state: State, class_id: Hash32) -> Rules:
+    """The rules of a registered class; raises InvalidOrder."""
+    execution_class, model = class_of(state, class_id)
+    return rules_of(execution_class, hidden_size=model.hidden_size, layers=model.layers)
+
+
+def scheduler_of(state: State, operator: Address) -> Party:
+    """A bonded scheduler; raises InvalidOrder where it is none, or is leaving."""
+    party = state.parties.get(operator)
+    if party is None or party.role is not Role.SCHEDULER or party.exit_block:
+        raise InvalidOrder("This is no bonded scheduler", operator, "Use a scheduler that the registry knows.")
+    return party
+
+
+def parameters_of(state: State) -> Parameters:
+    """The deployment's parameters; raises InvalidOrder before its first event was followed."""
+    if state.deployed is None:
+        raise InvalidOrder("The deployment's first event has not been followed", None, "Wait for the chain node.")
+    return state.deployed.parameters
+
+
+def view_of(
+    state: State,
+    order: Order,
+    tab: Tab,
+    *,
+    chain_id: int,
+    block: int,
+    time: int,
+    key_check: KeyCheck = signed_by_account,
+) -> View:
+    """The view of an order on ``tab`` at ``block``, Unix ``time``.
+
+    Raises InvalidOrder where class or scheduler are unknown; InvalidField where the layer split is none.
+    """
+    rules, parameters = rules_in(state, order.execution_class), parameters_of(state)
+    assert state.deployed is not None
+    segments = segments_of(order, rules.layers)
+    return View(
+        domain=market_domain(chain_id, state.deployed.contracts.bank),
+        execution_class=order.execution_class,
+        rules=rules,
+        vrf_key=scheduler_of(state, tab.payee).vrf_key,
+        tab=tab,
+        groups=tuple(state.group(group_id(order.execution_class, segment)) for segment in segments),
+        block=block,
+        time=time,
+        lag=parameters.lag,
+        seasoning=parameters.seasoning,
+        reference_age=parameters.reference_age,
+        tab_state=state.tab_state(tab_id(tab)),
+        key_check=key_check,
+    )

@@ -1,0 +1,138 @@
+"""What a scheduler asks of nodes on tabs: inference, checks, and the vouchers that pay for both (docs/protocol.md).
+
+Every message names its order and segment. Papers (``market.papers``) and requests travel in front of the payload, as
+many bytes as ``papers_size`` and ``request_size`` say; tokens and rows follow. Signed messages of the market travel as
+canonical JSON (``market.canonical``).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from troth.protocol.wire_fields import (
+    ROWS_LIMIT,
+    Alternatives,
+    Bytes32,
+    Count,
+    DecodeCount,
+    Message,
+    RowSignature,
+    Uint8,
+    Uint32,
+)
+
+PapersSize = Annotated[int, msgspec.Meta(ge=0, le=1 << 18)]
+RequestSize = Annotated[int, msgspec.Meta(ge=0, le=1 << 20)]
+TokenCount = Annotated[int, msgspec.Meta(ge=0, le=ROWS_LIMIT)]
+
+
+class Advance(Message, frozen=True):
+    """Compute ``count`` positions from ``start``; for who infers and for who checks.
+
+    The first message of a session brings papers: InferencePapers (``role`` "infer") or CheckPapers ("check"). Payload:
+    papers, canonical request (parties of the first and last segment, with the papers), then ``count`` tokens, or rows
+    of the segment before; rows of segment 0 come behind the ``count`` tokens that they bind. ``upstream`` is the
+    signature over the last row sent, None for tokens. ``emit`` asks the last segment's inferencer for the next token.
+    Answer: Rows.
+    """
+
+    order: Bytes32
+    segment: Uint8
+    role: Literal["infer", "check"]
+    start: Uint32
+    count: Count
+    emit: bool = False
+    upstream: RowSignature | None = None
+    papers_size: PapersSize = 0
+    request_size: RequestSize = 0
+    logprobs: Alternatives | msgspec.UnsetType = msgspec.UNSET
+
+
+class Proceed(Message, frozen=True):
+    """To the only segment's inferencer: go on alone from ``start``; see ``wire.Decode``. Answer: Decoded."""
+
+    order: Bytes32
+    start: Uint32
+    most: DecodeCount
+    logprobs: Alternatives | msgspec.UnsetType = msgspec.UNSET
+
+
+class Conclude(Message, frozen=True):
+    """To an inferencer: the segment is complete at ``positions`` rows. Payload at the last segment: the answer's
+    ``tokens``. Answer: Concluded; the node says in its result how many prompt positions its cache had."""
+
+    order: Bytes32
+    segment: Uint8
+    positions: Uint32
+    tokens: TokenCount = 0
+
+
+class Concluded(Message, frozen=True):
+    """Payload: the Signed[Result] as canonical JSON. It is on stable storage, with the trace, before it is sent."""
+
+
+class Recommit(Message, frozen=True):
+    """To a verifier that has computed ``positions`` rows: commit to the own trace. Payload at the last segment: the
+    answer's ``tokens``. Answer: Hidden."""
+
+    order: Bytes32
+    segment: Uint8
+    positions: Uint32
+    tokens: TokenCount = 0
+
+
+class Hidden(Message, frozen=True):
+    """Payload: a verifier's Signed[TraceCommitment]."""
+
+
+class Judge(Message, frozen=True):
+    """To a verifier that has committed: rows ``start`` to ``start + count - 1`` of the inferencer.
+
+    The message that completes ``positions`` carries ``row``, the end of the inferencer's chain, and is answered by
+    Judged; each earlier one by Received.
+    """
+
+    order: Bytes32
+    segment: Uint8
+    positions: Uint32
+    start: Uint32
+    count: Count
+    row: RowSignature | None = None
+
+
+class Judged(Message, frozen=True):
+    """Payload: a verifier's Signed[Verdict]."""
+
+
+class Unveil(Message, frozen=True):
+    """To an inferencer or a verifier of a check: open the tiles that the client's second secret picks.
+
+    Payload: Commitments. Answer: Unveiled.
+    """
+
+    order: Bytes32
+    segment: Uint8
+    role: Literal["infer", "check"]
+    papers_size: PapersSize
+
+
+class Unveiled(Message, frozen=True):
+    """Payload: an Opened as canonical JSON, sealed to the order's reply key; only the client reads it."""
+
+
+class Redeemable(Message, frozen=True):
+    """To a node: a newer voucher of its tab with this scheduler, which acknowledges work. Payload: Signed[Voucher].
+    Answer: Noted."""
+
+
+class Noted(Message, frozen=True):
+    """The voucher is on the node's disk."""
+
+
+class Dismiss(Message, frozen=True):
+    """Nothing more is asked of this order: free its cache. Traces stay as long as they may be asked for. Answer:
+    Released."""
+
+    order: Bytes32
