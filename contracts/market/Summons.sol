@@ -15,7 +15,6 @@ import {
     PotKind,
     Promise,
     Result,
-    Role,
     Rules,
     SignedOrder,
     SummonsKind,
@@ -78,10 +77,10 @@ contract Summons is ISummons {
        
         returns (bytes32 summonsId)
     {
-        SummonsState memory state = _stateOf(SummonsKind.Results, order, 0);
-        Orders.segmentCount(state.ends);
+        bytes32 domain = _domain();
+        SummonsState memory state = _stateOf(domain, SummonsKind.Results, order, 0);
         Orders.requirePlace(admission.order, 0, state.order, 0);
-        Orders.requireSigner(_domain(), Messages.hash(admission), signature, order.scheduler);
+        Orders.requireSigner(domain, Messages.hash(admission), signature, order.scheduler);
         state.offenceBlock = admission.blockNumber;
         state.named = admission.nodes;
         _requireWithin(uint256(admission.blockNumber) + WINDOW, uint256(admission.blockNumber) + LAG);
@@ -96,10 +95,10 @@ contract Summons is ISummons {
         uint8 segment,
         bytes32 secret
     ) public payable returns (bytes32 summonsId) {
-        SummonsState memory state = _stateOf(SummonsKind.Check, order, segment);
-        if (segment >= Orders.segmentCount(state.ends)) revert Orders.UnknownSegment(segment, state.ends);
+        bytes32 domain = _domain();
+        SummonsState memory state = _stateOf(domain, SummonsKind.Check, order, segment);
         Orders.requirePlace(draw.order, 0, state.order, 0);
-        Orders.requireSigner(_domain(), Messages.hash(draw), drawSignature, order.scheduler);
+        Orders.requireSigner(domain, Messages.hash(draw), drawSignature, order.scheduler);
         _requireHit(order.order.drawHash, secret, draw.beta, order.order.checkRate);
         state.offenceBlock = draw.blockNumber;
         state.results = draw.results;
@@ -114,14 +113,17 @@ contract Summons is ISummons {
         if (!Messages.hits(secret, beta, checkRate)) revert SecretMisses(secret, beta, checkRate);
     }
 
-    function _stateOf(SummonsKind kind, SignedOrder memory order, uint8 segment)
+    function _stateOf(bytes32 domain, SummonsKind kind, SignedOrder memory order, uint8 segment)
         private
         view
         returns (SummonsState memory state)
     {
+        if (segment >= Orders.segmentCount(order.order.ends)) {
+            revert Orders.UnknownSegment(segment, order.order.ends);
+        }
         state.kind = kind;
         state.segment = segment;
-        state.order = Orders.digestOf(_domain(), order);
+        state.order = Orders.digestOf(domain, order);
         state.referenceBlock = order.order.referenceBlock;
         state.executionClass = order.order.executionClass;
         state.ends = order.order.ends;
@@ -135,18 +137,11 @@ contract Summons is ISummons {
     function _open(SummonsState memory state) private returns (bytes32 summonsId) {
         summonsId = summonsIdOf(state.order, state.kind, state.segment);
         if (_summons[summonsId] != 0) revert AlreadySummoned(summonsId);
-        _requireScheduler(state.scheduler);
         state.deadline = uint40(block.number + WINDOW);
         state.deposit = _depositOf(ANSWER_GAS);
         _summons[summonsId] = _hash(state);
         emit Summoned(summonsId, state.order, state.scheduler, state);
         _collect(summonsId, state.scheduler, state.deposit);
-    }
-
-    function _requireScheduler(address scheduler) private view {
-        (Role role,, uint40 exitBlock) = REGISTRY.roleOf(scheduler);
-        if (role != Role.Scheduler) revert NotScheduler(scheduler);
-        if (exitBlock != 0 && block.number > exitBlock) revert PartyLeft(scheduler, exitBlock, block.number);
     }
 
     // ------------------------------------------------------------------------------------------------------- answers
@@ -370,7 +365,7 @@ contract Summons is ISummons {
         // Whether the node or the scheduler kept results back nobody can tell where the node spoke. Nothing is owed for an order
         // without results, so that who keeps them back gains nothing.
         if (state.extended && state.kind == SummonsKind.Results) return _endResults(summonsId, state);
-        uint256 taken = Fines.available(BANK, state.scheduler, REGISTRY.rulesOf(state.executionClass).penalty);
+        uint256 taken = _available(state.scheduler, REGISTRY.rulesOf(state.executionClass).penalty);
         Fines.Payee[] memory payees = new Fines.Payee[](2);
         payees[0] = Fines.Payee(state.summoner, state.deposit + _gasCost(SUMMON_GAS) + taken / Fines.REWARD_SHARE);
         payees[1] = Fines.Payee(msg.sender, _gasCost(CONVICT_GAS));
@@ -415,11 +410,17 @@ contract Summons is ISummons {
         Rules memory rules = REGISTRY.rulesOf(state.executionClass);
         uint256 fine = (state.fee < rules.feeCap ? state.fee : rules.feeCap) / SILENCE_SHARE;
         for (uint256 i = 0; i < payees.length; ++i) fine += payees[i].amount;
-        uint256 taken = Fines.available(BANK, party, fine);
+        uint256 taken = _available(party, fine);
         Fines.take(BANK, summonsId, party, taken, payees);
         // Reverts where nothing has to change, and anyone may call it again.
         if (party != state.scheduler) try REGISTRY.evict(party) {} catch {}
         return uint96(taken);
+    }
+
+    /// @dev Who has left is out of reach: whoever summons looks first whether there is anything to take.
+    function _available(address operator, uint256 penalty) private view returns (uint256) {
+        (,, uint40 exitBlock) = REGISTRY.roleOf(operator);
+        return exitBlock != 0 && block.number > exitBlock ? 0 : Fines.available(BANK, operator, penalty);
     }
 
     /// @dev Not beyond this block, which an order's reference block can be.

@@ -4,7 +4,8 @@ pragma solidity ^0.8.30;
 import {Admission, Draw, Promise, Result, SignedOrder, SummonsKind, SummonsState, Tab, Verdict} from "./MarketTypes.sol";
 
 /// @title A scheduler that owes results or a check is asked for them on chain, and convicted if it gives none
-/// @notice A summons is proven by the scheduler's own signature over the order's digest; the key's is not looked at. The
+/// @notice A summons is proven by the scheduler's own signature over the order's digest; the key's is not looked at and
+///         may be left out. Who has no stake, or has left, has nothing to lose: look before. The
 ///         summoner's deposit goes to the scheduler at once and pays its answer's gas; unanswered, the scheduler's stake pays it
 ///         back, with gas and a tenth of what was taken. A scheduler whose node is silent passes the summons on to it: a node
 ///         that speaks costs it the node's gas, a silent one pays and is replaced by the next of the draw.
@@ -26,8 +27,6 @@ interface ISummons {
     error SummonsMismatch(bytes32 summonsId, bytes32 stored, bytes32 given);
     error WrongKind(SummonsKind kind, SummonsKind expected);
     error WrongDeposit(uint256 value, uint256 least, uint256 most);
-    error NotScheduler(address account);
-    error PartyLeft(address operator, uint40 exitBlock, uint256 blockNumber);
     error TooEarly(uint256 from, uint256 blockNumber);
     error TooLate(uint256 until, uint256 blockNumber);
     error SecretMisses(bytes32 secret, bytes32 beta, uint32 checkRate);

@@ -60,7 +60,9 @@ abstract contract EvidenceGasTest is SummonsTest {
 
 contract SummonCheckGasTest is EvidenceGasTest {
     function prepare() internal override {
-        call_ = summonsCall(play(exact, WHOLE, 1));
+        Play memory made = play(exact, WHOLE, 1);
+        made.order.signature = "";
+        call_ = summonsCall(made);
     }
 
     function test_GasOfASummonedCheck() public {
@@ -71,6 +73,7 @@ contract SummonCheckGasTest is EvidenceGasTest {
 contract SummonResultsGasTest is EvidenceGasTest {
     function prepare() internal override {
         Play memory made = play(exact, WHOLE, 1);
+        made.order.signature = "";
         vm.roll(uint256(made.admission.blockNumber) + 10);
         call_ = abi.encodeCall(ISummons.summonResults, (made.order, made.admission, made.admissionSignature));
     }

@@ -135,19 +135,22 @@ contract SummonsCheckTest is SummonsTest {
         summonFails(made, 0, abi.encodeWithSelector(Orders.InvalidEnds.selector, made.order.order.ends));
     }
 
-    function test_WhoIsNoSchedulerOrHasLeftCannotBeSummoned() public {
-        Play memory made = play(exact, WHOLE, 1);
-        vm.prank(scheduler);
-        registry.deregister(scheduler);
-        (,, uint40 exitBlock) = registry.roleOf(scheduler);
-        vm.roll(exitBlock + 1);
-        made.draw.blockNumber = last();
-        signAgain(made);
-        summonFails(
-            made, 0, abi.encodeWithSelector(ISummons.PartyLeft.selector, scheduler, exitBlock, exitBlock + 1)
-        );
-        vm.roll(exitBlock);
-        summonCheck(made, 0);
+    function test_WhoHasLeftIsOutOfReachAfterTheExitBlockOnly() public {
+        for (uint64 i = 0; i < 2; ++i) {
+            uint256 snapshot = vm.snapshotState();
+            Play memory made = play(exact, WHOLE, 1);
+            vm.prank(scheduler);
+            registry.deregister(scheduler);
+            (,, uint40 exitBlock) = registry.roleOf(scheduler);
+            vm.roll(exitBlock - parameters().summonsWindow - 1 + i);
+            made.draw.blockNumber = last();
+            signAgain(made);
+            summonCheck(made, 0);
+            vm.roll(state.deadline + 1);
+            convict(stranger);
+            assertEq(stakeOf(scheduler), i == 0 ? SCHEDULER_STAKE - PENALTY : SCHEDULER_STAKE);
+            vm.revertToState(snapshot);
+        }
     }
 
     function test_TheDepositIsTheAnswersGasAndAtMostTwiceIt() public {
