@@ -10,7 +10,7 @@ import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/Signa
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {IBank} from "./interfaces/IBank.sol";
 import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
-import {IEvidence} from "./interfaces/IEvidence.sol";
+import {ILeaves} from "./interfaces/ILeaves.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {
     Claim,
@@ -28,8 +28,9 @@ import {Purse, Purses} from "./libraries/Purses.sol";
 import {SumTree} from "./libraries/SumTree.sol";
 
 /// @title All money: stake, tabs, bonds, credit
-/// @notice See IBank. Money is in pots. `_move` alone moves it between them (what vouchers take out of tabs is added to the
-///         payee's credit in one sum); `_take` and `_send` are the only doors, and nothing of claims can run while a token does.
+/// @notice See IBank. Money is in pots. `_move` alone moves it between them (what vouchers take out of tabs is added to
+///         the payee's credit in one sum); `_take` and `_send` are the only doors, and nothing of claims can run while
+///         a token does.
 contract Bank is IBank, ReentrancyGuardTransient {
     using SafeERC20 for IERC20;
     using Purses for uint256;
@@ -40,11 +41,14 @@ contract Bank is IBank, ReentrancyGuardTransient {
         uint40 blockNumber;
     }
 
-    /// @dev Gas that a claim and its settlement, and an answer, are paid back: below what they cost, so that nobody profits.
+    /// @dev Gas that a claim with its settlement, an answer, and an answer that a place is empty are paid back: below
+    /// the least they cost (BankGas.t.sol), so that nobody profits.
     uint256 private constant CLAIM_GAS = 100_000;
-    uint256 private constant ANSWER_GAS = 80_000;
+    uint256 private constant ANSWER_GAS = 70_000;
+    uint256 private constant EMPTY_GAS = 48_000;
     uint256 private constant GAS_UNIT = 1e9;
-    /// @dev Open objections of a claim: as many as an honest payee can answer within the window, whatever it costs the payer.
+    /// @dev Open objections of a claim: as many as an honest payee can answer within the window, whatever it costs the
+    /// payer.
     uint256 private constant MAXIMUM_OBJECTIONS = 32;
     uint256 private constant WINDOW = 255;
     bytes32 private constant OBJECTION = keccak256("troth/market/objection/1");
@@ -58,6 +62,7 @@ contract Bank is IBank, ReentrancyGuardTransient {
     address private immutable COURT;
     address private immutable SUMMONS;
     address private immutable EVIDENCE;
+    address private immutable LEAVES;
     uint256 private immutable CLAIM_DELAY;
     uint256 private immutable ANSWER_WINDOW;
     uint256 private immutable CLOSE_DELAY;
@@ -79,7 +84,7 @@ contract Bank is IBank, ReentrancyGuardTransient {
         (ASSET, GAS_PRICE) = (chosen.asset, chosen.gasPrice);
         (CLAIM_DELAY, ANSWER_WINDOW, CLOSE_DELAY) = (chosen.claimDelay, chosen.answerWindow, chosen.closeDelay);
         (REGISTRY, COURT) = (parts.registry, parts.court);
-        (SUMMONS, EVIDENCE) = (parts.summons, parts.evidence);
+        (SUMMONS, EVIDENCE, LEAVES) = (parts.summons, parts.evidence, parts.leaves);
         CHAIN = block.chainid;
         DOMAIN = Messages.separator(address(this));
     }
@@ -151,7 +156,8 @@ contract Bank is IBank, ReentrancyGuardTransient {
         bytes32 r,
         bytes32 s
     ) external returns (bytes32 tab) {
-        // Somebody may have used the permit already; then the allowance is there, and if it is not, the transfer says so.
+        // Somebody may have used the permit already; then the allowance is there, and if it is not, the transfer says
+        // so.
         if (ASSET != address(0)) {
             try IERC20Permit(ASSET).permit(msg.sender, address(this), amount, deadline, v, r, s) {} catch {}
         }
@@ -301,6 +307,10 @@ contract Bank is IBank, ReentrancyGuardTransient {
         _requirePlace(state.claim, sequence, amount, siblings, sums);
         if (amount != 0) _requireWorth(tab, kind, sequence, amount, leaf);
         _claims[id] = uint256(claimId) | (count - 1);
+        if (amount == 0) {
+            uint256 rest = _bonds[objectionId].word.balance() * (ANSWER_GAS - EMPTY_GAS) / ANSWER_GAS;
+            if (rest != 0) _announce(claimId, Movement(PotKind.Bond, objectionId, PotKind.Tab, id, uint96(rest)));
+        }
         _release(claimId, objectionId, PotKind.Credit, _id(msg.sender));
         emit ObjectionAnswered(id, claimId, sequence, amount);
     }
@@ -396,7 +406,7 @@ contract Bank is IBank, ReentrancyGuardTransient {
         return (uint96(Math.saturatingSub(shown.owed, _tabs[tab].word.second())), shown.blockNumber);
     }
 
-    // ------------------------------------------------------------------------------------------------------- tabs' inside
+    // ---------------------------------------------------------------------------------------------------- tabs' inside
 
     function _open(address payee, address key, uint96 amount, bytes calldata consent) private returns (bytes32 tab) {
         if (payee == address(0)) revert ZeroAddress();
@@ -418,8 +428,8 @@ contract Bank is IBank, ReentrancyGuardTransient {
         emit TabOpened(tab, msg.sender, payee, key, uint96(received));
     }
 
-    /// @dev Takes out of the tab what the voucher pays; the caller adds it to the payee's credit. Where there is nothing to pay
-    /// nobody looks at the signature.
+    /// @dev Takes out of the tab what the voucher pays; the caller adds it to the payee's credit. Where there is
+    /// nothing to pay nobody looks at the signature.
     function _redeem(bytes32 domain, Tab calldata tab, Voucher calldata voucher, bytes calldata signature)
         private
         returns (uint256 paid)
@@ -430,8 +440,8 @@ contract Bank is IBank, ReentrancyGuardTransient {
         if (paid != 0 && !_isSigned(domain, _keyOf(tab), _voucherHash(voucher), signature)) _refuse(tab, voucher);
     }
 
-    /// @dev Takes out of the tab what is owed above what was redeemed, or as much of it as there is; the caller adds it to the
-    /// payee's credit. A closed tab holds nothing.
+    /// @dev Takes out of the tab what is owed above what was redeemed, or as much of it as there is; the caller adds it
+    /// to the payee's credit. A closed tab holds nothing.
     function _pay(bytes32 id, uint256 owed) private returns (uint256 paid) {
         Purse storage purse = _tabs[id];
         uint256 word = purse.word;
@@ -445,7 +455,7 @@ contract Bank is IBank, ReentrancyGuardTransient {
             // `redeemed` stays at most `owed`, so that both fields hold.
             purse.word = word - paid + Purses.asSecond(paid);
         }
-        emit TabRedeemed(id, uint96(owed), uint96(paid));
+        emit TabRedeemed(id, uint96(paid));
     }
 
     function _requireKnown(bytes32 id) private view returns (Purse storage purse) {
@@ -476,8 +486,8 @@ contract Bank is IBank, ReentrancyGuardTransient {
         revert InvalidVoucher(tab.key, _voucherHash(voucher));
     }
 
-    /// @dev An account's own signature counts whether it has code or not (and most have none, which then costs nothing to
-    /// find out); a contract is asked by EIP-1271. As ECDSA.tryRecover does: 65 bytes, s of the lower half only.
+    /// @dev An account's own signature counts whether it has code or not (and most have none, which then costs nothing
+    /// to find out); a contract is asked by EIP-1271. As ECDSA.tryRecover does: 65 bytes, s of the lower half only.
     function _isSigned(bytes32 domain, address key, bytes32 structHash, bytes calldata signature)
         private
         view
@@ -504,7 +514,7 @@ contract Bank is IBank, ReentrancyGuardTransient {
         if (!valid) valid = SignatureChecker.isValidERC1271SignatureNowCalldata(key, digest, signature);
     }
 
-    // ----------------------------------------------------------------------------------------------------- claims' inside
+    // -------------------------------------------------------------------------------------------------- claims' inside
 
     function _file(bytes32 id, ClaimState memory state) private {
         bytes32 claimId = bytes32(uint256(keccak256(abi.encode(state))) & ~COUNTER);
@@ -555,8 +565,8 @@ contract Bank is IBank, ReentrancyGuardTransient {
         count = word & COUNTER;
     }
 
-    /// @dev Takes the deposit from what the tab holds beyond what is claimed: an objection must not be paid with the payee's
-    /// money. Who has no such money in the tab, or gives value, pays it itself.
+    /// @dev Takes the deposit from what the tab holds beyond what is claimed: an objection must not be paid with the
+    /// payee's money. Who has no such money in the tab, or gives value, pays it itself.
     function _reserve(bytes32 id, bytes32 claimId, bytes32 objectionId, uint96 owed) private returns (uint96 deposit) {
         deposit = _gasFee(ANSWER_GAS);
         if (msg.value == 0) {
@@ -606,7 +616,7 @@ contract Bank is IBank, ReentrancyGuardTransient {
         private
         view
     {
-        uint96 worth = IEvidence(EVIDENCE).leafWorth(tab, kind, sequence, leaf);
+        uint96 worth = ILeaves(LEAVES).leafWorth(tab, kind, sequence, leaf);
         if (worth < amount) revert LeafWorthLess(sequence, worth, amount);
     }
 
@@ -621,7 +631,7 @@ contract Bank is IBank, ReentrancyGuardTransient {
         return uint96(gas_ * price / GAS_UNIT);
     }
 
-    // ---------------------------------------------------------------------------------------------------- pots and doors
+    // -------------------------------------------------------------------------------------------------- pots and doors
 
     function _announce(bytes32 subject, Movement memory movement) private {
         (PotKind fromKind, bytes32 fromId) = (movement.fromKind, movement.fromId);
@@ -716,8 +726,10 @@ contract Bank is IBank, ReentrancyGuardTransient {
         return bytes32(uint256(uint160(account)));
     }
 
-    // ---- Call data without copies and checks that cost half as much as storage. An element is in bounds, for the lengths of
-    // its arrays are equal; a wrong offset of a signature finds other bytes, and no signature.
+    // ---- call data without copies and checks, which cost a third of a redemption
+
+    // An element is in bounds, for the lengths of its arrays are equal; a wrong offset of a signature finds other bytes,
+    // and no signature.
 
     function _at(Tab[] calldata tabs, uint256 i) private pure returns (Tab calldata tab) {
         assembly ("memory-safe") {

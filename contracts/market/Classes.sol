@@ -5,7 +5,7 @@ import {TileTree} from "../libraries/TileTree.sol";
 import {IClasses} from "./interfaces/IClasses.sol";
 import {IDeployment} from "./interfaces/IDeployment.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
-import {ExecutionClass, ModelDescriptor, Rules} from "./interfaces/MarketTypes.sol";
+import {ExecutionClass, ModelDescriptor, Parameters, Rules} from "./interfaces/MarketTypes.sol";
 import {Economy} from "./libraries/Economy.sol";
 import {PlainText} from "./libraries/PlainText.sol";
 
@@ -27,18 +27,25 @@ contract Classes is IClasses {
     uint256 private constant MAXIMUM_CALL = 120_000;
     uint256 private constant PARTY_BYTES = 256;
     uint256 private constant TILE_CALL_BYTES = 512 + 32 * 22;
-    /// @dev A try of a draw is accepted with one over the cap where everybody has one seat: with this cap the tries that a
-    ///      draw has (Registry) suffice for any group, so that nobody stops a court by joining with many small nodes.
+    /// @dev A try of a draw is accepted with one over the cap where everybody has one seat: with this cap the tries
+    ///      that a draw has (Registry) suffice for any group, so that nobody stops a court by joining with many small
+    ///      nodes.
     uint256 private constant MAXIMUM_SEAT_CAP = 32;
+
+    /// @dev Fees of the cap that a penalty is at least worth.
+    uint256 private constant COVERED_FEES = 2;
 
     IRegistry private immutable REGISTRY;
     uint256 private immutable GAS_PRICE;
+    uint256 private immutable SCHEDULER_STAKE;
 
     mapping(bytes32 model => ModelShape) private _models;
 
     constructor() {
         REGISTRY = IRegistry(IDeployment(msg.sender).contracts().registry);
-        GAS_PRICE = IDeployment(msg.sender).parameters().gasPrice;
+        Parameters memory parameters = IDeployment(msg.sender).parameters();
+        GAS_PRICE = parameters.gasPrice;
+        SCHEDULER_STAKE = parameters.schedulerStake;
     }
 
     /// @inheritdoc IClasses
@@ -137,6 +144,15 @@ contract Classes is IClasses {
         // At q = 1 and r = 1 any penalty deters; none at all would leave nothing to lock.
         if (class.penalty == 0 || !Economy.deters(class.penalty, class.feeCap, p)) {
             revert PenaltyTooLow(class.penalty, class.feeCap, p);
+        }
+        // A conviction covers the client's refund, and a scheduler's stake covers a conviction.
+        uint256 covering = COVERED_FEES * uint256(class.feeCap);
+        if (class.penalty < covering || class.penalty > SCHEDULER_STAKE) {
+            revert PenaltyOutOfRange(class.penalty, covering, SCHEDULER_STAKE);
+        }
+        uint256 convicting = Economy.conviction(class.honestShare, class.reviewers);
+        if (!Economy.rewards(class.penalty, convicting, GAS_PRICE)) {
+            revert RewardTooLow(class.penalty, convicting, GAS_PRICE);
         }
         uint256 least = Economy.leastSeat(class.penalty, GAS_PRICE);
         if (class.seat < least) revert SeatTooLow(class.seat, least);

@@ -10,6 +10,7 @@ import {IBank} from "./interfaces/IBank.sol";
 import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
 import {IDocket} from "./interfaces/IDocket.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
+import {ISummons} from "./interfaces/ISummons.sol";
 import {
     Ask,
     CaseKind,
@@ -24,6 +25,7 @@ import {
     Result,
     Rules,
     SignedOrder,
+    SummonsKind,
     Tab,
     Verdict,
     VrfProof
@@ -47,6 +49,7 @@ contract Docket is IDocket {
 
     IBank private immutable BANK;
     IRegistry private immutable REGISTRY;
+    ISummons private immutable SUMMONS;
     /// @dev Blocks from an order's reference block to its draw, at most: stake that was drawn there is still bonded.
     uint256 private immutable ANSWER_AGE;
     uint256 private immutable LOOKAHEAD;
@@ -58,6 +61,7 @@ contract Docket is IDocket {
         Parameters memory parameters = IDeployment(msg.sender).parameters();
         BANK = IBank(contracts.bank);
         REGISTRY = IRegistry(contracts.registry);
+        SUMMONS = ISummons(contracts.summons);
         ANSWER_AGE = uint256(parameters.referenceAge) + parameters.lag + 2 * uint256(parameters.summonsWindow);
         LOOKAHEAD = parameters.lookahead;
         DRAW_WINDOW = parameters.drawWindow;
@@ -77,7 +81,7 @@ contract Docket is IDocket {
         bytes32 secret,
         Verdict[] calldata verdicts,
         bytes[] calldata verdictSignatures,
-        VrfProof calldata check,
+        VrfProof calldata proof,
         bytes calldata hints,
         bool suspend
     ) external view returns (CaseState memory state, bytes memory locks) {
@@ -92,7 +96,10 @@ contract Docket is IDocket {
             state.kind = CaseKind.Doubt;
         } else {
             _requireDrawn(order.order, secret, draw.beta);
-            _drawVerifiers(state, rules, secret, draw.results, check, hints);
+            _requireProven(state, draw.beta, proof);
+            _passOverSilent(state, rules.verifiers);
+            bytes32 seed = Messages.checkSeed(state.order, secret, draw.beta, draw.results);
+            state.verifiers = _drawSeats(state, Messages.segmentSeed(seed, segment), rules.verifiers, hints);
             _readVerdicts(state, domain, verdicts, verdictSignatures);
             _setKind(state);
         }
@@ -124,7 +131,7 @@ contract Docket is IDocket {
         state.locked = uint96(stake < penalty ? stake : penalty);
         Ledger.Draft memory draft = Ledger.start(caseId, 0, 1 + state.verifiers.length);
         draft.shift(PotKind.Stake, node, PotKind.Locked, node, state.locked);
-        if (state.suspends) draft.shiftLocks(state, penalty, PotKind.Stake, PotKind.Locked);
+        if (state.suspends) draft.lockRejecters(state, penalty);
         return draft.toCall();
     }
 
@@ -249,19 +256,23 @@ contract Docket is IDocket {
         if (!Messages.hits(secret, beta, order.checkRate)) revert NotHit(secret, beta, order.checkRate);
     }
 
-    /// @dev Seats by the scheduler's VRF over what neither side chose alone.
-    function _drawVerifiers(
-        CaseState memory state,
-        Rules memory rules,
-        bytes32 secret,
-        bytes32 results,
-        VrfProof calldata check,
-        bytes calldata hints
-    ) private view {
+    /// @dev Client and scheduler together could have signed any output: then they would choose lottery and verifiers.
+    function _requireProven(CaseState memory state, bytes32 beta, VrfProof calldata given) private view {
         (uint256 x, uint256 y) = REGISTRY.vrfKeyOf(state.scheduler);
-        bytes32 alpha = Messages.checkAlpha(state.order, secret, results);
-        bytes32 beta = EcVrf.verify(x, y, alpha, check.proof, check.hints);
-        state.verifiers = _drawSeats(state, Messages.segmentSeed(beta, state.segment), rules.verifiers, hints);
+        bytes32 proven = EcVrf.verify(x, y, Messages.drawAlpha(state.order), given.proof, given.hints);
+        if (proven != beta) revert WrongBeta(beta, proven);
+    }
+
+    /// @dev Whoever stayed silent after a summons was passed over in the check, and is here.
+    function _passOverSilent(CaseState memory state, uint256 verifiers) private view {
+        address[] memory silent =
+            SUMMONS.silentOf(SUMMONS.summonsIdOf(state.order, SummonsKind.Check, state.segment));
+        if (silent.length == 0) return;
+        // As much room is left for verifiers, scheduler, client and opener as before.
+        state.excluded = state.excluded.extend(silent.length + verifiers + 5);
+        for (uint256 i = 0; i < silent.length; ++i) {
+            state.excluded.add(REGISTRY.ownerOf(silent[i]));
+        }
     }
 
     /// @dev Seasoned seats of the judged segment's group at the order's reference block.

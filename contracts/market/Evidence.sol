@@ -12,12 +12,9 @@ import {
     Draw,
     DrawRequest,
     Fault,
-    LeafKind,
-    Opinion,
     Order,
     Parameters,
     PotKind,
-    Promise,
     Result,
     Role,
     Row,
@@ -25,8 +22,7 @@ import {
     SignedOrder,
     Tab,
     Verdict,
-    VrfProof,
-    Work
+    VrfProof
 } from "./interfaces/MarketTypes.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
 import {Fines} from "./libraries/Fines.sol";
@@ -34,7 +30,7 @@ import {Messages} from "./libraries/Messages.sol";
 import {Orders} from "./libraries/Orders.sol";
 import {Prices} from "./libraries/Prices.sol";
 
-/// @title What signatures prove by themselves: one-transaction convictions, and what a claimed leaf is worth
+/// @title What signatures prove by themselves: one-transaction convictions
 /// @dev A scheduler is convicted by its own signatures over an order's digest; the tab key's is not looked at.
 contract Evidence is IEvidence {
     /// @dev Two messages of one type in the calldata, whose first `same` words say for which place they are.
@@ -49,12 +45,8 @@ contract Evidence is IEvidence {
 
     /// @dev Gas that is paid back, a little below what the cheapest conviction takes, so that nobody earns by calling.
     uint256 private constant CONVICT_GAS = 110_000;
-    /// @dev Where the work of a promise's leaf lies: after the promise and the offset of its signature.
-    uint256 private constant WORK_AT = 352;
     uint256 private constant RESULT_FIELDS = 9;
     uint256 private constant VERDICT_FIELDS = 6;
-    /// @dev A segment that stands for all of an order, at the court.
-    uint8 private constant ANY_SEGMENT = 255;
     /// @dev What a scheduler pays on top of a shortfall: one in this many.
     uint256 private constant SHORT_SHARE = 10;
 
@@ -63,7 +55,6 @@ contract Evidence is IEvidence {
     ICourt private immutable COURT;
     IProver private immutable PROVER;
     bool private immutable COIN;
-    uint32 private immutable WINDOW;
     uint32 private immutable REFERENCE_AGE;
     uint96 private immutable SCHEDULER_STAKE;
     uint96 private immutable GAS_PRICE;
@@ -78,7 +69,6 @@ contract Evidence is IEvidence {
         COURT = ICourt(contracts.court);
         PROVER = IProver(parameters.prover);
         COIN = parameters.asset == address(0);
-        WINDOW = parameters.summonsWindow;
         REFERENCE_AGE = parameters.referenceAge;
         SCHEDULER_STAKE = parameters.schedulerStake;
         GAS_PRICE = parameters.gasPrice;
@@ -123,6 +113,8 @@ contract Evidence is IEvidence {
         Verdict calldata other,
         bytes calldata otherSignature
     ) external {
+        // A verifier that adds its lock later says nothing else.
+        if (one.opinion == other.opinion && one.commitment == other.commitment) revert SameMessage(one.commitment);
         Words memory words = Words(Fault.TwoVerdicts, Messages.VERDICT_TYPE, VERDICT_FIELDS, 3, 0, 0);
         assembly ("memory-safe") {
             mstore(add(words, 0x80), one)
@@ -231,7 +223,7 @@ contract Evidence is IEvidence {
         for (uint256 s = 0; s < results.length; ++s) {
             hashes[s] = Messages.hash(results[s]);
             meet = meet && results[s].order == digest && results[s].segment == s
-                && (s == 0 || Orders.meet(results[s - 1], results[s]));
+                && (s == 0 ? results[0].inputHead == order.order.requestHash : Orders.meet(results[s - 1], results[s]));
         }
         bytes32 shown = Messages.resultsHash(hashes);
         Orders.requireEqual(shown, draw.results);
@@ -396,97 +388,6 @@ contract Evidence is IEvidence {
 
     function _gasCost() private view returns (uint256) {
         return Fines.gasCost(CONVICT_GAS, COIN, GAS_PRICE);
-    }
-
-    // ---------------------------------------------------------------------------------------------------------- leaves
-
-    /// @inheritdoc IEvidence
-    function leafWorth(Tab memory tab, LeafKind kind, uint64 sequence, bytes calldata leaf) public view returns (uint96) {
-        // At most the order's bound or the promise's price, which have 96 bits.
-        return uint96(kind == LeafKind.Order ? _orderWorth(tab, sequence, leaf) : _promiseWorth(tab, sequence, leaf));
-    }
-
-    function _promiseWorth(Tab memory tab, uint64 sequence, bytes calldata leaf) private view returns (uint256) {
-        Promise memory promised = abi.decode(leaf, (Promise));
-        _requireLeaf(tab, promised.tab, promised.sequence, sequence);
-        Orders.requireKey(Messages.digest(_domain(), Messages.hash(promised)), tab.key, _bytesAt(leaf, WORK_AT - 32));
-        _requireNotVoid(tab.payee, promised.referenceBlock, promised.order, promised.segment);
-        _requireWork(tab.payee, promised, leaf);
-        if (promised.work == uint8(Work.Inference)) {
-            return Prices.promiseWorth(promised, abi.decode(leaf[WORK_AT:], (Result)));
-        }
-        // Who cannot tell has not checked.
-        (,,,, uint8 opinion) = abi.decode(leaf[WORK_AT:], (bytes32, uint256, bytes32, bytes32, uint8));
-        if (opinion != uint8(Opinion.Accept) && opinion != uint8(Opinion.Reject)) revert NoOpinion(opinion);
-        return promised.price;
-    }
-
-    /// @dev The node signed a result or a verdict for the place that was promised; it is read where it lies.
-    function _requireWork(address node, Promise memory promised, bytes calldata leaf) private view {
-        (bytes32 typeHash, uint256 fields) = (Messages.RESULT_TYPE, RESULT_FIELDS);
-        if (promised.work == uint8(Work.Check)) (typeHash, fields) = (Messages.VERDICT_TYPE, VERDICT_FIELDS);
-        else if (promised.work != uint8(Work.Inference)) revert WorkMismatch(promised.work);
-        (bytes32 order, uint256 segment) = abi.decode(leaf[WORK_AT:], (bytes32, uint256));
-        Orders.requirePlace(order, segment, promised.order, promised.segment);
-        bytes calldata work = leaf[WORK_AT:WORK_AT + fields * 32];
-        uint256 position;
-        assembly ("memory-safe") {
-            position := work.offset
-        }
-        bytes32 structHash = Messages.hashAt(typeHash, position, fields);
-        Orders.requireSigner(_domain(), structHash, _bytesAt(leaf, WORK_AT + fields * 32), node);
-    }
-
-    /// @dev The bytes whose offset is at this place of an ABI encoding.
-    function _bytesAt(bytes calldata leaf, uint256 place) private pure returns (bytes calldata) {
-        uint256 offset = abi.decode(leaf[place:], (uint256));
-        uint256 length = abi.decode(leaf[offset:], (uint256));
-        return leaf[offset + 32:offset + 32 + length];
-    }
-
-    function _orderWorth(Tab memory tab, uint64 sequence, bytes calldata leaf) private view returns (uint256) {
-        (SignedOrder memory signed, Result[] memory results, bytes[] memory signatures, Draw memory draw, bytes memory drawn)
-        = abi.decode(leaf, (SignedOrder, Result[], bytes[], Draw, bytes));
-        Order memory order = signed.order;
-        _requireLeaf(tab, order.tab, order.sequence, sequence);
-        bytes32 digest = Orders.verified(_domain(), signed);
-        (bytes32[] memory hashes, address[] memory signers) =
-            Orders.resultsOf(_domain(), digest, order.ends, results, signatures);
-        _requireFresh(draw, digest, Messages.resultsHash(hashes));
-        Orders.requireSigner(_domain(), Messages.hash(draw), drawn, tab.payee);
-        Rules memory rules = _rulesOf(order.executionClass);
-        for (uint256 s = 0; s < signers.length; ++s) _requireBonded(signers[s], order.executionClass, rules.penalty);
-        _requireNotVoid(tab.payee, order.referenceBlock, digest, ANY_SEGMENT);
-        return Prices.fee(order, rules, results.length, results[results.length - 1]);
-    }
-
-    /// @dev A leaf is of its tab, and at its place.
-    function _requireLeaf(Tab memory tab, bytes32 given, uint64 sequence, uint64 expected) private pure {
-        bytes32 tabId = Messages.tabId(tab);
-        if (given != tabId) revert Orders.ForeignTab(given, tabId);
-        if (sequence != expected) revert WrongSequence(sequence, expected);
-    }
-
-    function _requireNotVoid(address payee, uint64 referenceBlock, bytes32 order, uint8 segment) private view {
-        if (REGISTRY.isVoidByAny(payee, referenceBlock) || COURT.isVoided(order, segment)) revert LeafVoid(order, segment);
-    }
-
-    /// @dev A draw over these results that was signed lately: who objects may see them for the first time, and has as long for
-    ///      its lottery and for the court as if it had been answered.
-    function _requireFresh(Draw memory draw, bytes32 digest, bytes32 results) private view {
-        Orders.requirePlace(draw.order, 0, digest, 0);
-        Orders.requireEqual(results, draw.results);
-        if (draw.blockNumber > block.number || uint256(draw.blockNumber) + WINDOW < block.number) {
-            revert LeafStale(draw.blockNumber, block.number);
-        }
-    }
-
-    /// @dev A node of the class that can lose its penalty.
-    function _requireBonded(address node, bytes32 executionClass, uint256 penalty) private view {
-        _requireSlashable(node, Role.Node);
-        Orders.requireEqual(REGISTRY.classOf(node), executionClass);
-        (uint96 stake, uint96 locked) = BANK.stakeOf(node);
-        if (uint256(stake) + locked < penalty) revert NotBonded(node, stake, locked, penalty);
     }
 
     // ----------------------------------------------------------------------------------------------------------- reads

@@ -354,8 +354,8 @@ contract Judgement is IJudgement {
     }
 
     /// @dev Two thirds convict; votes that the node withheld its rows count with those that its rows are false. In a Doubt
-    ///      only the leaf can fall. Pooled is what chance could have chosen: a rejection between the cuts; of what a client
-    ///      chose, only what is beyond them.
+    ///      only the leaf can fall. Pooled is what chance could have chosen, a rejection between the cuts; of what a client
+    ///      chose only what is beyond them; and never what is within twice the reviewers' own noise, for prompts can be noisy.
     function _conclude(
         Comparison memory finding,
         Rules memory rules,
@@ -378,11 +378,11 @@ contract Judgement is IJudgement {
             finding.outcome = Outcome.Upheld;
         } else if (opinion != 0) {
             finding.outcome = Outcome.Refunded;
-            bool beyond = rules.exact
-                || (finding.score > rules.secondCut && uint256(finding.score) > 2 * uint256(finding.spread));
+            bool apart = rules.exact || uint256(finding.score) > 2 * uint256(finding.spread);
+            bool beyond = rules.exact || (apart && finding.score > rules.secondCut);
             if (isReject && strong) {
                 if (beyond && !doubt) finding.outcome = Outcome.Convicted;
-                else finding.pooled = beyond || state.kind == CaseKind.Rejection;
+                else finding.pooled = doubt ? beyond : apart;
             } else if (strong && !doubt) {
                 if (opinion == uint8(Opinion.MissingTrace)) finding.outcome = Outcome.NodeMissing;
                 if (opinion == uint8(Opinion.MissingInput)) finding.outcome = Outcome.SchedulerMissing;
@@ -461,7 +461,7 @@ contract Judgement is IJudgement {
     /// @dev Nobody carried the case on: the bond is lost.
     function _lapse(bytes32 caseId, CaseState memory state, Rules memory rules)
         private
-        pure
+        view
         returns (Finding memory finding, bytes memory transfers)
     {
         Ledger.Draft memory draft = Ledger.start(caseId, state.bond, _room(state));
@@ -504,11 +504,11 @@ contract Judgement is IJudgement {
         _convict(finding, state, rules, comparison.pooled);
         Ledger.Draft memory draft = Ledger.start(caseId, state.bond, _room(state));
         bool convicts = finding.convict != address(0);
-        if (convicts) _takePenalty(draft, state, finding, rules.penalty);
+        uint256 taken = convicts ? _takePenalty(draft, state, finding, rules.penalty) : 0;
         if (comparison.paid) _payReviewers(draft, state, comparison.cluster);
         uint256 since = draft.movements.length;
         _payGas(draft, state, rules, HandedOn.caller(), since);
-        if (convicts) _payOpener(draft, state, rules, since);
+        if (convicts) _payOpener(draft, state, since, finding.fault == Fault.Pooled ? 0 : taken);
         else if (finding.outcome == Outcome.Refunded) draft.pay(state.opener, draft.left, since);
         draft.burnRest();
         bool upheld = finding.outcome == Outcome.Upheld;
@@ -544,26 +544,27 @@ contract Judgement is IJudgement {
         }
     }
 
-    /// @dev Takes L: what was locked for this case, then free stake. The client's refund comes first and out of it alone, so
-    ///      that no opener pays for a convict without stake; a leaf that fell already is not refunded.
+    /// @dev Takes L: what is locked, for this case or another, then free stake. A lock only keeps stake from leaving; were it one
+    ///      case's own, friends could lock everything by sham cases before the true one. The client's refund comes first and out of
+    ///      L alone, so that no opener pays for a convict without stake; a leaf that fell already is not refunded.
     function _takePenalty(Ledger.Draft memory draft, CaseState memory state, Finding memory finding, uint256 penalty)
         private
         view
+        returns (uint256 taken)
     {
         address convict = finding.convict;
-        uint256 taken = 0;
+        uint256 locked = _lockedOf(convict);
+        uint256 stake = _stakeOf(convict);
+        taken = locked < penalty ? locked : penalty;
+        draft.take(PotKind.Locked, convict, taken);
+        uint256 rest = penalty - taken < stake ? penalty - taken : stake;
+        draft.take(PotKind.Stake, convict, rest);
         if (convict == state.node) {
-            taken = state.locked;
-            state.locked = 0;
-            draft.take(PotKind.Locked, convict, taken);
+            uint256 left = locked - taken;
+            if (state.locked > left) state.locked = uint96(left);
         }
-        if (taken < penalty) {
-            uint256 stake = _stakeOf(convict);
-            uint256 rest = penalty - taken < stake ? penalty - taken : stake;
-            draft.take(PotKind.Stake, convict, rest);
-            taken += rest;
-        }
-        if (finding.fault == Fault.Pooled || HandedOn.word() & Marks.VOIDED != 0) return;
+        taken += rest;
+        if (finding.fault == Fault.Pooled || HandedOn.word() & Marks.VOIDED != 0) return taken;
         draft.pay(state.client, state.fee < taken ? state.fee : taken, draft.movements.length);
     }
 
@@ -593,13 +594,11 @@ contract Judgement is IJudgement {
         if (decider != address(0)) draft.pay(decider, CaseGas.worth(CaseGas.deciding(rules), price), since);
     }
 
-    /// @dev Bond, gas and reward. Anyone can bring a rejection, and so can anyone who sees it on its way: then half of the reward
+    /// @dev Bond, gas and reward, a tenth of what was taken or of the bond; a full pool, which prompts may have filled, pays none,
+    ///      and who convicts itself with little stake gets little. Anyone can bring a rejection, and so can anyone who sees it on its way: then half of the reward
     ///      is the rejecters', whose work it is.
-    function _payOpener(Ledger.Draft memory draft, CaseState memory state, Rules memory rules, uint256 since)
-        private
-        view
-    {
-        uint256 reward = (rules.penalty > state.bond ? rules.penalty : state.bond) / 10;
+    function _payOpener(Ledger.Draft memory draft, CaseState memory state, uint256 since, uint256 taken) private view {
+        uint256 reward = taken == 0 ? 0 : (taken > state.bond ? taken : state.bond) / 10;
         uint256 shared = state.kind == CaseKind.Rejection && _isStranger(state) ? reward / 2 : 0;
         uint256 back = state.bond + CaseGas.worth(CaseGas.opening(), _gasPrice());
         draft.pay(state.opener, back + reward - shared, since);
@@ -622,11 +621,20 @@ contract Judgement is IJudgement {
         return true;
     }
 
-    /// @dev What is still locked of the node is free again; the rejecters' locks go back, or are lost.
-    function _unlock(Ledger.Draft memory draft, CaseState memory state, uint256 penalty, PotKind rejecters) private pure {
+    /// @dev What is still locked of the node is free again; the rejecters' locks go back, or are lost. A conviction may have
+    ///      taken some of it in the meantime.
+    function _unlock(Ledger.Draft memory draft, CaseState memory state, uint256 penalty, PotKind rejecters) private view {
         bytes32 node = Ledger.id(state.node);
-        draft.shift(PotKind.Locked, node, PotKind.Stake, node, state.locked);
-        if (state.suspends) draft.shiftLocks(state, penalty, PotKind.Locked, rejecters);
+        uint256 locked = state.locked == 0 ? 0 : _lockedOf(state.node);
+        draft.shift(PotKind.Locked, node, PotKind.Stake, node, state.locked < locked ? state.locked : locked);
+        if (!state.suspends) return;
+        for (uint256 v = 0; v < state.opinions.length; ++v) {
+            if (state.opinions[v] != uint8(Opinion.Reject) || Ledger.seatsFrom(state, v) == 0) continue;
+            bytes32 verifier = Ledger.id(state.verifiers[v]);
+            uint256 kept = _lockedOf(state.verifiers[v]);
+            bytes32 to = rejecters == PotKind.Burnt ? bytes32(0) : verifier;
+            draft.shift(PotKind.Locked, verifier, rejecters, to, penalty < kept ? penalty : kept);
+        }
     }
 
     /// @dev Verifiers of the check whose opinion fell.
@@ -652,6 +660,10 @@ contract Judgement is IJudgement {
 
     function _stakeOf(address operator) private view returns (uint256) {
         return BANK.balanceOf(PotKind.Stake, Ledger.id(operator));
+    }
+
+    function _lockedOf(address operator) private view returns (uint256) {
+        return BANK.balanceOf(PotKind.Locked, Ledger.id(operator));
     }
 
     /// @dev Gas is paid back at the block's price, at most at the ceiling; of a token the ceiling is all that is known.

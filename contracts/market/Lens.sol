@@ -4,7 +4,7 @@ pragma solidity ^0.8.30;
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {IBank} from "./interfaces/IBank.sol";
 import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
-import {Account, ILens, Member} from "./interfaces/ILens.sol";
+import {Profile, ILens, Member} from "./interfaces/ILens.sol";
 import {
     Ask,
     DrawRequest,
@@ -76,14 +76,14 @@ contract Lens is ILens {
     }
 
     /// @inheritdoc ILens
-    function account(address account_) external view returns (Account memory found) {
-        (found.role, found.owner, found.exitBlock) = REGISTRY.roleOf(account_);
-        found.payout = REGISTRY.payoutOf(account_);
-        found.credit = BANK.balanceOf(PotKind.Credit, bytes32(uint256(uint160(account_))));
-        (found.stake, found.locked) = BANK.stakeOf(account_);
-        (found.suspendedBy, found.suspendedAt) = REGISTRY.suspensionOf(account_);
-        found.convictions = REGISTRY.convictionCount(account_);
-        if (found.role == Role.Node) _addHosting(account_, found);
+    function profileOf(address account) external view returns (Profile memory found) {
+        (found.role, found.owner, found.exitBlock) = REGISTRY.roleOf(account);
+        found.payout = REGISTRY.payoutOf(account);
+        found.credit = BANK.balanceOf(PotKind.Credit, bytes32(uint256(uint160(account))));
+        (found.stake, found.locked) = BANK.stakeOf(account);
+        (found.suspendedBy, found.suspendedAt) = REGISTRY.suspensionOf(account);
+        found.convictions = REGISTRY.convictionCount(account);
+        if (found.role == Role.Node) _addHosting(account, found);
     }
 
     /// @inheritdoc ILens
@@ -110,7 +110,7 @@ contract Lens is ILens {
         member.ask = REGISTRY.askAt(group, entry.operator, blockNumber);
     }
 
-    function _addHosting(address operator, Account memory found) private view {
+    function _addHosting(address operator, Profile memory found) private view {
         found.executionClass = REGISTRY.classOf(operator);
         Rules memory rules = REGISTRY.rulesOf(found.executionClass);
         uint256 covered = (uint256(found.stake) + found.locked) / rules.seat;
@@ -125,7 +125,7 @@ contract Lens is ILens {
         if (one != 0) _put(found, --count, one);
     }
 
-    function _put(Account memory found, uint256 index, uint48 membership) private pure {
+    function _put(Profile memory found, uint256 index, uint48 membership) private pure {
         found.segments[index] = Segment({first: uint8(membership >> 40), end: uint8(membership >> 32)});
         found.places[index] = uint32(membership);
     }

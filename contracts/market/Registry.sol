@@ -29,9 +29,9 @@ import {Messages} from "./libraries/Messages.sol";
 import {PlainText} from "./libraries/PlainText.sol";
 
 /// @title Parties, asks, slices, groups and seats
-/// @dev Blocks are kept in 32 bits. A group is a compact array of entries, each place of it with its history; who leaves is
-///      replaced by the last. Calls that take stake collect it before they read or write anything of their own, so that a
-///      token which calls back meets a state that is whole.
+/// @dev Blocks are kept in 32 bits. A group is a compact array of entries, each place of it with its history; who
+///      leaves is replaced by the last. Calls that take stake collect it before they read or write anything of their
+///      own, so that a token which calls back meets a state that is whole.
 contract Registry is IRegistry {
     using History for History.Word;
 
@@ -73,8 +73,8 @@ contract Registry is IRegistry {
     }
 
     uint256 private constant BASIS_POINTS = 10_000;
-    /// @dev A try is accepted with the stake's share of honest seats over the cap at least, and no cap is above 32 (Classes):
-    ///      so many tries suffice for any group.
+    /// @dev A try is accepted with the stake's share of honest seats over the cap at least, and no cap is above 32
+    ///      (Classes): so many tries suffice for any group.
     uint256 private constant FIRST_TRIES = 256;
     uint256 private constant TRIES_PER_SEAT = 128;
 
@@ -195,7 +195,6 @@ contract Registry is IRegistry {
         private
         returns (address)
     {
-        if (operator == address(0)) revert ZeroAddress();
         if (_parties[operator].role != Role.None) revert OperatorKnown(operator);
         PlainText.requireHttps(endpoint);
         bytes32 structHash = Messages.hash(Consent({owner: msg.sender, operator: operator}));
@@ -338,7 +337,9 @@ contract Registry is IRegistry {
         if (msg.sender != COURT && msg.sender != SUMMONS && msg.sender != EVIDENCE) revert NotAuthorised(msg.sender);
         _known(operator);
         Standing memory standing = _standings[operator];
-        uint256 voidFrom = offenceBlock > LAG ? offenceBlock - LAG : 0;
+        // An offence in the future would void nothing.
+        uint256 offence = Math.min(offenceBlock, block.number);
+        uint256 voidFrom = offence > LAG ? offence - LAG : 0;
         uint256 index = standing.convictions;
         if (index == 0 || voidFrom < standing.voidFrom) standing.voidFrom = uint32(voidFrom);
         standing.voidUntil = uint32(block.number);
@@ -515,8 +516,8 @@ contract Registry is IRegistry {
         _leaveAll(operator, class, standing);
     }
 
-    /// @dev Leaves the groups of no segment among `segments`; a node stays where it is in the others, so that its seats there
-    ///      do not season again.
+    /// @dev Leaves the groups of no segment among `segments`; a node stays where it is in the others, so that its
+    ///      seats there do not season again.
     function _leaveOthers(address operator, bytes32 class, Standing memory standing, Segment[] calldata segments)
         private
         returns (uint48[2] memory kept)
@@ -548,8 +549,9 @@ contract Registry is IRegistry {
         return true;
     }
 
-    /// @dev The same seats in each group of a node; none while it is suspended. After a suspension (`seatsBefore` stands, and
-    ///      `suspended` does not) first the seats of before as they had seasoned; what is above begins to season.
+    /// @dev The same seats in each group of a node; none while it is suspended. After a suspension (`seatsBefore`
+    ///      stands, and `suspended` does not) first the seats of before as they had seasoned; what is above begins to
+    ///      season.
     function _reseat(bytes32 class, Standing memory standing, uint256 seats) private {
         if (standing.suspended) seats = 0;
         uint256 before = standing.suspended ? 0 : standing.seatsBefore;

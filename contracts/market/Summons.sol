@@ -235,7 +235,7 @@ contract Summons is ISummons {
             Orders.resultsOf(_domain(), state.order, state.ends, results, signatures);
         Orders.requireEqual(Messages.resultsHash(hashes), state.results);
         result = hashes[state.segment];
-        bytes32 seed = Orders.checkSeed(state.order, state.secret, state.named, state.results);
+        bytes32 seed = Messages.checkSeed(state.order, state.secret, state.named, state.results);
         (possible, drawn) = _draw(
             Orders.verifiersRequest(REGISTRY, _leafOf(state), seed, signers, _silent[summonsId], hints)
         );

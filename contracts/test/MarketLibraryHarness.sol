@@ -69,7 +69,7 @@ contract MarketLibraryHarness {
     {
         found[0] = Messages.inferAlpha(order);
         found[1] = Messages.drawAlpha(order);
-        found[2] = Messages.checkAlpha(order, secret, results);
+        found[2] = Messages.checkSeed(order, secret, commitments.length == 0 ? secret : commitments[0], results);
         found[3] = Messages.segmentSeed(secret, 3);
         found[4] = Messages.courtSeed(order, 1, secret);
         found[5] = Messages.tilesSeed(order, commitments, secret);

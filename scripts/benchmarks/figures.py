@@ -82,6 +82,6 @@ def print_table(name: str, figures: Sequence[Figure]) -> None:
 def _number(value: float | None) -> str:
     if value is None:
         return ""
-    if value >= 1000:
+    if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}"

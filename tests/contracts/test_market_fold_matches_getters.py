@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from support.market_world import MONEY, PARAMETERS, PARTIES, World, build_world, class_of, post_log
+from support.market_world import (
+    MONEY,
+    PARAMETERS,
+    PARTIES,
+    World,
+    build_world,
+    claim,
+    class_of,
+    object_to,
+    open_tab,
+    post_log,
+    redeem,
+    redeem_many,
+    register_node,
+    set_ask,
+)
 
+from troth.audit.errors import BundleRefused
+from troth.audit.market import running
+from troth.audit.market.bundle import write_bundle
+from troth.audit.market.checks import NUMBERS
+from troth.audit.report import ExitCode
 from troth.chain.errors import ChainRejected
 from troth.chain.market_deployment import deploy_market
 from troth.protocol.market.addresses import contracts_of
@@ -88,3 +111,27 @@ async def test_a_proven_header_is_the_blocks_own(market_world: World) -> None:
     assert found is not None
     assert (found.hash, found.parent_hash, found.timestamp) == (newest.hash, newest.parent_hash, newest.timestamp)
     assert (await market.headers([newest.number]))[newest.number].raw == newest.raw
+
+
+@pytest.mark.parametrize("market_world", [5], indirect=True)
+async def test_an_audit_of_the_chain_and_of_its_bundle_is_clean(market_world: World, tmp_path: Path) -> None:
+    world = market_world
+    operations = (open_tab, open_tab, redeem, redeem_many, claim, object_to, register_node, set_ask, post_log, claim)
+    for operation in operations:
+        await operation(world)
+    place, file = world.market.place, tmp_path / "bundle"
+    found = await running.find_place(world.anvil.url, place.factory, None, 0)
+    assert found.contracts == place.contracts
+    reading = await running.read_chain(world.anvil.url, found, start=0, last=None)
+    report = running.audit_market(reading, NUMBERS)
+    assert report.exit_code is ExitCode.CLEAN, report.findings
+    assert {check.number for check in report.checks} >= {"M1", "M5", "M18"}
+    content = write_bundle(file, reading.subject.evidence, {})
+    again, same = running.read_file(file)
+    assert same == content
+    assert again.subject.evidence == replace(reading.subject.evidence, answers=(), holdings=None)
+    assert running.audit_market(again, NUMBERS).exit_code is ExitCode.CLEAN
+    damaged = gzip.decompress(file.read_bytes()).replace(b'"type":"log"', b'"type":"lag"', 1)
+    file.write_bytes(gzip.compress(damaged))
+    with pytest.raises(BundleRefused):
+        running.read_file(file)

@@ -91,7 +91,7 @@ requests = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(requests, groups())
 def test_a_draw_is_what_the_rule_says(request: DrawRequest, group: Group) -> None:
     expected = []
@@ -113,6 +113,7 @@ def test_a_draw_is_what_the_rule_says(request: DrawRequest, group: Group) -> Non
     assert all(block > request.block_number for block in blocks)
 
 
+@settings(deadline=None)
 @given(groups())
 def test_what_changes_later_does_not_change_a_draw(group: Group) -> None:
     later = replace(

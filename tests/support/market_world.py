@@ -91,7 +91,7 @@ def class_of(*, exact: bool = True) -> ExecutionClass:
         pool_window=1000,
         calibration=Hash32(bytes(32)),
     )
-    penalty = economy.least_penalty(made.fee_cap, economy.detection_of(made))
+    penalty = max(economy.least_penalty(made.fee_cap, economy.detection_of(made)), 2 * made.fee_cap)
     return replace(made, penalty=penalty, seat=economy.least_seat(penalty, GAS_PRICE))
 
 

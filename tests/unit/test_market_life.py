@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -20,23 +21,42 @@ from support.market_scene import (
 )
 
 from troth.protocol.errors import InvalidSignature, ProtocolError
-from troth.protocol.market import messages, prices
+from troth.protocol.market import claims, court, court_money, messages, prices
 from troth.protocol.market.checks import candidates
 from troth.protocol.market.errors import (
     InvalidAdmission,
+    InvalidCase,
     InvalidCheck,
+    InvalidClaim,
     InvalidOrder,
     InvalidPromise,
     InvalidResults,
     InvalidSecret,
     InvalidVoucher,
 )
-from troth.protocol.market.life import Acknowledged, Check, Journey, Rejected, Summoned, live
+from troth.protocol.market.life import Acknowledged, CaseFile, Check, Decided, Journey, Rejected, Summoned, live
 from troth.protocol.market.messages import Signed, sign
-from troth.protocol.market.types import Opinion, SummonsKind, TabState, Work
+from troth.protocol.market.types import (
+    CaseKind,
+    CasePhase,
+    CaseState,
+    Draw,
+    Opinion,
+    Outcome,
+    PotKind,
+    SummonsKind,
+    TabState,
+    Work,
+)
+from troth.protocol.types import Hash32
 
 SCENE = Scene()
 TWO = Scene(parts=(6, 12))
+
+
+@cache
+def _honest() -> Journey:
+    return SCENE.checked()
 
 
 def _fee(scene: Scene, journey: Journey) -> int:
@@ -226,7 +246,7 @@ FAULTS: dict[str, tuple[Callable[[Journey], Journey], type[ProtocolError], str]]
 def test_each_step_refuses_what_does_not_hold(name: str) -> None:
     change, error, words = FAULTS[name]
     with pytest.raises(error, match=words) as caught:
-        live(change(SCENE.checked()), SCENE.view)
+        live(change(_honest()), SCENE.view)
     assert caught.value.remedy
 
 
@@ -276,3 +296,132 @@ def test_a_key_that_is_a_contract_is_asked_by_the_view() -> None:
     assert live(journey, replace(SCENE.view, key_check=contract)) == Summoned(SummonsKind.RESULTS)
     assert SCENE.order_id in asked
     assert len(asked) == 2
+
+
+# ----------------------------------------------------------------------------------------------------------- the court
+
+
+def _case(scene: Scene, journey: Journey, kind: CaseKind, said: Opinion, round_: int = 0) -> CaseFile:
+    """A case over segment 0 that all reviewers decide with ``said``, by the true trace."""
+    assert journey.results
+    view = scene.view
+    state = CaseState(
+        kind=kind,
+        phase=CasePhase.SEEDED,
+        round=round_,
+        order=scene.order_id,
+        client=view.tab.payer,
+        scheduler=view.tab.payee,
+        node=journey.nodes[0],
+        opener=view.tab.key,
+        fee=130,
+        unit=5,
+        bond=1_000,
+        locked=0 if kind is CaseKind.DOUBT else view.rules.penalty,
+        excluded=(view.groups[0].owners[journey.nodes[0]],),
+    )
+    drawn = court.reviewers(scene.order, state, hash_of("randao"), view)
+    state = replace(state, reviewers=tuple(drawn.seats), seats=tuple(drawn.seats.values()))
+    true, cheat = scene.trace(), scene.trace(0.5, 77)
+    shown = court.Showing(Hash32(true.root), true.open((0, 3)).tiles, said, 9_000_000, 1)
+    node = court.Showing(Hash32(cheat.root), cheat.open((0, 3)).tiles)
+    hearing = court.Hearing(kind, state.seats, (shown,) * len(state.seats), node)
+    pots = {(PotKind.BOND, court.case_of(state)): 1_000}
+    pots[court_money.pot_of(PotKind.LOCKED, journey.nodes[0])] = state.locked
+    around = court_money.Circumstances(pots, gas_price=10**6, decider=view.tab.payee)
+    return CaseFile(state, hash_of("randao"), hearing, around)
+
+
+def test_the_court_convicts_what_verifiers_rejected() -> None:
+    journey = SCENE.checked(node=SCENE.trace(0.5, 77), opinion=Opinion.REJECT)
+    case = _case(SCENE, journey, CaseKind.REJECTION, Opinion.REJECT)
+    ending = live(replace(journey, case=case), SCENE.view)
+    assert isinstance(ending, Decided)
+    assert (ending.segment, ending.finding.outcome) == (0, Outcome.CONVICTED)
+    after = court_money.apply_movements(case.around.balances, ending.movements)
+    assert after[court_money.pot_of(PotKind.CREDIT, SCENE.view.tab.payer)] == 130
+
+
+def test_a_client_may_doubt_what_was_not_drawn_but_nobody_is_slashed_for_it() -> None:
+    scene = Scene(check_rate=50_000)
+    journey = scene.served(scene.trace(0.5, 77))
+    ending = live(replace(journey, case=_case(scene, journey, CaseKind.DOUBT, Opinion.REJECT)), scene.view)
+    assert isinstance(ending, Decided)
+    assert ending.finding.outcome is Outcome.REFUNDED
+    assert ending.finding.pooled
+    taken = [one for one in ending.movements if one.from_kind in {PotKind.LOCKED, PotKind.STAKE}]
+    assert not taken
+
+
+def test_a_case_is_of_its_kind_by_the_committee_that_was_drawn() -> None:
+    journey = SCENE.checked(node=SCENE.trace(0.5, 77), opinion=Opinion.REJECT)
+    case = _case(SCENE, journey, CaseKind.REJECTION, Opinion.REJECT)
+    doubt = _case(SCENE, journey, CaseKind.DOUBT, Opinion.REJECT)
+    stranger = replace(doubt, state=replace(doubt.state, opener=journey.nodes[0]))
+    for wrong, words in (
+        (doubt, "no doubt"),
+        (stranger, "Only the client"),
+        (replace(case, randao=hash_of("another")), "other reviewers"),
+        (replace(case, state=replace(case.state, round=1)), "other reviewers"),
+        (replace(case, hearing=replace(case.hearing, seats=(15,))), "15 seats"),
+    ):
+        with pytest.raises(InvalidCase, match=words):
+            live(replace(journey, case=wrong), SCENE.view)
+
+
+def test_without_a_proper_cluster_the_case_is_drawn_once_more_and_then_undecided() -> None:
+    journey = SCENE.checked(node=SCENE.trace(0.5, 77), opinion=Opinion.REJECT)
+    for round_, outcome in ((0, Outcome.NONE), (1, Outcome.UNDECIDED)):
+        case = _case(SCENE, journey, CaseKind.REJECTION, Opinion.ACCEPT, round_)
+        ending = live(replace(journey, case=case), SCENE.view)
+        assert isinstance(ending, Decided)
+        assert ending.finding.outcome is outcome
+
+
+# ------------------------------------------------------------------------------------------------------ claimed leaves
+
+
+def test_a_leaf_is_worth_what_its_order_and_results_say() -> None:
+    journey, view = _honest(), SCENE.view
+    assert journey.results
+    assert journey.draw
+
+    def worth(draw: Signed[Draw], **changes: Any) -> int:
+        results = journey.results or ()
+        return claims.order_worth(
+            changes.get("order", journey.order), results, journey.nodes, draw, window=20, view=changes.get("view", view)
+        )
+
+    assert worth(journey.draw) == _fee(SCENE, journey)
+    assert worth(journey.draw, view=replace(view, block=BLOCK + 20)) == _fee(SCENE, journey)
+    unsigned = sign(journey.order.message, DOMAIN, SCHEDULER_KEY)
+    other = replace(view, tab=replace(view.tab, payer=journey.nodes[0]))
+    for words, draw, changes in (
+        ("not of the last 20", journey.draw, {"view": replace(view, block=BLOCK + 21)}),
+        ("other results", sign(replace(journey.draw.message, results=hash_of("x")), DOMAIN, SCHEDULER_KEY), {}),
+        ("did not sign the order", journey.draw, {"order": unsigned}),
+        ("another tab", journey.draw, {"view": other}),
+    ):
+        with pytest.raises(InvalidClaim, match=words):
+            worth(draw, **changes)
+
+
+def test_a_promise_is_worth_the_work_that_was_done() -> None:
+    journey = _honest()
+    assert journey.results
+    assert journey.checks
+    node, scheduler = journey.nodes[0], SCENE.view.tab.payee
+    parties = {"key": scheduler, "node": node, "domain": DOMAIN}
+    served = claims.promise_worth(journey.promises[0], journey.results[0], **parties)
+    assert served == prices.promise_worth(journey.promises[0].message, journey.results[0].message)
+    verifier, verdict = next(iter(journey.checks[0].verdicts.items()))
+    promised = journey.checks[0].promises[verifier]
+    parties["node"] = verifier
+    assert claims.promise_worth(promised, verdict, **parties) == promised.message.price
+    unsure = sign(replace(verdict.message, opinion=Opinion.CANNOT_TELL), DOMAIN, key_of(verifier))
+    for one, work in ((promised, unsure), (journey.promises[0], verdict)):
+        with pytest.raises(InvalidClaim, match="not the work"):
+            claims.promise_worth(one, work, **parties)
+    elsewhere = sign(replace(verdict.message, segment=1), DOMAIN, key_of(verifier))
+    with pytest.raises(InvalidClaim, match="another place"):
+        claims.promise_worth(promised, elsewhere, **parties)

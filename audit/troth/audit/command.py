@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from troth.audit import reproduction, running
 from troth.audit.bundle_writing import write_bundle
-from troth.audit.display import show
-from troth.audit.errors import AuditError
 from troth.audit.evidence import Evidence
-from troth.audit.json_output import to_json
+from troth.audit.guarding import finish, guarded
+from troth.audit.market import command as market_command
 from troth.audit.options import (
     CheckOption,
     ContractOption,
@@ -28,14 +25,11 @@ from troth.audit.options import (
     read_checks,
     read_task,
 )
-from troth.audit.report import Report
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Re-check tasks from the chain's record. Exit: 0 clean, 1 violation, 2 usage, 3 not completed, 4 undecided.",
 )
-
-Made = TypeVar("Made")
 
 
 @app.command()
@@ -51,10 +45,10 @@ def task(
 ) -> None:
     """Re-check one task, and the event stream that it stands in."""
     wanted, place, only = read_task(task_id), read_address(contract), read_checks(check)
-    report = _guarded(
+    report = guarded(
         lambda: asyncio.run(running.audit_task(rpc, place, wanted, start=start_block, last=to_block, only=only))
     )
-    _finish(report, reproduction.from_node(rpc, place, start_block, report.last_block), as_json)
+    finish(report, reproduction.from_node(rpc, place, start_block, report.last_block), as_json)
 
 
 @app.command()
@@ -74,12 +68,12 @@ def chain(
     if to_block is not None and to_block < from_block:
         raise typer.BadParameter("--to-block lies before --from-block.")
     place, only = read_address(contract), read_checks(check)
-    report = _guarded(
+    report = guarded(
         lambda: asyncio.run(
             running.audit_chain(rpc, place, start=start_block, first=from_block, last=to_block, only=only)
         )
     )
-    _finish(report, reproduction.from_node(rpc, place, start_block, report.last_block), as_json)
+    finish(report, reproduction.from_node(rpc, place, start_block, report.last_block), as_json)
 
 
 @app.command()
@@ -99,7 +93,7 @@ def export(
         evidence = asyncio.run(running.collect(rpc, place, start=start_block, last=to_block))
         return evidence, write_bundle(file, evidence)
 
-    evidence, content = _guarded(write)
+    evidence, content = guarded(write)
     if as_json:
         typer.echo(json.dumps({"file": str(file), "content": content, **_block(evidence)}, indent=2))
         return
@@ -117,36 +111,14 @@ def verify(
 ) -> None:
     """Re-check the tasks of a bundle. Asks no network, so compare the printed block hashes with a trusted source."""
     wanted, only = None if task_id is None else read_task(task_id), read_checks(check)
-    report, evidence, content = _guarded(lambda: running.audit_bundle(file, wanted, only))
+    report, evidence, content = guarded(lambda: running.audit_bundle(file, wanted, only))
     blocks = [{"number": number, "hash": _hex(evidence.headers[number].hash)} for number in sorted(evidence.headers)]
     lines = [f"bundle {file}, content {content}"]
     lines.append(f"{len(blocks)} blocks; `--json` lists all their hashes to compare")
-    _finish(report, reproduction.from_bundle(file), as_json, lines, {"content": content, "blocks": blocks})
+    finish(report, reproduction.from_bundle(file), as_json, lines, {"content": content, "blocks": blocks})
 
 
-def _guarded(work: Callable[[], Made]) -> Made:
-    """An error that nobody foresaw must not look like a violation, whose exit code is 1."""
-    try:
-        return work()
-    except AuditError:
-        raise
-    except Exception as error:
-        what = f"The audit stopped on an error that it does not know: {type(error).__name__}"
-        raise AuditError(what, error, "Run `troth --debug audit ...` to see where, and report it.") from error
-
-
-def _finish(
-    report: Report,
-    reproduce: reproduction.Reproduce,
-    as_json: bool,
-    lines: Iterable[str] = (),
-    more: Mapping[str, Any] | None = None,
-) -> None:
-    if as_json:
-        typer.echo(to_json(report, reproduce, more or {}))
-    else:
-        show(report, reproduce, lines, Console(soft_wrap=True, highlight=False))
-    raise typer.Exit(int(report.exit_code))
+market_command.add_to(app)
 
 
 def _block(evidence: Evidence) -> dict[str, Any]:

@@ -4,8 +4,9 @@ pragma solidity ^0.8.30;
 import {Claim, ClaimState, LeafKind, Movement, PotKind, Tab, TabState, Voucher} from "./MarketTypes.sol";
 
 /// @title All money: stake, tabs, bonds, credit
-/// @notice Each unit is in one pot. `move` is the only place where money moves between pots; `collect`, tabs' deposits and
-///         withdrawals are the only doors. EIP-712 domain of the whole deployment: name "Troth", version "2", this contract.
+/// @notice Each unit is in one pot. `move` is the only place where money moves between pots; `collect`, tabs' deposits
+///         and withdrawals are the only doors. EIP-712 domain of the whole deployment: name "Troth", version "2", this
+///         contract.
 interface IBank {
     // ---- movements
 
@@ -21,7 +22,9 @@ interface IBank {
         uint96 toBalance
     );
     /// @notice Money came in; `amount` is what arrived.
-    event Collected(bytes32 indexed subject, address indexed from, PotKind kind, bytes32 id, uint96 amount, uint96 balance);
+    event Collected(
+        bytes32 indexed subject, address indexed from, PotKind kind, bytes32 id, uint96 amount, uint96 balance
+    );
     /// @notice Credit was paid out.
     event Withdrawn(address indexed account, address indexed payout, uint96 amount);
 
@@ -38,12 +41,13 @@ interface IBank {
     /// @notice The token took more from the Bank than it was told to send.
     error TokenTookMore(uint256 taken, uint96 amount);
 
-    /// @notice Registry, Court, Summons, Evidence: moves money. Reverts as a whole if a pot holds too little. Tabs are out of
-    ///         reach: their money moves by their payer's word alone. A movement of nothing is passed over.
+    /// @notice Registry, Court, Summons, Evidence: moves money. Reverts as a whole if a pot holds too little. Tabs are
+    ///         out of reach: their money moves by their payer's word alone. A movement of nothing is passed over.
     /// @param subject what it is about: an order, a case, a summons, an operator
     function move(bytes32 subject, Movement[] calldata movements) external;
 
-    /// @notice Registry, Court, Summons: takes `amount` of the asset from `from` into a pot (coin: the value of the call).
+    /// @notice Registry, Court, Summons: takes `amount` of the asset from `from` into a pot (coin: the value of the
+    ///         call).
     /// @return received what arrived, less than `amount` if the token takes a fee
     function collect(bytes32 subject, address from, PotKind kind, bytes32 id, uint96 amount)
         external
@@ -61,9 +65,9 @@ interface IBank {
     /// @notice `balance` is what arrived; what was redeemed in an earlier life of the tab stands.
     event TabOpened(bytes32 indexed tab, address indexed payer, address indexed payee, address key, uint96 balance);
     event TabToppedUp(bytes32 indexed tab, uint96 amount, uint96 balance);
-    /// @notice A voucher or a settled claim was paid; `owed` is the cumulative sum that was shown. The tab's balance is `paid`
-    ///         less, what was redeemed and the payee's credit `paid` more.
-    event TabRedeemed(bytes32 indexed tab, uint96 owed, uint96 paid);
+    /// @notice A voucher or a settled claim was paid: the tab's balance is `paid` less, what was redeemed and the
+    ///         payee's credit are `paid` more.
+    event TabRedeemed(bytes32 indexed tab, uint96 paid);
     event TabClosing(bytes32 indexed tab, uint40 closesAt);
     /// @notice `returned` was sent to the payer; 0 after a Moved to its credit, where the payer could not be paid.
     event TabClosed(bytes32 indexed tab, uint96 returned);
@@ -106,10 +110,14 @@ interface IBank {
     /// @notice Anyone: adds to an open tab.
     function topUp(bytes32 tab, uint96 amount) external payable;
 
-    /// @notice Anyone: pays what a voucher says above what was redeemed, or as much of it as there is, to the payee's credit.
-    function redeem(Tab calldata tab, Voucher calldata voucher, bytes calldata signature) external returns (uint96 paid);
+    /// @notice Anyone: pays what a voucher says above what was redeemed, or as much of it as there is, to the payee's
+    ///         credit.
+    function redeem(Tab calldata tab, Voucher calldata voucher, bytes calldata signature)
+        external
+        returns (uint96 paid);
 
-    /// @notice Many at once. A voucher that pays nothing is passed over, that of a closed tab too; an invalid one reverts all.
+    /// @notice Many at once. A voucher that pays nothing is passed over, that of a closed tab too; an invalid one
+    ///         reverts all.
     function redeemMany(Tab[] calldata tabs, Voucher[] calldata vouchers, bytes[] calldata signatures)
         external
         returns (uint96 paid);
@@ -117,14 +125,21 @@ interface IBank {
     /// @notice Payer: no orders from now on; the rest is free after the closing delay.
     function close(Tab calldata tab) external;
 
-    /// @notice Anyone: returns the rest to the payer once the delay is over and no claim is under way; to its credit, if it
-    ///         cannot be paid.
+    /// @notice Anyone: returns the rest to the payer once the delay is over and no claim is under way; to its credit,
+    ///         if it cannot be paid.
     function finishClosing(Tab calldata tab) external;
 
     // ---- claims
 
     event Claimed(bytes32 indexed tab, bytes32 indexed claimId, ClaimState state);
-    event Objected(bytes32 indexed tab, bytes32 indexed claimId, uint64 sequence, address objector, uint96 deposit, uint40 deadline);
+    event Objected(
+        bytes32 indexed tab,
+        bytes32 indexed claimId,
+        uint64 sequence,
+        address objector,
+        uint96 deposit,
+        uint40 deadline
+    );
     event ObjectionAnswered(bytes32 indexed tab, bytes32 indexed claimId, uint64 sequence, uint96 amount);
     event ClaimStruck(bytes32 indexed tab, bytes32 indexed claimId, uint64 sequence);
     /// @notice `short` is what the tab did not cover.
@@ -146,19 +161,22 @@ interface IBank {
     error ObjectionsOpen(bytes32 claimId, uint16 objections);
     error ClaimNotDue(uint40 settlesAt, uint256 blockNumber);
 
-    /// @notice Payee or its owner: claims leaves that were authorised but not acknowledged; one claim per tab at a time. At the
-    ///         settlement the tab pays the claimer's gas, at most as much as the claim itself brought.
-    function claim(Tab calldata tab, Voucher calldata voucher, bytes calldata signature, Claim calldata claim_) external;
+    /// @notice Payee or its owner: claims leaves that were authorised but not acknowledged; one claim per tab at a
+    ///         time. At the settlement the tab pays the claimer's gas, at most as much as the claim itself brought.
+    function claim(Tab calldata tab, Voucher calldata voucher, bytes calldata signature, Claim calldata claim_)
+        external;
 
-    /// @notice Payer or key: asks to see the leaf of one number, or of a place of the tree beyond the last one or left out, which
-    ///         must be empty. The answer's gas is reserved from what the tab holds beyond the claim; a caller that gives value (a
-    ///         coin, at least that gas), or whose tab holds too little, pays it itself. An answered number may be asked again.
+    /// @notice Payer or key: asks to see the leaf of one number, or of a place of the tree beyond the last one or left
+    ///         out, which must be empty. The answer's gas is reserved from what the tab holds beyond the claim; a
+    ///         caller that gives value (a coin, at least that gas), or whose tab holds too little, pays it itself. An
+    ///         answered number may be asked again.
     function object(Tab calldata tab, ClaimState calldata state, uint64 sequence) external payable;
 
-    /// @notice Anyone: shows the leaf; its deposit pays the caller's gas.
+    /// @notice Anyone: shows the leaf; its deposit pays the caller's gas (what an empty place does not need goes to the
+    ///         tab).
     /// @param amount of the leaf; 0: the place is empty, and `leaf` is not looked at
     /// @param siblings and their sums, from the bottom (library SumTree)
-    /// @param leaf abi-encoded as Evidence.leafWorth takes it
+    /// @param leaf abi-encoded as Leaves.leafWorth takes it
     function answer(
         Tab calldata tab,
         ClaimState calldata state,
@@ -170,8 +188,9 @@ interface IBank {
         bytes calldata leaf
     ) external;
 
-    /// @notice Anyone: strikes a claim whose objection was not answered in time. The deposit goes back to the tab (to the payer's
-    ///         credit, once that is closed); those of other objections to a struck claim follow by a call each.
+    /// @notice Anyone: strikes a claim whose objection was not answered in time. The deposit goes back to the tab (to
+    ///         the payer's credit, once that is closed); those of other objections to a struck claim follow by a call
+    ///         each.
     function strike(Tab calldata tab, ClaimState calldata state, uint64 sequence) external;
 
     /// @notice Anyone: pays a claim that stood.
@@ -188,7 +207,8 @@ interface IBank {
     function claimOf(bytes32 tab) external view returns (bytes32 claimId, uint16 objections);
     /// @notice An open objection; zeros if there is none.
     function objectionOf(bytes32 claimId, uint64 sequence) external view returns (uint96 deposit, uint40 deadline);
-    /// @notice What settled claims showed to be owed and nobody has paid since, and the block of the last such settlement.
+    /// @notice What settled claims showed to be owed and nobody has paid since, and the block of the last such
+    ///         settlement.
     function shortOf(bytes32 tab) external view returns (uint96 short, uint40 blockNumber);
     /// @notice Evidence: the payer's stake paid so much of a shortfall, which counts as redeemed from now on.
     function forgive(bytes32 tab, uint96 amount) external;

@@ -25,11 +25,17 @@ interface IClasses {
     error InvalidCuts(uint32 secondCut, uint16 poolLimit, uint32 poolWindow);
     /// @notice A cheat would gain more than it loses; `detection` is p, 18 decimals.
     error PenaltyTooLow(uint96 penalty, uint96 feeCap, uint256 detection);
+    /// @notice A conviction must cover the client's refund, and a scheduler's stake a conviction.
+    error PenaltyOutOfRange(uint96 penalty, uint256 least, uint256 most);
+    /// @notice A tenth of the penalty, with the chance of a conviction (18 decimals), does not pay for the gas that is lost
+    ///         without one: nobody would bring a rejection.
+    error RewardTooLow(uint96 penalty, uint256 convicting, uint256 gasPrice);
     error SeatTooLow(uint96 seat, uint256 least);
 
     function registerModel(ModelDescriptor calldata descriptor) external returns (bytes32 model);
 
-    /// @notice Refuses a class whose penalty is below 1.5 g (1 - p) / p (library Economy), whose seat does not cover two
+    /// @notice Refuses a class whose penalty is below 1.5 g (1 - p) / p (library Economy), below twice the fee's cap or
+    ///         above a scheduler's least stake, whose reward brings no rejection to the court, whose seat does not cover two
     ///         penalties, a case's gas and reward, or whose largest call would not fit a transaction.
     function registerClass(ExecutionClass calldata class) external returns (bytes32 executionClass);
 }

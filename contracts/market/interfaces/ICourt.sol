@@ -55,7 +55,7 @@ interface ICourt {
     /// @param draw the scheduler's word, with `drawSignature`
     /// @param secret first secret, or zero for a Doubt
     /// @param verdicts of the drawn verifiers of `segment`, one per distinct node; empty for a Doubt
-    /// @param check the scheduler's VRF proof over (order, secret, results), from which the verifiers follow
+    /// @param proof the scheduler's VRF proof of the draw's beta, from which with secret and results the verifiers follow
     /// @param hints for the draw of verifiers
     /// @param suspend whether the node is suspended (each rejecting verdict must lock L)
     function open(
@@ -68,7 +68,7 @@ interface ICourt {
         bytes32 secret,
         Verdict[] calldata verdicts,
         bytes[] calldata verdictSignatures,
-        VrfProof calldata check,
+        VrfProof calldata proof,
         bytes calldata hints,
         bool suspend
     ) external payable returns (bytes32 caseId);

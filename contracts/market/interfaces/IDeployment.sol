@@ -15,13 +15,15 @@ struct Contracts {
     address docket;
     address judgement;
     address classes;
+    address leaves;
 }
 
 /// @title The factory: it deploys all contracts of a deployment by CREATE2 and each reads its wiring from it
 /// @notice Addresses follow from the factory, the parameters and the shipped bytecode alone, so that anybody can
-///         recompute them; a constructor takes no arguments, reads `parameters()` and `contracts()` from its creator, and keeps
-///         both as immutables. All parts together cost more gas than a transaction may have (EIP-7825), so that a deployment is
-///         begun once and its parts are created one by one, in any order and by anybody: nobody has a choice to make.
+///         recompute them; a constructor takes no arguments, reads `parameters()` and `contracts()` from its creator,
+///         and keeps both as immutables. All parts together cost more gas than a transaction may have (EIP-7825), so
+///         that a deployment is begun once and its parts are created one by one, in any order and by anybody: nobody
+///         has a choice to make.
 interface IDeployment {
     /// @notice The parameters hold, and the chain has what the contracts need.
     event Begun(bytes32 indexed deployment, Parameters parameters);

@@ -23,6 +23,8 @@ interface IDocket {
     error ForeignDraw(bytes32 order, bytes32 results, bytes32 expected);
     error DrawOutOfTime(uint64 drawBlock, uint64 referenceBlock, uint256 blockNumber);
     error WrongClass(address node, bytes32 executionClass);
+    /// @notice The draw's output is not that of the scheduler's VRF.
+    error WrongBeta(bytes32 beta, bytes32 proven);
     error WrongSecret(bytes32 secret, bytes32 drawHash);
     error NotHit(bytes32 secret, bytes32 beta, uint32 checkRate);
     error ForeignVerdict(uint256 index, bytes32 result);
@@ -55,7 +57,7 @@ interface IDocket {
         bytes32 secret,
         Verdict[] calldata verdicts,
         bytes[] calldata verdictSignatures,
-        VrfProof calldata check,
+        VrfProof calldata proof,
         bytes calldata hints,
         bool suspend
     ) external view returns (CaseState memory state, bytes memory locks);

@@ -5,7 +5,6 @@ import {
     Admission,
     Draw,
     Fault,
-    LeafKind,
     Result,
     Role,
     Row,
@@ -15,7 +14,7 @@ import {
     VrfProof
 } from "./MarketTypes.sol";
 
-/// @title What signatures prove by themselves: one-transaction convictions, and what a claimed leaf is worth
+/// @title What signatures prove by themselves: one-transaction convictions
 /// @notice Whoever holds the evidence acts alone. A conviction takes L of the convict's class (a scheduler: of the order's), pays
 ///         first who is owed, then gas and a reward of a tenth of what was taken to the caller, and burns the rest. One order's
 ///         segment (a scheduler's order) convicts once for each fault, however many pairs of messages show it.
@@ -36,20 +35,13 @@ interface IEvidence {
     error NothingShort(bytes32 tab);
     error NoProver();
 
-    error WrongSequence(uint64 sequence, uint64 expected);
-    error LeafVoid(bytes32 order, uint256 segment);
-    error LeafStale(uint64 drawBlock, uint256 blockNumber);
-    error NotBonded(address node, uint96 stake, uint96 locked, uint256 least);
-    error WorkMismatch(uint8 work);
-    error NoOpinion(uint8 opinion);
-
     /// @notice Two results of a node for one segment of an order.
     function convictResults(Result calldata one, bytes calldata oneSignature, Result calldata other, bytes calldata otherSignature)
         external;
     /// @notice Two rows of a node for one position.
     function convictRows(Row calldata one, bytes calldata oneSignature, Row calldata other, bytes calldata otherSignature)
         external;
-    /// @notice Two verdicts of a node over one result. (Who shows a verifier two results must not make it a convict.)
+    /// @notice Two verdicts of a node over one result that differ in opinion or trace. (Who shows a verifier two results must not make it a convict.)
     function convictVerdicts(
         Verdict calldata one,
         bytes calldata oneSignature,
@@ -89,7 +81,8 @@ interface IEvidence {
         bytes calldata signature,
         VrfProof calldata proof
     ) external;
-    /// @notice The scheduler signed a draw over results that are not one per segment of this order with heads that meet.
+    /// @notice The scheduler signed a draw over results that are not one per segment of this order with heads that meet, the first
+    ///         of which is the order's request hash.
     function convictHeads(
         SignedOrder calldata order,
         Draw calldata draw,
@@ -102,14 +95,6 @@ interface IEvidence {
     function convictPayer(Tab calldata tab) external;
     /// @notice By the deployment's prover.
     function convictByProof(bytes calldata evidence) external;
-
-    /// @notice What a claimed leaf is worth at most, or a revert that says why it is worth nothing.
-    /// @param kind Order: abi.encode(SignedOrder, Result[], bytes[] signatures, Draw, bytes signature), results by
-    ///        bonded nodes of the class and a draw over them that is younger than a summons' window: a client that never saw
-    ///        this answer has its lottery now;
-    ///        Promise: abi.encode(Promise, bytes signature, Result, bytes signature) for inference, and
-    ///        abi.encode(Promise, bytes signature, Verdict, bytes signature) for a check
-    function leafWorth(Tab calldata tab, LeafKind kind, uint64 sequence, bytes calldata leaf) external view returns (uint96);
 
     /// @notice Whether a subject has convicted already.
     function isProven(bytes32 subject) external view returns (bool);

@@ -17,10 +17,11 @@ struct Member {
 }
 
 /// @notice What is known of an account now. Anybody has credit; the rest is that of an operator.
-/// @param seats that its stake covers, at most the class's cap; those in its groups may be fewer, until they season or while suspended
+/// @param seats that its stake covers, at most the class's cap; those in its groups may be fewer, until they season or
+///        while suspended
 /// @param suspendedBy the case that suspends it, or zero
 /// @param suspendedAt block of its last suspension
-struct Account {
+struct Profile {
     Role role;
     address owner;
     address payout;
@@ -60,7 +61,7 @@ interface ILens {
     /// @notice What a draw gives, and the hints that `Registry.draw` needs for it; `request.hints` is not looked at.
     function draw(DrawRequest calldata request) external view returns (address[] memory drawn, bytes memory hints);
 
-    function account(address account_) external view returns (Account memory);
+    function profileOf(address account) external view returns (Profile memory);
 
     /// @notice A tab with its claim under way (zero: none) and what settled claims could not be paid.
     function tab(bytes32 tab_)

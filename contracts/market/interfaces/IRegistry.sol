@@ -15,8 +15,8 @@ import {
 
 /// @title Parties, asks, slices, groups and seats, at any past block
 /// @notice A change in block b counts for reference blocks from b on, and reference blocks lie in the past, so that the
-///         members of a past block never change. A node is in at most two groups. Its seats are its stake (what is locked
-///         included) over the class's seat, at most the class's cap.
+///         members of a past block never change. A node is in at most two groups. Its seats are its stake (what is
+///         locked included) over the class's seat, at most the class's cap.
 interface IRegistry {
     event NodeRegistered(
         address indexed operator,
@@ -47,7 +47,9 @@ interface IRegistry {
     event Restored(address indexed operator, bytes32 caseId);
     event Evicted(address indexed operator);
     /// @notice Leaves of orders with reference block in [voidFrom, voidUntil] are void.
-    event Convicted(address indexed operator, Fault fault, bytes32 subject, uint64 voidFrom, uint64 voidUntil, uint256 index);
+    event Convicted(
+        address indexed operator, Fault fault, bytes32 subject, uint64 voidFrom, uint64 voidUntil, uint256 index
+    );
     event Deregistered(address indexed operator, uint40 exitBlock);
     event StakeWithdrawn(address indexed operator, uint96 amount);
 
@@ -89,31 +91,34 @@ interface IRegistry {
     /// @notice Owner or operator: changes the ask of a segment that the node is in.
     function setAsk(address operator, uint8 first, uint8 end, Ask calldata ask) external;
     /// @notice Owner or operator: hosts other layers; leaves and joins groups in this block, once per reference age.
-    function changeSlice(address operator, uint8 first, uint8 end, Segment[] calldata segments, Ask[] calldata asks) external;
+    function changeSlice(address operator, uint8 first, uint8 end, Segment[] calldata segments, Ask[] calldata asks)
+        external;
     function setEndpoint(address operator, string calldata endpoint, bytes32 tlsKeyHash) external;
     function setPayout(address operator, address payout) external;
-    /// @notice Anyone: adds stake. Called by the owner or the operator the seats follow it and the new ones begin to season; by
-    ///         anybody else they stay, so that a gift does not make somebody's youngest seats start again.
+    /// @notice Anyone: adds stake. Called by the owner or the operator the seats follow it and the new ones begin to
+    ///         season; by anybody else they stay, so that a gift does not make somebody's youngest seats start again.
     function topUp(address operator, uint96 amount) external payable;
     /// @notice Owner or operator: leaves all groups in this block; slashable until the exit block, inclusive.
     function deregister(address operator) external;
     /// @notice Anyone, after the exit block, with nothing locked: stake to the operator's credit.
     function withdrawStake(address operator) external;
-    /// @notice Anyone: takes away the seats that a node's stake no longer covers, and it out of its groups below one seat.
+    /// @notice Anyone: takes away the seats that a node's stake no longer covers, and it out of its groups below one
+    ///         seat.
     function evict(address operator) external;
 
     /// @notice Court: no seats until `restore`; false if one case suspended the node less than the pause ago.
     function suspend(address operator, bytes32 caseId) external returns (bool suspended);
     /// @notice Court: seats as the stake says.
     function restore(address operator, bytes32 caseId) external;
-    /// @notice Court, Summons, Evidence, after the stake was taken: voids leaves from `lag` before the offence until now, and
-    ///         takes a node below one seat out of all draws at once.
+    /// @notice Court, Summons, Evidence, after the stake was taken: voids leaves from `lag` before the offence until
+    ///         now, and takes a node below one seat out of all draws at once.
     function convict(address operator, Fault fault, bytes32 subject, uint64 offenceBlock) external;
 
-    /// @notice The seats drawn, as operators; see DrawRequest. Reverts if they cannot be found in 256 + 128 * count tries.
-    /// @dev Hints (library History): four bytes, big-endian, for each look-up whose latest word is younger than the block: the
-    ///      block by which the word that was in force had been replaced. In order: the group's size; then for each try its
-    ///      entry and, if that was accepted in every other respect, its ask.
+    /// @notice The seats drawn, as operators; see DrawRequest. Reverts if they cannot be found in 256 + 128 * count
+    ///         tries.
+    /// @dev Hints (library History): four bytes, big-endian, for each look-up whose latest word is younger than the
+    ///      block: the block by which the word that was in force had been replaced. In order: the group's size; then
+    ///      for each try its entry and, if that was accepted in every other respect, its ask.
     function draw(DrawRequest calldata request) external view returns (address[] memory drawn);
     /// @notice The same by search, with the hints that `draw` needs: for reads, since it walks the changes since.
     function search(DrawRequest calldata request) external view returns (address[] memory drawn, bytes memory hints);
@@ -135,7 +140,8 @@ interface IRegistry {
     /// @notice The case that suspends a node now (zero: none), and the block of its last suspension.
     function suspensionOf(address operator) external view returns (bytes32 caseId, uint40 blockNumber);
     function convictionCount(address operator) external view returns (uint256);
-    /// @notice Whether a leaf of an order with this reference block is void by a conviction: all of an operator's void ranges
-    ///         are one, from the earliest beginning to the latest end, so that no conviction of oneself hides another.
+    /// @notice Whether a leaf of an order with this reference block is void by a conviction: all of an operator's void
+    ///         ranges are one, from the earliest beginning to the latest end, so that no conviction of oneself hides
+    ///         another.
     function isVoidByAny(address operator, uint64 referenceBlock) external view returns (bool);
 }

@@ -289,12 +289,13 @@ struct Entry {
 
 /// @notice What is drawn. The rule: for i = 0, 1, …: h = keccak256(abi.encode(seed, i)); place = (h >> 128) mod size;
 ///         the entry there at `blockNumber` is accepted if (h mod 2^128) mod (seatCap * 10,000) < seats * weight, its owner
-///         is not excluded, its ask does not exceed `bound`, and (if `distinct`) it was not accepted before.
+///         is not excluded, and (if `distinct`) it was not accepted before and its ask does not exceed `bound`.
 /// @param seasoned count only seats that are at least `seasoning` old at `blockNumber`
-/// @param distinct candidates are different nodes; verifiers and reviewers are seats, and a node has all of its drawn ones
+/// @param distinct candidates are different nodes, within a price; verifiers and reviewers are seats at the class's price, and a
+///        node has all of its drawn ones
 /// @param excluded owners
-/// @param bound what an ask for this segment may be at most; all zero: asks are not looked at
-/// @param hints four bytes for each look-up that the latest checkpoint does not answer, in order (Lens.draw makes them)
+/// @param bound what an ask for this segment may be at most, where `distinct`
+/// @param hints four bytes for each look-up that the latest word does not answer, in order (Registry.draw; Lens.draw makes them)
 struct DrawRequest {
     bytes32 executionClass;
     uint8 first;
@@ -386,7 +387,7 @@ struct Row {
 }
 
 /// @notice What a node signs at the end of its part; only this can convict it.
-/// @param inputHead chain head of the rows it read; the output head of the segment before
+/// @param inputHead chain head of the rows it read, the output head of the segment before; the first one's is the request hash
 /// @param outputHead chain head of the rows it gave
 /// @param prompt positions computed from the prompt; cached: of it taken from a cache; written: tokens it wrote
 /// @param traceCommitment keccak256(abi.encode(trace root, salt))

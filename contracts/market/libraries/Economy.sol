@@ -5,8 +5,10 @@ import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 
 /// @title What makes cheating lose: p, and the penalty that a class needs
 /// @notice p = q · P[most of k drawn seats are honest] · P[two thirds of m' are honest]; a class needs
-///         L ≥ 1.5 g (1 - p) / p, so that a cheat that takes the whole fee g until it is found loses half as much again.
-/// @dev The same integers are in `troth.protocol.market.economy`; all quotients are rounded down, so that p is never too high.
+///         L ≥ 1.5 g (1 - p) / p, so that a cheat that takes the whole fee g until it is found loses half as much
+///         again.
+/// @dev The same integers are in `troth.protocol.market.economy`; all quotients are rounded down, so that p is never
+///      too high.
 library Economy {
     /// @notice One, in fixed point.
     uint256 internal constant ONE = 1e18;
@@ -28,13 +30,23 @@ library Economy {
         returns (uint256 p)
     {
         uint256 found = atLeast(verifiers, verifiers / 2 + 1, share);
-        uint256 convicted = atLeast(reviewers, supermajority(reviewers), share);
-        return rate * found * convicted / (MILLION * ONE);
+        return rate * found * conviction(share, reviewers) / (MILLION * ONE);
+    }
+
+    /// @notice The chance that two thirds of a committee are honest.
+    function conviction(uint256 share, uint256 reviewers) internal pure returns (uint256) {
+        return atLeast(reviewers, supermajority(reviewers), share);
     }
 
     /// @notice Whether a penalty L outweighs what can be gained with fees of at most g: 2 L p ≥ 3 g (1 - p).
     function deters(uint256 penalty, uint256 feeCap, uint256 p) internal pure returns (bool) {
         return 2 * penalty * p >= 3 * feeCap * (ONE - p);
+    }
+
+    /// @notice Whether bringing a rejection pays: the reward, a tenth of L, where it convicts, against the gas of a case, at the
+    ///         ceiling, where it does not. Without this a rational holder of the evidence would let a rejection lie.
+    function rewards(uint256 penalty, uint256 convicting, uint256 gasPrice) internal pure returns (bool) {
+        return penalty * convicting * GIGA >= 10 * CASE_GAS * gasPrice * (ONE - convicting);
     }
 
     /// @notice The least stake of a seat: two penalties, a case's gas at the ceiling price, and the reward.

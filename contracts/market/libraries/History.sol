@@ -2,10 +2,10 @@
 pragma solidity ^0.8.30;
 
 /// @title A storage word as it was at the end of any past block
-/// @notice A word carries in its lowest 32 bits the block from which it is in force. A word that is replaced in block n is kept
-///         under the key n, which is the block that its successor begins with: one slot a change, no length, and a word
-///         proves by itself that it was in force at b: it begins at or before b, and its key lies behind b. So a look-up
-///         with the key as a hint costs two reads whatever the history, and walking back needs no list.
+/// @notice A word carries in its lowest 32 bits the block from which it is in force. A word that is replaced in block
+///         n is kept under the key n, which is the block that its successor begins with: one slot a change, no length,
+///         and a word proves by itself that it was in force at b: it begins at or before b, and its key lies behind b.
+///         So a look-up with the key as a hint costs two reads whatever the history, and walking back needs no list.
 library History {
     struct Word {
         uint256 latest;
@@ -55,7 +55,11 @@ library History {
     }
 
     /// @notice The word in force at a past block, by the latest, a hint or a search; zero only in a search.
-    function valueAt(Word storage record, uint256 blockNumber, Hints memory hints) internal view returns (uint256 word) {
+    function valueAt(Word storage record, uint256 blockNumber, Hints memory hints)
+        internal
+        view
+        returns (uint256 word)
+    {
         word = record.latest;
         if (uint32(word) <= blockNumber) return word;
         if (hints.searching) {
@@ -82,7 +86,8 @@ library History {
         }
     }
 
-    // ---- sizes: a word holds up to four (size, block), the oldest lowest, so that every fourth change costs a new slot
+    // ---- sizes: a word holds up to four (size, block), the oldest lowest, so that every fourth change costs a new
+    // slot
 
     /// @notice Sets a size from this block on.
     function putSize(Word storage record, uint256 size) internal {

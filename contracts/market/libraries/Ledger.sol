@@ -78,15 +78,12 @@ library Ledger {
         draft.left = 0;
     }
 
-    /// @notice Moves L of each rejecting verifier between its own pots, or to nobody.
-    function shiftLocks(Draft memory draft, CaseState memory state, uint256 penalty, PotKind from, PotKind to)
-        internal
-        pure
-    {
+    /// @notice Locks L of each rejecting verifier.
+    function lockRejecters(Draft memory draft, CaseState memory state, uint256 penalty) internal pure {
         for (uint256 v = 0; v < state.opinions.length; ++v) {
             if (state.opinions[v] != uint8(Opinion.Reject) || seatsFrom(state, v) == 0) continue;
             bytes32 verifier = id(state.verifiers[v]);
-            shift(draft, from, verifier, to, to == PotKind.Burnt ? bytes32(0) : verifier, penalty);
+            shift(draft, PotKind.Stake, verifier, PotKind.Locked, verifier, penalty);
         }
     }
 

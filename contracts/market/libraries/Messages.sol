@@ -227,12 +227,15 @@ library Messages {
         return keccak256(abi.encode(DRAW_TAG, order));
     }
 
-    /// @notice VRF input from which verifiers follow: neither side alone picks them.
-    function checkAlpha(bytes32 order, bytes32 secret, bytes32 results) internal pure returns (bytes32) {
-        return keccak256(abi.encode(CHECK_TAG, order, secret, results));
+    /// @notice From which a checked leaf's verifiers follow, one seed for all segments (segmentSeed).
+    /// @dev The scheduler fixed beta (its VRF over the order) and the results by its signature before it knew the client's secret,
+    ///      and the client its secret before it knew beta or results: neither side alone picks them, and one VRF proof serves for
+    ///      lottery and verifiers. Together they could sign another beta: the court asks for its proof.
+    function checkSeed(bytes32 order, bytes32 secret, bytes32 beta, bytes32 results) internal pure returns (bytes32) {
+        return keccak256(abi.encode(CHECK_TAG, order, secret, beta, results));
     }
 
-    /// @notice Seed of a segment's draw under a VRF output.
+    /// @notice Seed of a segment's draw, under the VRF's output for inferencers or under checkSeed.
     function segmentSeed(bytes32 beta, uint256 segment) internal pure returns (bytes32) {
         return keccak256(abi.encode(beta, segment));
     }

@@ -38,8 +38,6 @@ library Orders {
         uint8 segment;
     }
 
-    bytes32 private constant CHECK_TAG = keccak256("troth/market/check/1");
-
     /// @notice The order's digest, once its tab is that of client, scheduler and key. No signature is looked at.
     function digestOf(bytes32 domain, SignedOrder memory signed) internal pure returns (bytes32 order) {
         bytes32 tab = Messages.tabId(Tab({payer: signed.client, payee: signed.scheduler, key: signed.key}));
@@ -125,14 +123,6 @@ library Orders {
         if (order != expectedOrder || segment != expectedSegment) {
             revert WrongPlace(order, segment, expectedOrder, expectedSegment);
         }
-    }
-
-    /// @notice From which a checked leaf's verifiers follow, one seed for all segments (Messages.segmentSeed).
-    /// @dev The scheduler fixed beta and results by its signature before it knew the client's secret, the client its secret
-    ///      before it knew beta or results: neither side alone picks them, and no second VRF proof is needed. Together
-    ///      they could pick beta: who convicts by such a draw must prove that beta is the VRF's (alpha: drawAlpha).
-    function checkSeed(bytes32 order, bytes32 secret, bytes32 beta, bytes32 results) internal pure returns (bytes32) {
-        return keccak256(abi.encode(CHECK_TAG, order, secret, beta, results));
     }
 
     /// @notice The draw of a segment's verifiers: seasoned seats, without owners of inferencers and of who stayed silent.

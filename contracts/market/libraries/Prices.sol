@@ -59,7 +59,8 @@ library Prices {
 
     /// @notice What a node may ask at most for `width` of `layers` layers: seats that ask more are passed over.
     function bound(Order memory order, uint256 width, uint256 layers) internal pure returns (Ask memory) {
-        uint256 share = uint256(order.nodeShare) * width;
+        // Nobody can be promised more than everything.
+        uint256 share = (order.nodeShare < BASIS_POINTS ? order.nodeShare : BASIS_POINTS) * width;
         uint256 whole = BASIS_POINTS * layers;
         return Ask({
             prompt: uint64(uint256(order.promptPrice) * share / whole),

@@ -2,8 +2,8 @@
 pragma solidity ^0.8.30;
 
 /// @title A Merkle tree whose nodes bind the sums below them: what a claim of many leaves adds up to
-/// @notice Leaf i is sequence number first + i, so that a number has one place. A place without a leaf has hash 0 and sum 0; the
-///         tree is as deep as its last number needs, so that a path has one length.
+/// @notice Leaf i is sequence number first + i, so that a number has one place. A place without a leaf has hash 0 and
+///         sum 0; the tree is as deep as its last number needs, so that a path has one length.
 /// @dev The same rules are `troth.protocol.market.sumtree`; a differential test holds the two together.
 library SumTree {
     uint8 private constant LEAF = 0;

@@ -44,11 +44,10 @@ library Windows {
         if (chosen.claimDelay <= 2 * uint256(chosen.answerWindow)) return 6;
         // (7) A tab outlasts a claim that was made when its closing began, and its last objection.
         if (chosen.closeDelay <= uint256(chosen.claimDelay) + chosen.answerWindow) return 7;
-        // (8) Stake outlasts the oldest order, its lag, and the claim (longer than any case) whose shortfall it answers for.
-        if (
-            chosen.unbonding
-                <= uint256(chosen.referenceAge) + chosen.lag + chosen.claimDelay + chosen.answerWindow + INCLUSION
-        ) return 8;
+        // (8) Stake outlasts the oldest order, the time to answer it, and the claim (longer than any case) for whose
+        //     shortfall it stands.
+        uint256 answered = uint256(chosen.referenceAge) + opening(chosen);
+        if (chosen.unbonding <= answered + chosen.claimDelay + chosen.answerWindow + INCLUSION) return 8;
         // (9) Stake and gas are worth something.
         if (chosen.schedulerStake == 0 || chosen.gasPrice == 0) return 9;
         // (10) Who is asked for money, weights or proofs is there.

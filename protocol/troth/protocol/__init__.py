@@ -2,6 +2,11 @@
 
 Read ``docs/protocol.md`` first; it runs the whole protocol with these modules.
 
+The market
+    market         tabs, orders, draws, checks, the court; ``market.life.live`` states the life of a request
+
+The rest is what both ways share, and the per-task way.
+
 Words and identity
     types          the protocol's structs and scalars          errors        what is refused, and what to do
     hashing        keccak256                                   dtype         float32 and bfloat16

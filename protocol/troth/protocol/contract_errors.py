@@ -47,7 +47,9 @@ def decode_error(data: bytes) -> ContractError:
     return explained(data, errors_by_selector(), REMEDIES)
 
 
-def explained(data: bytes, known: Mapping[bytes, Entry], remedies: Mapping[str, Remedy]) -> ContractError:
+def explained(
+    data: bytes, known: Mapping[bytes, Entry], remedies: Mapping[str, Remedy], general: str = _GENERAL_REMEDY
+) -> ContractError:
     """What revert ``data`` says, if it is one of the ``known`` errors or the compiler's own.
 
     Never raises: data that nobody knows is named ``Unknown`` and carried along.
@@ -58,16 +60,16 @@ def explained(data: bytes, known: Mapping[bytes, Entry], remedies: Mapping[str, 
     if selector in (_REVERT_STRING, _PANIC):
         return _builtin(selector, body)
     entry = known.get(selector)
-    return _unknown(data) if entry is None else _custom(entry, data, remedies)
+    return _unknown(data) if entry is None else _custom(entry, data, remedies, general)
 
 
-def _custom(entry: Entry, data: bytes, remedies: Mapping[str, Remedy]) -> ContractError:
+def _custom(entry: Entry, data: bytes, remedies: Mapping[str, Remedy], general: str) -> ContractError:
     try:
         values = decode_parameters(entry.inputs, data[4:])
     except InvalidField:
         return _unknown(data)
     arguments = {parameter.name: value for parameter, value in zip(entry.inputs, values, strict=True)}
-    remedy = remedies.get(entry.name, _GENERAL_REMEDY)
+    remedy = remedies.get(entry.name, general)
     return ContractError(entry.name, arguments, remedy if isinstance(remedy, str) else remedy(arguments))
 
 

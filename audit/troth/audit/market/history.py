@@ -49,6 +49,10 @@ class History:
             if isinstance(step.event, kinds):
                 yield step.event, step.before
 
+    def before(self, transaction: Hash32) -> State:
+        """The state before the first event of a transaction."""
+        return next(step.before for step in self.steps if step.event.meta.transaction == transaction)
+
     def moved(self, transaction: Hash32, subject: Hash32) -> tuple[Moved, ...]:
         """The movements of a transaction that belong to a subject."""
         return tuple(

@@ -51,7 +51,8 @@ contract MockEvidence {
 }
 
 /// @title A key that is a contract: another kind of voucher verifier
-/// @notice Here a word counts if its digest was approved before, or if the "signature" is the preimage of a ticket's hash.
+/// @notice Here a word counts if its digest was approved before, or if the "signature" is the preimage of a ticket's
+///         hash.
 contract TicketKey {
     mapping(bytes32 digest => bool) public approved;
     bytes32 public immutable TICKET;

@@ -112,7 +112,7 @@ abstract contract BankTest is Test {
     }
 
     function answerGas() internal pure returns (uint96) {
-        return uint96(80_000 * BASE_FEE);
+        return uint96(70_000 * BASE_FEE);
     }
 
     function claimGas() internal pure returns (uint96) {
@@ -228,10 +228,14 @@ abstract contract BankTest is Test {
     }
 
     function stateOf(Claim memory claim, Voucher memory voucher) internal view returns (ClaimState memory) {
+        uint96 owed;
+        unchecked {
+            owed = voucher.spent + claim.total; // some tests claim too much
+        }
         return ClaimState({
             claim: claim,
             voucher: voucher,
-            owed: voucher.spent + claim.total,
+            owed: owed,
             settlesAt: uint40(vm.getBlockNumber() + CLAIM_DELAY),
             claimer: payee
         });

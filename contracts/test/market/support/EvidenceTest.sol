@@ -94,7 +94,7 @@ abstract contract EvidenceTest is MarketTest {
         request.executionClass = order.executionClass;
         request.blockNumber = order.referenceBlock;
         request.seed = Messages.segmentSeed(
-            Orders.checkSeed(made.id, made.secret, made.draw.beta, made.resultsHash), segment
+            Messages.checkSeed(made.id, made.secret, made.draw.beta, made.resultsHash), segment
         );
         request.count = registry.rulesOf(order.executionClass).verifiers;
         request.seasoned = true;

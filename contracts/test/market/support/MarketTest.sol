@@ -8,6 +8,7 @@ import {IClasses} from "../../../market/interfaces/IClasses.sol";
 import {ICourt} from "../../../market/interfaces/ICourt.sol";
 import {Contracts, IDeployment} from "../../../market/interfaces/IDeployment.sol";
 import {IEvidence} from "../../../market/interfaces/IEvidence.sol";
+import {ILeaves} from "../../../market/interfaces/ILeaves.sol";
 import {ILens} from "../../../market/interfaces/ILens.sol";
 import {ILog} from "../../../market/interfaces/ILog.sol";
 import {
@@ -45,12 +46,14 @@ interface BlockHashes {
     function setBlockhash(uint256 blockNumber, bytes32 blockHash) external;
 }
 
-/// @title A whole deployment from the factory: two classes, two schedulers, nodes of whole models and of halves, a client
-/// @notice Contracts come from their artifacts, through the factory, so that a test runs what is deployed. Every node has an owner
-///         of its own. A test that needs other numbers overrides `parameters`, `executionClass` or the counts.
+/// @title A whole deployment from the factory: two classes, two schedulers, nodes of whole models and of halves, a
+///        client
+/// @notice Contracts come from their artifacts, through the factory, so that a test runs what is deployed. Every node
+///         has an owner of its own. A test that needs other numbers overrides `parameters`, `executionClass` or the
+///         counts.
 abstract contract MarketTest is Test {
     uint256 internal constant START = 10_000;
-    uint256 internal constant PARTS = 10;
+    uint256 internal constant PARTS = 11;
     uint8 internal constant LAYERS = 4;
     uint8 internal constant HALF = 2;
     bytes32 internal constant WHOLE = bytes32(uint256(LAYERS) << 248);
@@ -89,6 +92,7 @@ abstract contract MarketTest is Test {
     ILog internal marketLog;
     ILens internal lens;
     IClasses internal classes;
+    ILeaves internal leaves;
 
     bytes32 internal model;
     bytes32 internal exact;
@@ -201,7 +205,9 @@ abstract contract MarketTest is Test {
 
     /// @dev Parts in the order of Contracts.
     function partNames() internal pure returns (string[PARTS] memory) {
-        return ["Bank", "Registry", "Court", "Summons", "Evidence", "Log", "Lens", "Docket", "Judgement", "Classes"];
+        return [
+            "Bank", "Registry", "Court", "Summons", "Evidence", "Log", "Lens", "Docket", "Judgement", "Classes", "Leaves"
+        ];
     }
 
     function partCode(uint256 index) internal view virtual returns (bytes memory) {
@@ -239,6 +245,7 @@ abstract contract MarketTest is Test {
         marketLog = ILog(parts.log);
         lens = ILens(parts.lens);
         classes = IClasses(parts.classes);
+        leaves = ILeaves(parts.leaves);
     }
 
     function created(bytes memory creation) internal returns (address deployed) {
@@ -326,7 +333,8 @@ abstract contract MarketTest is Test {
         operator = registration.operator;
         keys[operator] = key;
         keys[vm.addr(ownerKey(key))] = ownerKey(key);
-        register(owner, registration.stake, abi.encodeCall(registry.registerNode, (registration, consentOf(key, owner))));
+        bytes memory call_ = abi.encodeCall(registry.registerNode, (registration, consentOf(key, owner)));
+        register(owner, registration.stake, call_);
     }
 
     function nodeRegistration(address operator, bytes32 class, bool halves, uint96 stake)
@@ -490,7 +498,7 @@ abstract contract MarketTest is Test {
     function result(Order memory order, uint8 segment) internal view returns (Result memory made) {
         made.order = orderId(order);
         made.segment = segment;
-        made.inputHead = keccak256(abi.encode("head", made.order, segment));
+        made.inputHead = segment == 0 ? order.requestHash : keccak256(abi.encode("head", made.order, segment));
         made.outputHead = keccak256(abi.encode("head", made.order, segment + 1));
         (made.prompt, made.cached, made.written) = (20, 4, 8);
         made.traceCommitment = keccak256(abi.encode(traceRoot(segment), traceSalt(segment)));
@@ -579,12 +587,13 @@ abstract contract MarketTest is Test {
         returns (address[] memory seats, VrfProof memory proof, bytes memory hints)
     {
         bytes32 beta;
-        (proof, beta) = prove(scheduler, Messages.checkAlpha(orderId(order), drawSecret(order.sequence), resultsHash));
+        (proof, beta) = prove(scheduler, Messages.drawAlpha(orderId(order)));
         DrawRequest memory request;
         (request.first, request.end) = segmentAt(order.ends, segment);
         request.executionClass = order.executionClass;
         request.blockNumber = order.referenceBlock;
-        request.seed = Messages.segmentSeed(beta, segment);
+        bytes32 seed = Messages.checkSeed(orderId(order), drawSecret(order.sequence), beta, resultsHash);
+        request.seed = Messages.segmentSeed(seed, segment);
         request.count = registry.rulesOf(order.executionClass).verifiers;
         request.seasoned = true;
         request.excluded = ownersOf(nodes);

@@ -76,7 +76,10 @@ def read_resource(name: str) -> dict[str, Any]:
 
 TROTH = "troth"
 COMMITTEE = "committee"
-MARKET_PARTS = ("bank", "registry", "court", "summons", "evidence", "log", "lens", "judgement", "classes")
+MARKET_PARTS = (
+    *("bank", "registry", "court", "summons", "evidence", "log"),
+    *("lens", "docket", "judgement", "classes", "leaves"),
+)
 """The parts of a deployment in the order in which its factory numbers them."""
 
 MARKET = tuple(f"market/{part}" for part in (*MARKET_PARTS, "deployment"))

@@ -38,10 +38,12 @@ from troth.protocol.market.types import (
     Verdict,
     Work,
 )
-from troth.protocol.trace import TileOpening, opening_root, tile_count
+from troth.protocol.trace import TILE_ROWS, TileOpening, opening_root, tile_count
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, to_hash32
 
 HEAD_TAG = keccak256(b"troth/market/head/1")
+TILES_LIMIT, ROWS_LIMIT = 1 << 22, (1 << 32) - 1
+"""Tiles and rows of the longest trace that is opened: whatever a node signed can be judged in one call."""
 DRAW_AGE = 3
 """Blocks that the scheduler's newest block may lie behind the client's. More, and a scheduler shortens the lag, in
 which a false answer is not paid yet, by naming an old block."""
@@ -79,9 +81,12 @@ def head(order: Hash32, salt: Hash32, link: Hash32) -> Hash32:
     return Hash32(keccak256(HEAD_TAG + to_hash32(order) + to_hash32(salt) + to_hash32(link)))
 
 
-def rows_of(result: Result) -> int:
-    """Rows of a result's trace: one per position, but none for the last token."""
-    return prices.positions(result) - 1
+def rows_of(result: Result, rules: Rules) -> int:
+    """Rows of a result's trace: one per position, but none for the last token; no more than can be opened."""
+    rows = max(prices.positions(result) - 1, 1)
+    if rules.exact:
+        return min(rows, ROWS_LIMIT)
+    return min(rows, TILE_ROWS * max(TILES_LIMIT // tile_count(1, rules.hidden_size, Dtype(rules.dtype)), 1))
 
 
 # ------------------------------------------------------------------------------------------------------- who serves
@@ -324,7 +329,7 @@ def check_tiles(second_secret: Hash32, commitments: Sequence[Hash32], result: Re
     ``commitments`` are those of the drawn verifiers in the order of their first seat.
     """
     seed = messages.check_tiles_seed(second_secret, commitments)
-    count = tile_count(rows_of(result), rules.hidden_size, Dtype(rules.dtype))
+    count = tile_count(rows_of(result, rules), rules.hidden_size, Dtype(rules.dtype))
     # A short trace has fewer tiles than the class samples: then all of them are opened.
     return tile_indices(seed, result.segment, min(rules.tiles, count), count)
 
@@ -364,7 +369,7 @@ def _require_tiles(opened: Opened, result: Result, indices: Sequence[int], rules
     if rules.exact:
         return
     try:
-        proven = opening_root(rows_of(result), rules.hidden_size, Dtype(rules.dtype), indices, opened.tiles)
+        proven = opening_root(rows_of(result, rules), rules.hidden_size, Dtype(rules.dtype), indices, opened.tiles)
     except InvalidOpening as error:
         raise InvalidCheck(error.what, error.value, error.remedy) from error
     if proven != opened.root:

@@ -8,7 +8,7 @@ fault                two words of one party, or one word that its own proof cont
 ===================  ===================================================================  ========================
 TWO_RESULTS          two results for one segment of one order                             node
 TWO_ROWS             two rows for one position                                            node
-TWO_VERDICTS         two verdicts over one result, of other opinion or commitment         verifier
+TWO_VERDICTS         two verdicts over one result that differ                             verifier
 TWO_ADMISSIONS       one order, other nodes                                               scheduler
 TWO_DRAWS            one order, other results or output                                   scheduler
 WRONG_NODES          an admission of a node that the VRF did not draw                     scheduler
@@ -60,13 +60,12 @@ def two_rows(one: Signed[Row], other: Signed[Row], domain: Domain) -> Conviction
 
 
 def two_verdicts(one: Signed[Verdict], other: Signed[Verdict], domain: Domain) -> Conviction:
-    """Two verdicts over one result of other opinion or commitment.
+    """Two verdicts over one result that differ in anything; so a verifier decides about its lock when it signs.
 
-    The result must be the same: whoever is shown two results of a dishonest node judges each, honestly. A second
-    verdict that only adds its lock is no fault either: that is how a rejection is brought to the court.
+    The result must be the same: whoever is shown two results of a dishonest node judges each, honestly.
     """
     _require_same(one.message, other.message, ("order", "segment", "result"))
-    _require_differing(one.message, other.message, ("opinion", "commitment"))
+    _require_differing(one.message, other.message, ())
     return Conviction(Fault.TWO_VERDICTS, _one_signer(one, other, domain), one.message.order)
 
 
@@ -117,11 +116,21 @@ def heads_apart(order: Order, draw: Signed[Draw], results: Sequence[Result], vie
     _require_order(order, draw.message.order, draw.message.order, view)
     if messages.results_hash(results) != draw.message.results:
         raise NotEvidence("The draw is over other results", draw.message.results, "Pass the results that it names.")
+    if _meet(results, draw.message.order, order):
+        raise NotEvidence("These results meet", len(results), "There is nothing wrong with them.")
+    return _of_scheduler(Fault.HEADS_APART, (draw,), view)
+
+
+def _meet(results: Sequence[Result], digest: Hash32, order: Order) -> bool:
+    """Whether these are the results of an order's segments, in order, and each read what the one before gave."""
+    places = [(result.order, result.segment) for result in results]
+    if places != [(digest, segment) for segment in range(len(order.ends.rstrip(b"\0")))]:
+        return False
     try:
         checks.require_meeting(results)
     except InvalidResults:
-        return _of_scheduler(Fault.HEADS_APART, (draw,), view)
-    raise NotEvidence("These results meet", len(results), "There is nothing wrong with them.")
+        return False
+    return True
 
 
 def fine(stake: int, penalty: int) -> tuple[int, int]:
@@ -134,13 +143,15 @@ def fine(stake: int, penalty: int) -> tuple[int, int]:
     return taken, taken // REWARD_SHARE
 
 
-def broken_promise(stake: int, short: int) -> tuple[int, int]:
-    """What is taken of a scheduler whose tab did not cover a settled claim, and what of it the payee gets.
+def broken_promise(stake: int, short: int, scheduler_stake: int) -> tuple[int, int]:
+    """What a scheduler pays the payee of a tab that did not cover a settled claim, and its fine beside that.
 
-    The payee is made whole first; a tenth more goes to the reporter and to nobody, so that leaving a tab short costs
-    more than filling it.
+    The payee gets what the stake has above the least that a scheduler must have: that part is for convictions, and a
+    scheduler could claim it away to a friend before one. What is short beyond is fined, with a tenth on top, so that
+    leaving a tab short never costs less than filling it.
     """
-    return min(stake, short + short // REWARD_SHARE), min(stake, short)
+    paid = min(max(stake - scheduler_stake, 0), short)
+    return paid, min(short - paid + short // REWARD_SHARE, stake - paid)
 
 
 def _require_same(one: Any, other: Any, names: Sequence[str]) -> None:

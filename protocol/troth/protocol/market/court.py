@@ -1,4 +1,4 @@
-"""The court: who judges one result, what the reviewers' reveals decide, and the money that moves, in its order.
+"""The court: who judges one result, and what the reviewers' reveals decide (contracts Docket and Judgement).
 
 A case runs Opened -> Drawn -> Committed -> Seeded (tolerant classes) -> decided. Reviewers are m' seasoned seats,
 drawn by a RANDAO that did not exist when the results were signed, from the members of the order's block. They commit
@@ -12,35 +12,29 @@ silent too, and who cannot tell does not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from troth.protocol.agreement import AgreementRule
 from troth.protocol.clusters import clusters
 from troth.protocol.dtype import Dtype
-from troth.protocol.market import draws, messages, prices
+from troth.protocol.market import draws, messages
 from troth.protocol.market.checks import View
 from troth.protocol.market.draws import Drawn
-from troth.protocol.market.economy import REWARD_SHARE, supermajority
+from troth.protocol.market.economy import supermajority
 from troth.protocol.market.errors import InvalidCase
 from troth.protocol.market.types import (
     CaseKind,
     CasePhase,
     CaseState,
-    Movement,
     Opinion,
     Order,
     Outcome,
     Parameters,
-    PotKind,
     Rules,
 )
-from troth.protocol.types import ZERO_HASH, Address, Hash32, address_to_bytes
+from troth.protocol.types import Address, Hash32
 
-CONVICTIONS = frozenset({Outcome.CONVICTED, Outcome.SCHEDULER_MISSING, Outcome.NODE_MISSING})
-"""Outcomes that take L from somebody."""
-VOIDING = frozenset({Outcome.REFUNDED, Outcome.UNDECIDED})
-"""Outcomes after which the leaf is not paid; after a conviction the convict's own conviction voids it."""
 TOLD = frozenset({Opinion.ACCEPT, Opinion.REJECT})
 """Opinions that stand on a trace of one's own."""
 
@@ -51,12 +45,6 @@ TOLD = frozenset({Opinion.ACCEPT, Opinion.REJECT})
 def last_opening_block(draw_block: int, parameters: Parameters) -> int:
     """Last block in which a case over a result can be opened: the lag, and two summons that a check may have needed."""
     return draw_block + parameters.lag + 2 * parameters.summons_window
-
-
-def bond_of(rules: Rules, positions: int, gas: int) -> int:
-    """What an opener puts up: eight units, the pay of m' seats, and the gas of all steps at the ceiling price."""
-    units = prices.BOND_UNITS + prices.REWARD_UNITS * rules.reviewers
-    return prices.unit(rules, positions) * units + gas
 
 
 def kind_of(majority: Opinion | None) -> CaseKind:
@@ -105,14 +93,16 @@ def expires_after(state: CaseState, parameters: Parameters, exact: bool) -> int:
 
 
 def may_end_commitments(state: CaseState, committed: Sequence[bool], block: int, parameters: Parameters) -> bool:
-    """Whether the commitments can be ended: all at once, an incomplete set only in the window's last quarter.
+    """Whether the commitments can be ended: all at once; more than half of the seats in the window's last quarter.
 
     Otherwise whoever is first with a friendly half of the commitments leaves the others out.
     """
     window = parameters.commit_window
     if block > state.phase_block + window:
         return False
-    return all(committed) or 4 * (block - state.phase_block) >= 3 * window
+    seats = sum(seats for seats, shown in zip(state.seats, committed, strict=True) if shown)
+    late = block > state.phase_block + window * 3 // 4
+    return seats == sum(state.seats) or (late and 2 * seats > sum(state.seats))
 
 
 # ---------------------------------------------------------------------------------------------------------- deciding
@@ -259,110 +249,3 @@ def _agree(first: Showing, second: Showing, rules: Rules) -> bool:
         return first.root == second.root
     rule = AgreementRule(Dtype(rules.dtype), rules.mantissa_bits, rules.steps, rules.theta)
     return rule.agrees(first.tiles, second.tiles)
-
-
-# ------------------------------------------------------------------------------------------------------------- money
-
-Pot = tuple[PotKind, Hash32]
-BURNT: Pot = (PotKind.BURNT, ZERO_HASH)
-
-
-def pot_of(kind: PotKind, account: Address) -> Pot:
-    """An account's pot: its id is the address as a number."""
-    return kind, Hash32(bytes(12) + address_to_bytes(account))
-
-
-def apply_movements(balances: Mapping[Pot, int], movements: Sequence[Movement]) -> dict[Pot, int]:
-    """The pots after the movements, as the Bank applies them; raises InvalidCase where one holds too little."""
-    after = dict(balances)
-    for movement in movements:
-        source, target = (movement.from_kind, movement.from_id), (movement.to_kind, movement.to_id)
-        if movement.amount > after.get(source, 0):
-            raise InvalidCase(f"The pot {source[0].name} holds {after.get(source, 0)}", movement.amount, "Move less.")
-        after[source] = after.get(source, 0) - movement.amount
-        after[target] = after.get(target, 0) + movement.amount
-    return after
-
-
-@dataclass(slots=True)
-class _Draft:
-    """Movements as they are drawn up: what is owed is paid in its order, as far as the bond reaches."""
-
-    bond: Pot
-    left: dict[Pot, int]
-    movements: list[Movement] = field(default_factory=list)
-
-    def move(self, source: Pot, target: Pot, amount: int) -> int:
-        """Moves at most what the source still holds, and says how much."""
-        taken = min(amount, self.left.get(source, 0))
-        if taken > 0:
-            self.left[source] -= taken
-            self.left[target] = self.left.get(target, 0) + taken
-            self.movements.append(Movement(*source, *target, taken))
-        return taken
-
-    def pay(self, account: Address, amount: int) -> None:
-        """From the bond to an account's credit."""
-        self.move(self.bond, pot_of(PotKind.CREDIT, account), amount)
-
-
-def settle(
-    state: CaseState,
-    finding: Finding,
-    rules: Rules,
-    balances: Mapping[Pot, int],
-    gas: Sequence[tuple[Address, int]],
-) -> tuple[Movement, ...]:
-    """The movements of a decided case; ``gas`` is what each who carried it on is paid back, the opener first.
-
-    Every slash is at most what is there. After a conviction L joins the bond, and both are paid out in this order:
-    the client's fee, the reviewers' work, gas, the opener's bond and its reward, a tenth of what was taken or of the
-    bond. What is left is burnt: whoever convicts itself gets back less than it lost. In all other cases the bond pays
-    reviewers and gas; the rest returns to the opener if the leaf fell, else it is burnt, and so is the opener's gas.
-    """
-    draft = _Draft((PotKind.BOND, case_of(state)), dict(balances))
-    convicts = finding.outcome in CONVICTIONS
-    taken = _take_fine(draft, state, finding.outcome, rules) if convicts else 0
-    if convicts:
-        draft.pay(state.client, state.fee)
-    for index in sorted(finding.cluster) if finding.paid else ():
-        draft.pay(state.reviewers[index], prices.REWARD_UNITS * state.unit * state.seats[index])
-    for account, amount in gas if convicts or finding.outcome in VOIDING else gas[1:]:
-        draft.pay(account, amount)
-    if convicts:
-        draft.pay(state.opener, state.bond + max(taken, state.bond) // REWARD_SHARE)
-    if finding.outcome in VOIDING:
-        draft.pay(state.opener, state.bond)
-    draft.move(draft.bond, BURNT, state.bond + taken)
-    _release_locks(draft, state, finding.outcome, rules)
-    _slash_positions(draft, state, finding)
-    return tuple(draft.movements)
-
-
-def _take_fine(draft: _Draft, state: CaseState, outcome: Outcome, rules: Rules) -> int:
-    """L into the bond: a node's was locked when the case was opened, a scheduler's is in its stake."""
-    if outcome is Outcome.SCHEDULER_MISSING:
-        return draft.move(pot_of(PotKind.STAKE, state.scheduler), draft.bond, rules.penalty)
-    return draft.move(pot_of(PotKind.LOCKED, state.node), draft.bond, min(rules.penalty, state.locked))
-
-
-def _release_locks(draft: _Draft, state: CaseState, outcome: Outcome, rules: Rules) -> None:
-    """What was locked returns; but a rejection that fell costs every rejecter L: it suspended an honest node."""
-    if outcome not in {Outcome.CONVICTED, Outcome.NODE_MISSING}:
-        draft.move(pot_of(PotKind.LOCKED, state.node), pot_of(PotKind.STAKE, state.node), state.locked)
-    said = dict(zip(state.verifiers, state.opinions, strict=True)) if state.suspends else {}
-    for verifier, opinion in said.items():
-        if opinion == Opinion.REJECT:
-            locked, stake = pot_of(PotKind.LOCKED, verifier), pot_of(PotKind.STAKE, verifier)
-            draft.move(locked, BURNT if outcome is Outcome.UPHELD else stake, rules.penalty)
-
-
-def _slash_positions(draft: _Draft, state: CaseState, finding: Finding) -> None:
-    """Two units a seat: of verifiers whose opinion fell, of reviewers that were outvoted or silent."""
-    fine = prices.PENALTY_UNITS * state.unit
-    fell = {Outcome.UPHELD: Opinion.REJECT, Outcome.CONVICTED: Opinion.ACCEPT}.get(finding.outcome)
-    for verifier, opinion in zip(state.verifiers, state.opinions, strict=True):
-        if opinion == fell:
-            draft.move(pot_of(PotKind.STAKE, verifier), BURNT, fine)
-    for index in sorted(finding.wrong | finding.silent):
-        draft.move(pot_of(PotKind.STAKE, state.reviewers[index]), BURNT, fine * state.seats[index])

@@ -20,6 +20,8 @@ CASE_GAS = 1_200_000
 """Gas of a whole case in a tolerant class, which a seat reserves. Less, and who judges could go unpaid."""
 GAIN_TIMES, LOSS_TIMES = 3, 2
 """What is lost is at least 3/2 of what is gained. Less leaves no room for an honest share that was guessed too high."""
+FEES_COVERED = 2
+"""A penalty is worth two fees of the cap: the client's refund comes out of it."""
 PENALTIES_COVERED = 2
 """A seat covers two penalties: a cheat found twice before its first case ends still pays for both."""
 REWARD_SHARE = 10
@@ -49,8 +51,12 @@ def _powers(share: int, highest: int) -> list[int]:
 def detection(check_rate: int, share: int, verifiers: int, reviewers: int) -> int:
     """p with 18 decimals, rounded down; ``check_rate`` in millionths, ``share`` of honest seats in basis points."""
     found = at_least(verifiers, verifiers // 2 + 1, share)
-    convicted = at_least(reviewers, supermajority(reviewers), share)
-    return check_rate * found * convicted // (MILLION * ONE)
+    return check_rate * found * conviction(share, reviewers) // (MILLION * ONE)
+
+
+def conviction(share: int, reviewers: int) -> int:
+    """With 18 decimals, rounded down: two thirds of a committee are honest."""
+    return at_least(reviewers, supermajority(reviewers), share)
 
 
 def detection_of(execution_class: ExecutionClass) -> int:
@@ -75,19 +81,43 @@ def least_penalty(gain: int, probability: int) -> int:
     return -(-GAIN_TIMES * gain * (ONE - probability) // (LOSS_TIMES * probability))
 
 
+def rewards(penalty: int, convicting: int, gas_price: int) -> bool:
+    """Whether bringing a rejection pays: a tenth of L where it convicts, against a case's gas where it does not."""
+    return penalty * convicting * PER >= REWARD_SHARE * CASE_GAS * gas_price * (ONE - convicting)
+
+
+def least_rewarding(convicting: int, gas_price: int) -> int:
+    """The smallest L of which a tenth brings a rejection to the court; raises WeakEconomy where no court convicts."""
+    if convicting <= 0:
+        raise WeakEconomy("No court of this class convicts", convicting, "Raise the honest share.")
+    return -(-REWARD_SHARE * CASE_GAS * gas_price * (ONE - convicting) // (convicting * PER))
+
+
 def least_seat(penalty: int, gas_price: int) -> int:
     """The least stake of a seat: two penalties, a case's gas at the ceiling price, and the reward."""
     gas = -(-CASE_GAS * gas_price // PER)
     return PENALTIES_COVERED * penalty + gas + -(-penalty // REWARD_SHARE)
 
 
-def require_sound(execution_class: ExecutionClass, gas_price: int) -> None:
-    """Raise WeakEconomy unless cheating loses in this class and a seat's stake covers what can be taken from it."""
+def require_sound(execution_class: ExecutionClass, *, gas_price: int, scheduler_stake: int) -> None:
+    """Raise WeakEconomy where the contract refuses a class.
+
+    Cheating must lose, who finds a cheat must gain by bringing it to the court, and stakes must cover what is taken.
+    """
     probability = detection_of(execution_class)
-    if not deters(execution_class.penalty, execution_class.fee_cap, probability):
-        least = least_penalty(execution_class.fee_cap, probability)
+    convicting = conviction(execution_class.honest_share, execution_class.reviewers)
+    penalty = execution_class.penalty
+    least = max(
+        least_penalty(execution_class.fee_cap, probability),
+        FEES_COVERED * execution_class.fee_cap,
+        least_rewarding(convicting, gas_price),
+    )
+    if penalty < least:
         what = f"Cheating would pay: L must be at least {least} at p = {probability / ONE:.4f}"
-        raise WeakEconomy(what, execution_class.penalty, "Raise the penalty or the check rate, or lower the fee's cap.")
-    seat = least_seat(execution_class.penalty, gas_price)
+        raise WeakEconomy(what, penalty, "Raise the penalty or the check rate, or lower the fee's cap.")
+    if penalty > scheduler_stake:
+        what = f"A scheduler's least stake, {scheduler_stake}, must cover a conviction"
+        raise WeakEconomy(what, penalty, "Lower the fee's cap, or use a deployment with larger stakes.")
+    seat = least_seat(penalty, gas_price)
     if execution_class.seat < seat:
         raise WeakEconomy(f"A seat must have at least {seat} of stake", execution_class.seat, "Raise the seat.")

@@ -653,7 +653,9 @@ EVENTS_OF: dict[str, tuple[type[Any], ...]] = {
     Part.EVIDENCE.binding: (FaultProven,),
     Part.LOG.binding: (EntryLogged,),
     Part.LENS.binding: (),
+    Part.DOCKET.binding: (),
     Part.JUDGEMENT.binding: (),
+    Part.LEAVES.binding: (),
     Part.CLASSES.binding: get_args(ClassesEvent),
 }
 """The dataclasses of each contract's events, by its binding."""

@@ -127,7 +127,7 @@ def _tabs(event: TabEvent, state: State) -> State:
 
 def _moved(event: on.Moved, state: State) -> State:
     taken = state.pot(event.from_kind, event.from_id) - event.amount
-    if event.from_kind is PotKind.BURNT or taken != event.from_balance:
+    if event.from_kind is PotKind.BURNT or taken < 0 or taken != event.from_balance:
         _refuse("The pot that money left holds another sum than before less what left", event)
     state = with_pot(state, event.from_kind, event.from_id, event.from_balance)
     given = state.pot(event.to_kind, event.to_id) + event.amount

@@ -10,12 +10,13 @@ MarketError (or InvalidSignature) that says what to do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from troth.protocol.errors import InvalidField, InvalidSignature
-from troth.protocol.market import checks, court, lottery, messages, prices, tabs
+from troth.protocol.market import checks, court, court_money, lottery, messages, prices, tabs
 from troth.protocol.market.checks import Answer, Opened, View
-from troth.protocol.market.court import Finding, Hearing, Pot
+from troth.protocol.market.court import Finding, Hearing
+from troth.protocol.market.court_money import Circumstances
 from troth.protocol.market.draws import Drawn
 from troth.protocol.market.errors import InvalidCase, InvalidOrder, InvalidVoucher
 from troth.protocol.market.messages import Signed
@@ -28,6 +29,7 @@ from troth.protocol.market.types import (
     Movement,
     Opinion,
     Order,
+    Outcome,
     Promise,
     Result,
     SummonsKind,
@@ -54,13 +56,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class CaseFile:
-    """A case over one segment, as far as the chain shows it; ``gas`` is what each who carried it on is paid back."""
+    """A case over one segment, as far as the chain shows it."""
 
     state: CaseState
     randao: Hash32
     hearing: Hearing
-    balances: Mapping[Pot, int]
-    gas: tuple[tuple[Address, int], ...]
+    around: Circumstances
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,10 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The court has decided over one segment. Other segments' nodes stay payable whatever it says."""
+    """The court has decided over one segment; outcome NONE: it draws reviewers once more.
+
+    Other segments' nodes stay payable whatever it says.
+    """
 
     segment: int
     finding: Finding
@@ -260,4 +264,6 @@ def decide_case(order: Order, case: CaseFile, said: Opinion | None, view: View) 
     if drawn.seats != dict(zip(state.reviewers, state.seats, strict=True)):
         raise InvalidCase("The beacon draws other reviewers", state.reviewers, "Draw with the RANDAO that is due.")
     finding = court.judge(case.hearing, view.rules)
-    return Decided(state.segment, finding, court.settle(state, finding, view.rules, case.balances, case.gas))
+    if finding.outcome is Outcome.NONE and state.round % 2:
+        finding = replace(finding, outcome=Outcome.UNDECIDED)
+    return Decided(state.segment, finding, court_money.settle(state, finding, view.rules, case.around))

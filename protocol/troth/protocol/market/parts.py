@@ -19,8 +19,10 @@ class Part(StrEnum):
     EVIDENCE = "evidence"
     LOG = "log"
     LENS = "lens"
+    DOCKET = "docket"
     JUDGEMENT = "judgement"
     CLASSES = "classes"
+    LEAVES = "leaves"
 
     @property
     def binding(self) -> str:

@@ -74,8 +74,10 @@ class Contracts:
     evidence: Address
     log: Address
     lens: Address
+    docket: Address
     judgement: Address
     classes: Address
+    leaves: Address
 
 
 # ------------------------------------------------------------------------------------------------------------ money

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from troth.audit.inputs import Unavailable
 from troth.audit.market.inputs import call_behind, value
-from troth.audit.market.subject import Check, Subject, differing, unavailable
+from troth.audit.market.subject import Check, Subject, differing, shown, unavailable
 from troth.audit.report import Finding, Kind, Result
 from troth.protocol import typed_data, vrf
 from troth.protocol.calls import mask_tiles
@@ -21,7 +21,7 @@ from troth.protocol.errors import InvalidProof, InvalidSignature
 from troth.protocol.events import LogMeta
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
-from troth.protocol.market import court, draws, lottery, messages, prices
+from troth.protocol.market import court, court_money, draws, lottery, messages, prices
 from troth.protocol.market.events import (
     CaseDecided,
     CaseOpened,
@@ -34,11 +34,13 @@ from troth.protocol.market.events import (
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
 from troth.protocol.market.types import (
+    NO_ADDRESS,
     Ask,
     CaseKind,
     CaseState,
     Draw,
     DrawRequest,
+    Movement,
     NodeReveal,
     Opinion,
     Outcome,
@@ -289,33 +291,51 @@ def _outcomes(subject: Subject) -> Iterator[Result]:
     for event, before in subject.history.of(CaseDecided, CaseRestarted):
         if isinstance(event, CaseDecided) and event.outcome is Outcome.LAPSED:
             continue
-        record = before.cases[event.case_id]
+        state = before.cases[event.case_id].state
         call = call_behind(subject.evidence, event.meta, Part.COURT, "decide", "expire")
         if isinstance(call, Unavailable):
             yield Result(event.case_id, (unavailable("M9", call, event.meta, event.case_id),))
         elif call.entry.name == "decide":
-            found = list(_decided(subject, event, before, record.state, call))
-            if isinstance(event, CaseDecided):
-                found += _paid(subject, event, before, record.state)
-            yield Result(event.case_id, tuple(found))
+            yield Result(event.case_id, tuple(_decided(subject, event, state, call)))
 
 
 def _decided(
-    subject: Subject, event: CaseDecided | CaseRestarted, before: State, state: CaseState, call: DecodedCall
+    subject: Subject, event: CaseDecided | CaseRestarted, state: CaseState, call: DecodedCall
 ) -> Iterator[Finding]:
+    """What follows from what was shown, and what it moves."""
+    before = subject.history.before(event.meta.transaction)
     rules = _rules(before, state.execution_class)
-    node = value(call, "node", NodeReveal)
-    reveals = value(call, "reveals", tuple[Reveal, ...])
+    node, reveals = value(call, "node", NodeReveal), value(call, "reveals", tuple[Reveal, ...])
+    yield from _openings(event, state, node, reveals)
+    own = court.Showing(node.root, node.tiles) if node.root != ZERO_HASH else None
+    showings = tuple(_showing(reveal, node.tiles) for reveal in reveals)
+    judged = court.judge(court.Hearing(state.kind, state.seats, showings, own), rules)
+    if isinstance(event, CaseRestarted):
+        if judged.outcome is not Outcome.NONE:
+            yield _wrong("M9", event, f"The reveals decide {judged.outcome.name}, and the case was drawn anew")
+        return
+    final = Outcome.UNDECIDED if judged.outcome is Outcome.NONE else judged.outcome
+    pairs = (
+        ("outcome", event.outcome.name, final.name),
+        ("cluster", event.cluster, sum(1 << index for index in judged.cluster)),
+        ("score", event.score, judged.score),
+        ("spread", event.spread, judged.spread),
+    )
+    yield from _differences("M9", pairs, event.case_id, event.meta)
+    yield from _paid(subject, event, state, replace(judged, outcome=final), before)
+
+
+def _openings(
+    event: CaseDecided | CaseRestarted, state: CaseState, node: NodeReveal, reveals: tuple[Reveal, ...]
+) -> Iterator[Finding]:
+    """Each reveal is of what its maker committed to."""
+    if node.root != ZERO_HASH and messages.trace_commitment(node.root, node.salt) != state.trace_commitment:
+        yield _wrong("M9", event, "The node's reveal is not of the trace that it signed", party=state.node)
     hearing = messages.hearing_id(event.case_id, state.round)
-    shown_node = None
-    if node.root != ZERO_HASH:
-        shown_node = court.Showing(node.root, node.tiles)
-        if messages.trace_commitment(node.root, node.salt) != state.trace_commitment:
-            yield _wrong("M9", event, "The node's reveal is not of the trace that it signed", party=state.node)
-    showings = []
     for reviewer, commitment, reveal in zip(state.reviewers, state.commitments, reveals, strict=False):
-        showings.append(_showing(reveal, node.tiles))
-        if reveal.opinion != Opinion.NONE and commitment != messages.review_commitment(
+        if reveal.opinion == Opinion.NONE:
+            continue
+        expected = messages.review_commitment(
             hearing,
             reviewer,
             root=reveal.root,
@@ -323,22 +343,9 @@ def _decided(
             score=reveal.score,
             spread=reveal.spread,
             salt=reveal.salt,
-        ):
+        )
+        if commitment != expected:
             yield _wrong("M9", event, f"The reveal of {reviewer} is not of its commitment", party=reviewer)
-    findings = court.Findings(state.kind, state.segment, state.round % 2, state.seats, tuple(showings), shown_node)
-    decision = court.decide(findings, rules)
-    if isinstance(event, CaseRestarted):
-        if decision.outcome is not Outcome.NONE:
-            yield _wrong("M9", event, f"The reveals decide {decision.outcome.name}, and the case was drawn anew")
-        return
-    mask = sum(1 << index for index in decision.cluster)
-    pairs = (
-        ("outcome", event.outcome.name, decision.outcome.name),
-        ("cluster", event.cluster, mask),
-        ("score", event.score, decision.score),
-        ("spread", event.spread, decision.spread),
-    )
-    yield from _differences("M9", pairs, event.case_id, event.meta)
 
 
 def _showing(reveal: Reveal, node_tiles: bytes) -> court.Showing | None:
@@ -348,25 +355,49 @@ def _showing(reveal: Reveal, node_tiles: bytes) -> court.Showing | None:
     return court.Showing(reveal.root, tiles, Opinion(reveal.opinion), reveal.score, reveal.spread)
 
 
-def _paid(subject: Subject, event: CaseDecided, before: State, state: CaseState) -> Iterator[Finding]:
-    """Refund first, then work; the bond is gone to the last unit, and nothing stays locked for the case."""
+def _paid(
+    subject: Subject, event: CaseDecided, state: CaseState, judged: court.Finding, before: State
+) -> Iterator[Finding]:
+    """Fines, locks and slashes to the unit; of the bond, that the client came first and that nothing is left."""
+    rules = _rules(before, state.execution_class)
     moved = subject.history.moved(event.meta.transaction, event.case_id)
+    bond = (PotKind.BOND, event.case_id)
+    drawn_up = court_money.settle(state, judged, rules, _circumstances(event, state, before))
+    # What is paid out of the bond depends on the price of gas, which the logs do not show.
+    expected = [one for one in drawn_up if (one.from_kind, one.from_id) != bond]
+    actual = [
+        Movement(one.from_kind, one.from_id, one.to_kind, one.to_id, one.amount)
+        for one in moved
+        if (one.from_kind, one.from_id) != bond
+    ]
+    if Counter(actual) != Counter(expected):
+        both = (("recorded", shown(str(actual))), ("recomputed", shown(str(expected))))
+        what = "Fines, locks and slashes are not those that the outcome brings"
+        yield Finding("M9", Kind.MISMATCH, what, event.case_id, place=event.meta, evidence=both)
     came: Counter[tuple[PotKind, Hash32]] = Counter()
     for one in moved:
         came[one.to_kind, one.to_id] += one.amount
-    bond = (PotKind.BOND, event.case_id)
-    taken = sum(one.amount for one in moved if (one.from_kind, one.from_id) == bond)
-    if taken != state.bond:
-        yield _wrong("M9", event, f"Of a bond of {state.bond}, {taken} were paid out")
-    purse = state.bond + (state.locked if event.outcome in {Outcome.CONVICTED, Outcome.NODE_MISSING} else 0)
-    client = court.pot_of(PotKind.CREDIT, state.client)
-    if event.outcome in court.CONVICTIONS and came[client] < min(state.fee, purse):
-        yield _wrong("M9", event, f"The client got {came[client]} of its fee of {state.fee}")
-    for index, (reviewer, seats) in enumerate(zip(state.reviewers, state.seats, strict=False)):
-        reward = prices.REWARD_UNITS * state.unit * seats
-        got = came[court.pot_of(PotKind.CREDIT, reviewer)]
-        if event.cluster >> index & 1 and got < reward and came[court.BURNT]:
-            yield _wrong("M9", event, f"A reviewer of the cluster got {got} of {reward}", party=reviewer)
+    left = before.pot(*bond) + came[bond] - sum(one.amount for one in moved if (one.from_kind, one.from_id) == bond)
+    if left:
+        yield _wrong("M9", event, f"{left} of the bond is left in a case that is over")
+    client = court_money.pot_of(PotKind.CREDIT, state.client)
+    owed = next((one.amount for one in drawn_up if (one.to_kind, one.to_id) == client), 0)
+    if event.outcome in court_money.CONVICTING and came[client] < owed:
+        yield _wrong("M9", event, f"The client got {came[client]} of the {owed} that come first")
+
+
+def _circumstances(event: CaseDecided, state: CaseState, before: State) -> court_money.Circumstances:
+    """The pots before the case ended, and what was counted against the node's owner."""
+    node = before.parties.get(state.node)
+    counted = None if node is None else before.pools.get((node.owner, state.execution_class))
+    return court_money.Circumstances(
+        balances=dict(before.pots.items()),
+        gas_price=0,
+        decider=NO_ADDRESS,
+        pool=court_money.Pool() if counted is None else court_money.Pool(counted.count, counted.since),
+        block=event.meta.block,
+        voided=before.is_voided(state.order, state.segment),
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- common

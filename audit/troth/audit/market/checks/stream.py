@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from troth.audit.market.subject import Check, Subject, shown
 from troth.audit.report import Finding, Kind, Result
 from troth.protocol.identifiers import group_id
+from troth.protocol.market.addresses import contracts_of
 from troth.protocol.market.events import CaseOpened, Claimed, EntryChanged, EntryLogged, Summoned
 from troth.protocol.market.log_data import next_chain
 from troth.protocol.market.messages import case_id, state_hash, tab_id
+from troth.protocol.market.parts import Part
 from troth.protocol.market.types import NO_ADDRESS, CaseKind, PotKind, Role
 from troth.protocol.types import Address, Hash32, Segment
 
@@ -121,9 +123,28 @@ def _groups(execution_class: Hash32, hosted: Segment) -> frozenset[Hash32]:
     )
 
 
+def _addresses(subject: Subject) -> Iterator[Result]:
+    """Nobody put a false part behind a true name: all addresses follow from the factory and the parameters."""
+    place = subject.evidence.place
+    expected = contracts_of(place.factory, subject.evidence.parameters)
+    findings = [
+        Finding(
+            "M18",
+            Kind.MISMATCH,
+            f"The {part.value} lies at {part.of(place.contracts)}, and the shipped code at {part.of(expected)}",
+            party=part.of(place.contracts),
+            action="use no contract whose code is not the shipped one",
+        )
+        for part in Part
+        if part.of(place.contracts) != part.of(expected)
+    ]
+    yield Result(None, tuple(findings))
+
+
 CHECKS = (
     Check("M1", "Events fold to the getters", _folds),
     Check("M2", "Money is conserved", _money),
     Check("M3", "Names are hashes", _identities),
     Check("M4", "Seats follow stake", _seats),
+    Check("M18", "The shipped code lies at its addresses", _addresses),
 )

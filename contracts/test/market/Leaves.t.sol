@@ -2,15 +2,26 @@
 pragma solidity ^0.8.30;
 
 import {ICourt} from "../../market/interfaces/ICourt.sol";
-import {IEvidence} from "../../market/interfaces/IEvidence.sol";
-import {Fault, LeafKind, Opinion, Promise, Rules, Tab, Verdict, Work} from "../../market/interfaces/MarketTypes.sol";
+import {IEvidence} from "../../market/interfaces/ILeaves.sol";
+import {
+    Fault,
+    LeafKind,
+    NodeReveal,
+    Opinion,
+    Promise,
+    Result,
+    Rules,
+    Tab,
+    Verdict,
+    Work
+} from "../../market/interfaces/MarketTypes.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {Orders} from "../../market/libraries/Orders.sol";
 import {Prices} from "../../market/libraries/Prices.sol";
 import {ContractKey, EvidenceTest} from "./support/EvidenceTest.sol";
 
 /// @title What a claimed leaf is worth
-contract EvidenceLeavesTest is EvidenceTest {
+contract LeavesTest is EvidenceTest {
     bytes private stored;
 
     function halfNodes() internal pure override returns (uint256) {
@@ -31,12 +42,12 @@ contract EvidenceLeavesTest is EvidenceTest {
     }
 
     function worth(Play memory made) private view returns (uint96) {
-        return evidence.leafWorth(clientTab(), LeafKind.Order, 3, leafOf(made));
+        return leaves.leafWorth(clientTab(), LeafKind.Order, 3, leafOf(made));
     }
 
     function worthless(Play memory made, bytes4 failure) private {
         vm.expectPartialRevert(failure);
-        evidence.leafWorth(clientTab(), LeafKind.Order, 3, leafOf(made));
+        leaves.leafWorth(clientTab(), LeafKind.Order, 3, leafOf(made));
     }
 
     // ---- orders
@@ -52,17 +63,17 @@ contract EvidenceLeavesTest is EvidenceTest {
     function test_ALeafOfAnotherTabOrNumberIsWorthNothing() public {
         Play memory made = load();
         bytes memory leaf = leafOf(made);
-        vm.expectRevert(abi.encodeWithSelector(IEvidence.WrongSequence.selector, 3, 4));
-        evidence.leafWorth(clientTab(), LeafKind.Order, 4, leaf);
+        vm.expectRevert(abi.encodeWithSelector(ILeaves.WrongSequence.selector, 3, 4));
+        leaves.leafWorth(clientTab(), LeafKind.Order, 4, leaf);
         Tab memory tab = clientTab();
         tab.payer = stranger;
         vm.expectPartialRevert(Orders.ForeignTab.selector);
-        evidence.leafWorth(tab, LeafKind.Order, 3, leaf);
+        leaves.leafWorth(tab, LeafKind.Order, 3, leaf);
         // The order of one tab, dressed as one of another.
         made.order.client = stranger;
         leaf = leafOf(made);
         vm.expectPartialRevert(Orders.ForeignTab.selector);
-        evidence.leafWorth(clientTab(), LeafKind.Order, 3, leaf);
+        leaves.leafWorth(clientTab(), LeafKind.Order, 3, leaf);
     }
 
     function test_AnOrderThatTheKeyDidNotSignIsWorthNothing() public {
@@ -87,7 +98,7 @@ contract EvidenceLeavesTest is EvidenceTest {
     function test_ResultsMustBeTheNodesAndTheDraws() public {
         Play memory made = load();
         made.resultSignatures[0] = sign(0xbad, Messages.hash(made.results[0]));
-        worthless(made, IEvidence.WrongParty.selector);
+        worthless(made, ILeaves.WrongParty.selector);
         made = load();
         made.resultSignatures[0] = signAs(tolerantNode(0), Messages.hash(made.results[0]));
         worthless(made, Orders.Mismatch.selector);
@@ -109,10 +120,10 @@ contract EvidenceLeavesTest is EvidenceTest {
         vm.roll(uint256(made.draw.blockNumber) + parameters().summonsWindow);
         assertGt(worth(made), 0);
         pass(1);
-        worthless(made, IEvidence.LeafStale.selector);
+        worthless(made, ILeaves.LeafStale.selector);
         made.draw.blockNumber = uint64(vm.getBlockNumber() + 1);
         signAgain(made);
-        worthless(made, IEvidence.LeafStale.selector);
+        worthless(made, ILeaves.LeafStale.selector);
         made.draw.blockNumber = uint64(vm.getBlockNumber());
         made.draw.order = keccak256("another");
         signAgain(made);
@@ -131,20 +142,20 @@ contract EvidenceLeavesTest is EvidenceTest {
     function test_ResultsOfWhoHasNothingToLoseAreWorthNothing() public {
         Play memory made = load();
         slash(made.nodes[0], NODE_STAKE - PENALTY + 1);
-        worthless(made, IEvidence.NotBonded.selector);
+        worthless(made, ILeaves.NotBonded.selector);
     }
 
     function test_AVoidedOrderIsWorthNothing() public {
         Play memory made = load();
         vm.mockCall(address(court), abi.encodeCall(ICourt.isVoided, (made.id, 255)), abi.encode(true));
-        worthless(made, IEvidence.LeafVoid.selector);
+        worthless(made, ILeaves.LeafVoid.selector);
     }
 
     function test_AConvictedSchedulersLeavesAreVoid() public {
         Play memory made = load();
         vm.prank(address(court));
         registry.convict(scheduler, Fault.Unanswered, 0, uint64(vm.getBlockNumber()));
-        worthless(made, IEvidence.LeafVoid.selector);
+        worthless(made, ILeaves.LeafVoid.selector);
     }
 
     // ---- promises
@@ -158,13 +169,36 @@ contract EvidenceLeavesTest is EvidenceTest {
         );
     }
 
-    function checkLeaf(Promise memory promised, Verdict memory verdict, address node)
+    /// @dev A check of an exact class: the verifier's own trace, to which its verdict committed, beside the node's.
+    function checkLeaf(Play memory made, Promise memory promised, Verdict memory verdict, address node, bytes32 root)
         private
         view
         returns (bytes memory)
     {
+        NodeReveal memory own;
+        NodeReveal memory judged;
+        (own.root, own.salt) = (root, keccak256("verifier's salt"));
+        (judged.root, judged.salt) = (traceRoot(verdict.segment), traceSalt(verdict.segment));
+        verdict.commitment = keccak256(abi.encode(made.id, verdict.segment, node, own.root, own.salt));
+        return shown(promised, verdict, node, made.results[verdict.segment], own, judged);
+    }
+
+    function shown(
+        Promise memory promised,
+        Verdict memory verdict,
+        address node,
+        Result memory result_,
+        NodeReveal memory own,
+        NodeReveal memory judged
+    ) private view returns (bytes memory) {
         return abi.encode(
-            promised, sign(SCHEDULER_KEY, Messages.hash(promised)), verdict, signAs(node, Messages.hash(verdict))
+            promised,
+            sign(SCHEDULER_KEY, Messages.hash(promised)),
+            verdict,
+            signAs(node, Messages.hash(verdict)),
+            result_,
+            own,
+            judged
         );
     }
 
@@ -176,16 +210,16 @@ contract EvidenceLeavesTest is EvidenceTest {
 
     function promiseFails(Tab memory tab, bytes memory leaf, bytes4 failure) private {
         vm.expectPartialRevert(failure);
-        evidence.leafWorth(tab, LeafKind.Promise, 1, leaf);
+        leaves.leafWorth(tab, LeafKind.Promise, 1, leaf);
     }
 
     function test_APromiseOfInferenceIsWorthItsPositionsAtMostItsPrice() public view {
         (Play memory made, Promise memory promised, Tab memory tab) = inference();
         uint256 worth_ = Prices.promiseWorth(promised, made.results[1]);
         assertEq(worth_, uint256(ASK) * 32 / 1e9);
-        assertEq(evidence.leafWorth(tab, LeafKind.Promise, 1, promiseLeaf(made, promised, 1)), worth_);
+        assertEq(leaves.leafWorth(tab, LeafKind.Promise, 1, promiseLeaf(made, promised, 1)), worth_);
         promised.price = 7;
-        assertEq(evidence.leafWorth(tab, LeafKind.Promise, 1, promiseLeaf(made, promised, 1)), 7);
+        assertEq(leaves.leafWorth(tab, LeafKind.Promise, 1, promiseLeaf(made, promised, 1)), 7);
     }
 
     function test_APromiseOfACheckIsWorthItsPriceForAnOpinionAlone() public {
@@ -194,20 +228,46 @@ contract EvidenceLeavesTest is EvidenceTest {
         Promise memory promised = promiseOf(made, node, 0, Work.Check);
         for (uint8 opinion = 0; opinion < 5; ++opinion) {
             Verdict memory verdict = verdictOf(made, 0, Opinion(opinion));
-            bytes memory leaf = checkLeaf(promised, verdict, node);
+            bytes memory leaf = checkLeaf(made, promised, verdict, node, traceRoot(0));
             if (opinion == 1 || opinion == 2) {
-                assertEq(evidence.leafWorth(nodeTab(node), LeafKind.Promise, 1, leaf), promised.price);
+                assertEq(leaves.leafWorth(nodeTab(node), LeafKind.Promise, 1, leaf), promised.price);
             } else {
-                promiseFails(nodeTab(node), leaf, IEvidence.NoOpinion.selector);
+                promiseFails(nodeTab(node), leaf, ILeaves.NoOpinion.selector);
             }
         }
+    }
+
+    /// @dev The verifier's dilemma: who always says yes saves the work, and must not be paid by a claim either.
+    function test_AVerifierThatAlwaysSaysYesIsNotPaidByAClaim() public {
+        Play memory made = load();
+        address node = exactNode(0);
+        Promise memory promised = promiseOf(made, node, 0, Work.Check);
+        Verdict memory verdict = verdictOf(made, 0, Opinion.Accept);
+        // It had committed to something before it was shown the node's rows.
+        bytes memory leaf = checkLeaf(made, promised, verdict, node, keccak256("made up"));
+        promiseFails(nodeTab(node), leaf, ILeaves.NotChecked.selector);
+        // It copies the root afterwards: that is not what it had committed to.
+        NodeReveal memory copied;
+        (copied.root, copied.salt) = (traceRoot(0), traceSalt(0));
+        leaf = shown(promised, verdict, node, made.results[0], copied, copied);
+        promiseFails(nodeTab(node), leaf, Orders.Mismatch.selector);
+        // It shows another node's trace as the one that it judged.
+        NodeReveal memory own;
+        NodeReveal memory judged;
+        (own.root, own.salt) = (keccak256("made up"), keccak256("verifier's salt"));
+        (judged.root, judged.salt) = (own.root, own.salt);
+        leaf = shown(promised, verdict, node, made.results[0], own, judged);
+        promiseFails(nodeTab(node), leaf, Orders.Mismatch.selector);
+        // Or the verdict is over another result.
+        leaf = shown(promised, verdict, node, made.results[1], own, judged);
+        promiseFails(nodeTab(node), leaf, Orders.Mismatch.selector);
     }
 
     function test_APromiseOfAnotherTabNumberOrKeyIsWorthNothing() public {
         (Play memory made, Promise memory promised, Tab memory tab) = inference();
         bytes memory leaf = promiseLeaf(made, promised, 1);
-        vm.expectRevert(abi.encodeWithSelector(IEvidence.WrongSequence.selector, 1, 2));
-        evidence.leafWorth(tab, LeafKind.Promise, 2, leaf);
+        vm.expectRevert(abi.encodeWithSelector(ILeaves.WrongSequence.selector, 1, 2));
+        leaves.leafWorth(tab, LeafKind.Promise, 2, leaf);
         promiseFails(nodeTab(exactNode(0)), leaf, Orders.ForeignTab.selector);
         leaf = abi.encode(
             promised, sign(CLIENT_KEY, Messages.hash(promised)), made.results[1], made.resultSignatures[1]
@@ -221,31 +281,31 @@ contract EvidenceLeavesTest is EvidenceTest {
         made.resultSignatures[1] = signAs(exactNode(0), Messages.hash(made.results[1]));
         promiseFails(tab, promiseLeaf(made, promised, 1), Orders.WrongSigner.selector);
         Verdict memory verdict = verdictOf(made, 1, Opinion.Accept);
-        bytes memory leaf = checkLeaf(promised, verdict, tab.payee);
+        bytes memory leaf = checkLeaf(made, promised, verdict, tab.payee, traceRoot(1));
         vm.expectRevert();
-        evidence.leafWorth(tab, LeafKind.Promise, 1, leaf);
+        leaves.leafWorth(tab, LeafKind.Promise, 1, leaf);
         promised.work = 2;
-        promiseFails(tab, promiseLeaf(made, promised, 1), IEvidence.WorkMismatch.selector);
+        promiseFails(tab, promiseLeaf(made, promised, 1), ILeaves.WorkMismatch.selector);
     }
 
     function test_AVoidedSegmentOrAConvictedNodeIsNotPaidByClaims() public {
         (Play memory made, Promise memory promised, Tab memory tab) = inference();
         bytes memory leaf = promiseLeaf(made, promised, 1);
         vm.mockCall(address(court), abi.encodeCall(ICourt.isVoided, (made.id, 0)), abi.encode(true));
-        assertGt(evidence.leafWorth(tab, LeafKind.Promise, 1, leaf), 0);
+        assertGt(leaves.leafWorth(tab, LeafKind.Promise, 1, leaf), 0);
         vm.mockCall(address(court), abi.encodeCall(ICourt.isVoided, (made.id, 1)), abi.encode(true));
-        promiseFails(tab, leaf, IEvidence.LeafVoid.selector);
+        promiseFails(tab, leaf, ILeaves.LeafVoid.selector);
         vm.clearMockedCalls();
         vm.prank(address(court));
         registry.convict(made.nodes[0], Fault.FalseResult, 0, uint64(vm.getBlockNumber()));
-        assertGt(evidence.leafWorth(tab, LeafKind.Promise, 1, leaf), 0);
+        assertGt(leaves.leafWorth(tab, LeafKind.Promise, 1, leaf), 0);
         vm.prank(address(court));
         registry.convict(made.nodes[1], Fault.FalseResult, 0, uint64(vm.getBlockNumber()));
-        promiseFails(tab, leaf, IEvidence.LeafVoid.selector);
+        promiseFails(tab, leaf, ILeaves.LeafVoid.selector);
     }
 
     function testFuzz_GarbageIsNoLeaf(bytes calldata garbage, bool order) public {
         vm.expectRevert();
-        evidence.leafWorth(clientTab(), order ? LeafKind.Order : LeafKind.Promise, 3, garbage);
+        leaves.leafWorth(clientTab(), order ? LeafKind.Order : LeafKind.Promise, 3, garbage);
     }
 }

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {Agreement} from "../libraries/Agreement.sol";
+import {TileTree} from "../libraries/TileTree.sol";
+import {IBank} from "./interfaces/IBank.sol";
+import {ICourt} from "./interfaces/ICourt.sol";
+import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
+import {ILeaves} from "./interfaces/ILeaves.sol";
+import {IRegistry} from "./interfaces/IRegistry.sol";
+import {
+    Draw,
+    LeafKind,
+    NodeReveal,
+    Opinion,
+    Order,
+    Promise,
+    Result,
+    Role,
+    Rules,
+    SignedOrder,
+    Tab,
+    Verdict,
+    Work
+} from "./interfaces/MarketTypes.sol";
+import {Messages} from "./libraries/Messages.sol";
+import {Orders} from "./libraries/Orders.sol";
+import {Prices} from "./libraries/Prices.sol";
+
+/// @title What a claimed leaf is worth
+contract Leaves is ILeaves {
+    /// @dev A segment that stands for all of an order, at the court.
+    uint8 private constant ANY_SEGMENT = 255;
+
+    IBank private immutable BANK;
+    IRegistry private immutable REGISTRY;
+    ICourt private immutable COURT;
+    uint256 private immutable WINDOW;
+
+    constructor() {
+        Contracts memory contracts = IDeployment(msg.sender).contracts();
+        BANK = IBank(contracts.bank);
+        REGISTRY = IRegistry(contracts.registry);
+        COURT = ICourt(contracts.court);
+        WINDOW = IDeployment(msg.sender).parameters().summonsWindow;
+    }
+
+    /// @inheritdoc ILeaves
+    function leafWorth(Tab memory tab, LeafKind kind, uint64 sequence, bytes calldata leaf) public view returns (uint96) {
+        // At most the order's bound or the promise's price, which have 96 bits.
+        return uint96(kind == LeafKind.Order ? _orderWorth(tab, sequence, leaf) : _promiseWorth(tab, sequence, leaf));
+    }
+
+    // -------------------------------------------------------------------------------------------------------- promises
+
+    function _promiseWorth(Tab memory tab, uint64 sequence, bytes calldata leaf) private view returns (uint256) {
+        (Promise memory promised, bytes memory signature) = abi.decode(leaf, (Promise, bytes));
+        _requireLeaf(tab, promised.tab, promised.sequence, sequence);
+        Orders.requireKey(Messages.digest(_domain(), Messages.hash(promised)), tab.key, signature);
+        _requireNotVoid(tab.payee, promised.referenceBlock, promised.order, promised.segment);
+        if (promised.work == uint8(Work.Inference)) return _inferenceWorth(tab.payee, promised, leaf);
+        if (promised.work != uint8(Work.Check)) revert WorkMismatch(promised.work);
+        _requireChecked(tab.payee, promised, leaf);
+        return promised.price;
+    }
+
+    /// @dev The node signed a result for the place that was promised.
+    function _inferenceWorth(address node, Promise memory promised, bytes calldata leaf) private view returns (uint256) {
+        (,, Result memory result, bytes memory signature) = abi.decode(leaf, (Promise, bytes, Result, bytes));
+        Orders.requirePlace(result.order, result.segment, promised.order, promised.segment);
+        Orders.requireSigner(_domain(), Messages.hash(result), signature, node);
+        return Prices.promiseWorth(promised, result);
+    }
+
+    /// @dev The node signed a verdict for that place, over a trace of its own.
+    function _requireChecked(address node, Promise memory promised, bytes calldata leaf) private view {
+        (,, Verdict memory verdict, bytes memory signature, Result memory result, NodeReveal memory own, NodeReveal memory judged)
+        = abi.decode(leaf, (Promise, bytes, Verdict, bytes, Result, NodeReveal, NodeReveal));
+        Orders.requirePlace(verdict.order, verdict.segment, promised.order, promised.segment);
+        Orders.requireSigner(_domain(), Messages.hash(verdict), signature, node);
+        if (verdict.opinion != uint8(Opinion.Accept) && verdict.opinion != uint8(Opinion.Reject)) {
+            revert NoOpinion(verdict.opinion);
+        }
+        Orders.requireEqual(Messages.hash(result), verdict.result);
+        Orders.requireEqual(keccak256(abi.encode(judged.root, judged.salt)), result.traceCommitment);
+        Orders.requireEqual(
+            keccak256(abi.encode(verdict.order, verdict.segment, node, own.root, own.salt)), verdict.commitment
+        );
+        bool agrees = _agree(REGISTRY.rulesOf(REGISTRY.classOf(node)), result, own, judged);
+        if (!agrees && verdict.opinion == uint8(Opinion.Accept)) revert NotChecked(own.root, judged.root);
+    }
+
+    /// @dev Whether two traces agree: their roots, or the tile of each that both roots together pick.
+    function _agree(Rules memory rules, Result memory result, NodeReveal memory own, NodeReveal memory judged)
+        private
+        pure
+        returns (bool)
+    {
+        if (rules.exact) return own.root == judged.root;
+        bytes32 seed = keccak256(abi.encode(own.root, judged.root));
+        uint256 count = Prices.positions(result.prompt, result.cached, result.written);
+        uint256 rows = count < 2 ? 1 : count - 1;
+        Orders.requireEqual(_opened(rules, seed, result.segment, rows, own), own.root);
+        Orders.requireEqual(_opened(rules, seed, result.segment, rows, judged), judged.root);
+        return Agreement.agrees(own.tiles, judged.tiles, rules.dtype, rules.mantissaBits, rules.steps, rules.theta);
+    }
+
+    /// @dev The trace root that one opened tile leads to.
+    function _opened(Rules memory rules, bytes32 seed, uint256 segment, uint256 rows, NodeReveal memory shown)
+        private
+        pure
+        returns (bytes32)
+    {
+        return TileTree.openingRoot(
+            seed, segment, rows, rules.hiddenSize, rules.dtype, 1, shown.tiles, shown.siblings
+        );
+    }
+
+    // ---------------------------------------------------------------------------------------------------------- orders
+
+    function _orderWorth(Tab memory tab, uint64 sequence, bytes calldata leaf) private view returns (uint256) {
+        (SignedOrder memory signed, Result[] memory results, bytes[] memory signatures, Draw memory draw, bytes memory drawn)
+        = abi.decode(leaf, (SignedOrder, Result[], bytes[], Draw, bytes));
+        Order memory order = signed.order;
+        _requireLeaf(tab, order.tab, order.sequence, sequence);
+        bytes32 digest = Orders.verified(_domain(), signed);
+        (bytes32[] memory hashes, address[] memory signers) =
+            Orders.resultsOf(_domain(), digest, order.ends, results, signatures);
+        _requireFresh(draw, digest, Messages.resultsHash(hashes));
+        Orders.requireSigner(_domain(), Messages.hash(draw), drawn, tab.payee);
+        Rules memory rules = REGISTRY.rulesOf(order.executionClass);
+        for (uint256 s = 0; s < signers.length; ++s) _requireBonded(signers[s], order.executionClass, rules.penalty);
+        _requireNotVoid(tab.payee, order.referenceBlock, digest, ANY_SEGMENT);
+        return Prices.fee(order, rules, results.length, results[results.length - 1]);
+    }
+
+    /// @dev A leaf is of its tab, and at its place.
+    function _requireLeaf(Tab memory tab, bytes32 given, uint64 sequence, uint64 expected) private pure {
+        bytes32 tabId = Messages.tabId(tab);
+        if (given != tabId) revert Orders.ForeignTab(given, tabId);
+        if (sequence != expected) revert WrongSequence(sequence, expected);
+    }
+
+    function _requireNotVoid(address payee, uint64 referenceBlock, bytes32 order, uint8 segment) private view {
+        if (REGISTRY.isVoidByAny(payee, referenceBlock) || COURT.isVoided(order, segment)) revert LeafVoid(order, segment);
+    }
+
+    /// @dev A draw over these results that was signed lately: who objects may see them for the first time, and has as long for
+    ///      its lottery and for the court as if it had been answered.
+    function _requireFresh(Draw memory draw, bytes32 digest, bytes32 results) private view {
+        Orders.requirePlace(draw.order, 0, digest, 0);
+        Orders.requireEqual(results, draw.results);
+        if (draw.blockNumber > block.number || uint256(draw.blockNumber) + WINDOW < block.number) {
+            revert LeafStale(draw.blockNumber, block.number);
+        }
+    }
+
+    /// @dev A node of the class that can lose its penalty.
+    function _requireBonded(address node, bytes32 executionClass, uint256 penalty) private view {
+        _requireSlashable(node);
+        Orders.requireEqual(REGISTRY.classOf(node), executionClass);
+        (uint96 stake, uint96 locked) = BANK.stakeOf(node);
+        if (uint256(stake) + locked < penalty) revert NotBonded(node, stake, locked, penalty);
+    }
+
+    /// @dev A node that can still be slashed.
+    function _requireSlashable(address node) private view {
+        (Role role,, uint40 exitBlock) = REGISTRY.roleOf(node);
+        if (role != Role.Node) revert WrongParty(node, role, Role.Node);
+        if (exitBlock != 0 && block.number > exitBlock) revert PartyLeft(node, exitBlock, block.number);
+    }
+
+    function _domain() private view returns (bytes32) {
+        return Messages.separator(address(BANK));
+    }
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {LeafKind, Role, Tab} from "./MarketTypes.sol";
+
+/// @title What a claimed leaf is worth
+/// @notice Reads alone: it keeps nothing and moves nothing. The Bank asks it when somebody objects to a leaf.
+interface ILeaves {
+    error WrongSequence(uint64 sequence, uint64 expected);
+    error LeafVoid(bytes32 order, uint256 segment);
+    error LeafStale(uint64 drawBlock, uint256 blockNumber);
+    error WrongParty(address operator, Role role, Role expected);
+    error PartyLeft(address operator, uint40 exitBlock, uint256 blockNumber);
+    error NotBonded(address node, uint96 stake, uint96 locked, uint256 least);
+    error WorkMismatch(uint8 work);
+    /// @notice Who cannot tell has not checked.
+    error NoOpinion(uint8 opinion);
+    /// @notice The verifier accepted a trace with which its own does not agree: it has not checked.
+    error NotChecked(bytes32 own, bytes32 judged);
+
+    /// @notice What a claimed leaf is worth at most, or a revert that says why it is worth nothing.
+    /// @param kind Order: abi.encode(SignedOrder, Result[], bytes[] signatures, Draw, bytes signature), results by
+    ///        bonded nodes of the class and a draw over them that is younger than a summons' window: a client that never saw
+    ///        this answer has its lottery now;
+    ///        Promise: abi.encode(Promise, bytes signature, Result, bytes signature) for inference, and for a check
+    ///        abi.encode(Promise, bytes signature, Verdict, bytes signature, Result, NodeReveal own, NodeReveal judged): the
+    ///        verifier's trace as it had committed to it, and the node's. In a tolerant class each with the one tile that
+    ///        keccak256(abi.encode(own root, judged root)) picks, which nobody knew when the verifier committed: a verifier that
+    ///        always says yes has no trace that agrees, and is paid nothing.
+    function leafWorth(Tab calldata tab, LeafKind kind, uint64 sequence, bytes calldata leaf) external view returns (uint96);
+}

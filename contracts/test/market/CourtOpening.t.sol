@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {ICourt} from "../../market/interfaces/ICourt.sol";
+import {IDocket} from "../../market/interfaces/IDocket.sol";
+import {CaseKind, Order, Outcome, PotKind, Result, Rules, Verdict} from "../../market/interfaces/MarketTypes.sol";
+import {Messages} from "../../market/libraries/Messages.sol";
+import {EcVrf} from "../../libraries/EcVrf.sol";
+import {CourtTest} from "./support/CourtTest.sol";
+
+/// @title What a case is opened with, and what it is not opened with
+contract CourtOpeningTest is CourtTest {
+    function drawn(uint8 first, uint8 second, uint8 third, bool locks) private returns (Play memory play) {
+        play = newPlay(exact, FALSE);
+        verify(play, first, second, third, locks);
+    }
+
+    // ---- what is written down
+
+    function test_theStateSaysWhatWasSigned() public {
+        Play memory play = drawn(REJECT, REJECT, CANNOT_TELL, true);
+        play.suspend = true;
+        open(play, stranger);
+        assertEq(uint256(play.state.kind), uint256(CaseKind.Rejection));
+        assertEq(play.state.order, play.digest);
+        assertEq(play.state.result, Messages.hash(play.results[0]));
+        assertEq(play.state.node, node(0));
+        assertEq(play.state.opener, stranger);
+        assertEq(play.state.rows, 99);
+        assertEq(play.state.unit, UNIT);
+        assertEq(play.state.fee, FEE);
+        assertEq(play.state.locked, L);
+        assertEq(play.state.opinions[2], CANNOT_TELL);
+        assertEq(play.caseId, court.caseIdOf(play.digest, 0));
+        assertEq(court.caseOf(play.caseId), keccak256(abi.encode(play.state)));
+        assertEq(bank.balanceOf(PotKind.Bond, play.caseId), play.state.bond);
+        assertEq(registry.suspendedBy(node(0)), play.caseId);
+        assertEq(lockedOf(node(1)), L);
+        assertEq(lockedOf(node(2)), L);
+        assertEq(lockedOf(node(3)), 0);
+        // Owners of node and verifiers, the scheduler's, the client, the opener.
+        assertEq(play.state.excluded.length, 7);
+    }
+
+    function test_anOwnersReviewersCannotJudgeItsCase() public {
+        registry.setOwner(stranger, ownerOf(9));
+        registry.setOwner(client, ownerOf(10));
+        Play memory play = drawn(REJECT, REJECT, REJECT, false);
+        open(play, stranger);
+        for (uint256 i = 0; i < 4; ++i) {
+            assertTrue(excludes(play, ownerOf(i)));
+        }
+        assertTrue(excludes(play, ownerOf(9)));
+        assertTrue(excludes(play, ownerOf(10)));
+        assertTrue(excludes(play, client));
+        assertTrue(excludes(play, stranger));
+        assertTrue(excludes(play, registry.ownerOf(scheduler)));
+        assertFalse(excludes(play, ownerOf(4)));
+    }
+
+    function excludes(Play memory play, address owner) private pure returns (bool) {
+        for (uint256 i = 0; i < play.state.excluded.length; ++i) {
+            if (play.state.excluded[i] == owner) return true;
+        }
+        return false;
+    }
+
+    function test_aVerifierWithTwoSeatsCountsTwiceAndLocksOnce() public {
+        Play memory play = newPlay(exact, HONEST);
+        verify(play, REJECT, REJECT, REJECT, true);
+        address[] memory seats = new address[](3);
+        (seats[0], seats[1], seats[2]) = (node(1), node(2), node(1));
+        registry.force(seats);
+        play.verdicts = new Verdict[](1);
+        play.verdictSignatures = new bytes[](1);
+        play.verdicts[0] = verdictOf(play, REJECT, true);
+        play.verdictSignatures[0] = signed(NODE_KEY + 1, Messages.hash(play.verdicts[0]));
+        play.suspend = true;
+        open(play, client);
+        assertEq(lockedOf(node(1)), L);
+        assertEq(lockedOf(node(2)), 0);
+        conclude(play, HONEST, say(5, ACCEPT, HONEST));
+        assertOutcome(play, Outcome.Upheld);
+        assertEq(stakeOf(node(1)), STAKE - L - 4 * UNIT);
+        assertEq(lockedOf(node(1)), 0);
+    }
+
+    function test_stakeBelowThePenaltyIsLockedAsFarAsItGoes() public {
+        bank.drain(PotKind.Stake, node(0));
+        bank.fund(PotKind.Stake, node(0), 1);
+        Play memory play = drawn(REJECT, REJECT, REJECT, false);
+        open(play, client);
+        assertEq(play.state.locked, 1);
+        uint96 bond = play.state.bond;
+        conclude(play, FALSE, say(5, REJECT, HONEST));
+        assertOutcome(play, Outcome.Convicted);
+        // The client's refund is out of the stake alone; the reviewers are paid all the same.
+        assertEq(creditOf(client), 1 + bond - 30 * UNIT);
+        assertEq(creditOf(node(4)), 6 * UNIT);
+    }
+
+    // ---- who may
+
+    function test_onlyTheClientDoubts() public {
+        Play memory play = newPlay(exact, FALSE);
+        bytes memory reason =
+            abi.encodeWithSelector(IDocket.NotClient.selector, stranger, client, vm.addr(TAB_KEY));
+        expectOpen(play, stranger, reason);
+        verify(play, ACCEPT, ACCEPT, ACCEPT, false);
+        expectOpen(play, stranger, reason);
+        address key = vm.addr(TAB_KEY);
+        vm.deal(key, 10 ether);
+        open(play, key);
+        assertEq(play.state.opener, key);
+    }
+
+    /// @dev Whoever copies a rejection from the mempool puts up the bond, and the rejecters have half of the reward.
+    function test_aFrontRunOpeningLeavesTheRejectersTheirReward() public {
+        Play memory play = drawn(REJECT, REJECT, ACCEPT, false);
+        open(play, stranger);
+        uint96 bond = play.state.bond;
+        expectOpen(play, client, abi.encodeWithSelector(ICourt.CaseUnderWay.selector, play.caseId));
+        conclude(play, FALSE, say(5, REJECT, HONEST));
+        assertEq(creditOf(stranger), bond + L / 20);
+        assertEq(creditOf(node(1)), L / 40);
+        assertEq(creditOf(node(2)), L / 40);
+        assertEq(creditOf(node(3)), 0);
+        assertEq(creditOf(client), FEE);
+    }
+
+    function test_aRejecterThatOpensHasAllOfIt() public {
+        Play memory play = drawn(REJECT, REJECT, ACCEPT, false);
+        vm.deal(node(1), 10 ether);
+        open(play, node(1));
+        uint96 bond = play.state.bond;
+        conclude(play, FALSE, say(5, REJECT, HONEST));
+        assertEq(creditOf(node(1)), bond + L / 10);
+        assertEq(creditOf(node(2)), 0);
+    }
+
+    /// @dev Client and node would otherwise doubt what verifiers reject, and share what the node keeps.
+    function test_aDoubtKeepsNoRejectionOutOfTheCourt() public {
+        Play memory doubt = newPlay(exact, FALSE);
+        open(doubt, client);
+        Play memory play = newPlay(exact, FALSE);
+        verify(play, REJECT, REJECT, REJECT, false);
+        open(play, stranger);
+        assertNotEq(play.caseId, doubt.caseId);
+        assertEq(doubt.caseId, court.caseIdOf(play.digest, 128));
+        conclude(play, FALSE, say(5, REJECT, HONEST));
+        assertOutcome(play, Outcome.Convicted);
+        assertEq(creditOf(client), FEE);
+        pass(1);
+        vm.roll(doubt.state.phaseBlock);
+        conclude(doubt, FALSE, say(5, REJECT, HONEST));
+        assertEq(uint256(court.caseOf(doubt.caseId)), uint256(Outcome.Refunded));
+        assertFalse(court.isVoided(play.digest, 0), "its client was refunded by the convict already");
+    }
+
+    function test_aLeafThatFellIsNotRefundedAgain() public {
+        Play memory play = newPlay(exact, FALSE);
+        verify(play, REJECT, REJECT, REJECT, false);
+        Play memory doubt = newPlay(exact, FALSE);
+        open(doubt, client);
+        open(play, stranger);
+        uint256 begun = vm.getBlockNumber();
+        conclude(doubt, FALSE, say(5, REJECT, HONEST));
+        assertTrue(court.isVoided(play.digest, 0));
+        uint96 before = creditOf(client);
+        vm.roll(begun);
+        conclude(play, FALSE, say(5, REJECT, HONEST));
+        assertOutcome(play, Outcome.Convicted);
+        assertEq(creditOf(client), before);
+    }
+
+    function test_noDoubtOverWhatADrawnCaseDecided() public {
+        Play memory play = drawn(REJECT, REJECT, REJECT, false);
+        open(play, stranger);
+        Play memory doubt = newPlay(exact, FALSE);
+        expectOpen(doubt, client, abi.encodeWithSelector(ICourt.CaseUnderWay.selector, play.caseId));
+        conclude(play, FALSE, say(5, REJECT, HONEST));
+        vm.roll(doubt.draw.blockNumber);
+        bytes memory closed = abi.encodeWithSelector(ICourt.CaseClosed.selector, play.caseId, Outcome.Convicted);
+        expectOpen(doubt, client, closed);
+        expectOpen(play, stranger, closed);
+    }
+
+    function test_aCaseIsOpenedInTime() public {
+        Play memory play = drawn(REJECT, REJECT, REJECT, false);
+        uint256 last = play.draw.blockNumber + LAG + 2 * SUMMONS_WINDOW;
+        vm.roll(last + 1);
+        expectOpen(play, client, abi.encodeWithSelector(ICourt.TooLate.selector, last + 1, last));
+        vm.roll(last);
+        open(play, client);
+    }
+
+    // ---- suspension
+
+    function test_onlyWhoLocksSuspends() public {
+        Play memory play = drawn(REJECT, REJECT, ACCEPT, false);
+        play.suspend = true;
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.LockMissing.selector, 0, node(1)));
+        play.suspend = false;
+        open(play, client);
+        assertEq(registry.suspendedBy(node(0)), 0);
+    }
+
+    function test_aVerifierWithoutLCannotSuspend() public {
+        bank.drain(PotKind.Stake, node(2));
+        Play memory play = drawn(REJECT, REJECT, ACCEPT, true);
+        play.suspend = true;
+        uint96 bond = court.bondFor(exact, 99);
+        vm.prank(client);
+        vm.expectRevert();
+        sendOpen(play, bond);
+        play.suspend = false;
+        open(play, client);
+    }
+
+    function test_onlyARejectionSuspends() public {
+        Play memory play = drawn(ACCEPT, ACCEPT, REJECT, true);
+        play.suspend = true;
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.CannotSuspend.selector, CaseKind.Acceptance));
+    }
+
+    function test_aSuspendedNodeIsNotSuspendedAgain() public {
+        registry.suspend(node(0), "another case");
+        Play memory play = drawn(REJECT, REJECT, ACCEPT, true);
+        play.suspend = true;
+        expectOpen(play, client, abi.encodeWithSelector(ICourt.NotSuspended.selector, node(0)));
+    }
+
+    // ---- verdicts
+
+    function test_aVerifierSpeaksOnce() public {
+        Play memory play = drawn(REJECT, REJECT, REJECT, false);
+        play.verdicts[1] = play.verdicts[0];
+        play.verdictSignatures[1] = play.verdictSignatures[0];
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.AlreadyJudged.selector, 1, node(1)));
+    }
+
+    function test_whoWasNotDrawnHasNoVerdict() public {
+        Play memory play = drawn(REJECT, REJECT, REJECT, false);
+        play.verdictSignatures[2] = signed(NODE_KEY + 4, Messages.hash(play.verdicts[2]));
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.NotVerifier.selector, 2, node(4)));
+    }
+
+    function test_aVerdictOverAnotherResultIsNone() public {
+        Play memory play = drawn(REJECT, REJECT, REJECT, false);
+        play.verdicts[1].result = keccak256("another");
+        play.verdictSignatures[1] = signed(NODE_KEY + 2, Messages.hash(play.verdicts[1]));
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.ForeignVerdict.selector, 1, keccak256("another")));
+    }
+
+    function test_withoutAMajorityThereIsNoCase() public {
+        Play memory play = drawn(REJECT, ACCEPT, CANNOT_TELL, false);
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.NoMajority.selector, 1, 1, 3));
+        play = drawn(REJECT, MISSING_PROMPT, REJECT, false);
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.InvalidOpinion.selector, 1, MISSING_PROMPT));
+    }
+
+    /// @dev Leaving out the accepting verdicts does not turn a minority into a majority.
+    function test_missingVerdictsCountForNobody() public {
+        Play memory play = drawn(REJECT, ACCEPT, ACCEPT, false);
+        Verdict[] memory one = new Verdict[](1);
+        bytes[] memory signature = new bytes[](1);
+        (one[0], signature[0]) = (play.verdicts[0], play.verdictSignatures[0]);
+        (play.verdicts, play.verdictSignatures) = (one, signature);
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.NoMajority.selector, 1, 0, 3));
+    }
+
+    // ---- lottery
+
+    function test_theSecretIsTheOrders() public {
+        Play memory play = drawn(REJECT, REJECT, REJECT, false);
+        play.secret = "another";
+        expectOpen(
+            play,
+            client,
+            abi.encodeWithSelector(IDocket.WrongSecret.selector, bytes32("another"), play.order.order.drawHash)
+        );
+    }
+
+    function test_aLeafThatWasNotDrawnConvictsNobody() public {
+        Play memory play = newPlay(exact, FALSE);
+        Order memory order = play.order.order;
+        order.checkRate = 1;
+        setOrder(play, order);
+        play.results[0].order = play.digest;
+        signResults(play);
+        signDraw(play, keccak256("beta"), uint64(vm.getBlockNumber()));
+        verify(play, REJECT, REJECT, REJECT, false);
+        expectOpen(
+            play, client, abi.encodeWithSelector(IDocket.NotHit.selector, play.secret, play.draw.beta, uint32(1))
+        );
+    }
+
+    function test_verifiersAreDrawnByTheSchedulersProof() public {
+        Play memory play = drawn(REJECT, REJECT, REJECT, false);
+        Play memory other = newPlay(exact, HONEST);
+        prove(other);
+        play.check = other.check;
+        uint96 bond = court.bondFor(exact, 99);
+        vm.prank(client);
+        vm.expectPartialRevert(EcVrf.InvalidProof.selector);
+        sendOpen(play, bond);
+    }
+
+    // ---- order, results, draw
+
+    function test_theTabIsThatOfItsParties() public {
+        Play memory play = newPlay(exact, FALSE);
+        play.order.client = stranger;
+        uint96 bond = court.bondFor(exact, 99);
+        vm.prank(stranger);
+        vm.expectPartialRevert(IDocket.WrongTab.selector);
+        sendOpen(play, bond);
+    }
+
+    function test_theKeySignsTheOrder() public {
+        Play memory play = newPlay(exact, FALSE);
+        play.order.signature = signed(CLIENT_KEY, Messages.hash(play.order.order));
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.WrongSignature.selector, vm.addr(TAB_KEY)));
+    }
+
+    function test_theSchedulerSignsTheDraw() public {
+        Play memory play = newPlay(exact, FALSE);
+        play.drawSignature = signed(CLIENT_KEY, Messages.hash(play.draw));
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.WrongSignature.selector, scheduler));
+    }
+
+    function test_theDrawNamesAllResults() public {
+        Play memory play = newPlay(exact, FALSE);
+        bytes32 expected = play.draw.results;
+        play.draw.results = keccak256("others");
+        play.drawSignature = signed(SCHEDULER_KEY, Messages.hash(play.draw));
+        expectOpen(
+            play,
+            client,
+            abi.encodeWithSelector(IDocket.ForeignDraw.selector, play.digest, play.draw.results, expected)
+        );
+    }
+
+    function test_aMalleatedSignatureIsRefused() public {
+        Play memory play = newPlay(exact, FALSE);
+        bytes memory signature = play.resultSignatures[0];
+        bytes32 s;
+        assembly ("memory-safe") {
+            s := mload(add(signature, 0x40))
+            s := sub(0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141, s)
+            mstore(add(signature, 0x40), s)
+        }
+        signature[64] = signature[64] == bytes1(uint8(27)) ? bytes1(uint8(28)) : bytes1(uint8(27));
+        expectOpen(play, client, abi.encodeWithSelector(ECDSA.ECDSAInvalidSignatureS.selector, s));
+    }
+
+    function test_onlyANodeOfTheClassIsJudged() public {
+        Play memory play = newPlay(exact, FALSE);
+        play.resultSignatures[0] = signed(NODE_KEY + 100, Messages.hash(play.results[0]));
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.WrongClass.selector, node(100), exact));
+    }
+
+    function test_endsRiseToTheLastLayerAndStop() public {
+        bytes32[5] memory ends = [
+            bytes32(0),
+            bytes32(bytes1(uint8(3))),
+            bytes32(bytes2(hex"0404")),
+            bytes32(bytes3(hex"040002")),
+            bytes32(bytes2(hex"0402"))
+        ];
+        for (uint256 i = 0; i < ends.length; ++i) {
+            Play memory play = newPlay(exact, FALSE);
+            play.order.order.ends = ends[i];
+            setOrder(play, play.order.order);
+            play.results[0].order = play.digest;
+            signResults(play);
+            signDraw(play, "beta", uint64(vm.getBlockNumber()));
+            expectOpen(play, client, abi.encodeWithSelector(IDocket.WrongSegments.selector, ends[i], 1));
+        }
+    }
+
+    function test_theSegmentIsThere() public {
+        Play memory play = newPlay(exact, FALSE);
+        play.segment = 1;
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.WrongSegments.selector, play.order.order.ends, 1));
+        play.segment = 128;
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.WrongSegments.selector, play.order.order.ends, 128));
+    }
+
+    function test_eachResultIsOfItsPlace() public {
+        Play memory play = newPlay(exact, FALSE);
+        play.results[0].segment = 1;
+        signResults(play);
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.ForeignResult.selector, 0, play.digest, uint8(1)));
+    }
+
+    function test_theDrawIsOfItsTime() public {
+        Play memory play = newPlay(exact, FALSE);
+        uint64 tooOld = play.order.order.referenceBlock - 1;
+        signDraw(play, "beta", tooOld);
+        expectOpen(play, client, outOfTime(play));
+        signDraw(play, "beta", uint64(vm.getBlockNumber() + 1));
+        expectOpen(play, client, outOfTime(play));
+        vm.roll(play.order.order.referenceBlock + REFERENCE_AGE + LAG + 2 * SUMMONS_WINDOW + 1);
+        signDraw(play, "beta", uint64(vm.getBlockNumber()));
+        expectOpen(play, client, outOfTime(play));
+        vm.roll(vm.getBlockNumber() - 1);
+        signDraw(play, "beta", uint64(vm.getBlockNumber()));
+        open(play, client);
+    }
+
+    function outOfTime(Play memory play) private view returns (bytes memory) {
+        return abi.encodeWithSelector(
+            IDocket.DrawOutOfTime.selector,
+            play.draw.blockNumber,
+            play.order.order.referenceBlock,
+            vm.getBlockNumber()
+        );
+    }
+
+    // ---- lengths that no honest node signs
+
+    function test_positionsBeyondAllMeasureAreJudgedAsTheLongest() public {
+        Play memory play = newPlay(tolerant, FALSE);
+        (play.results[0].prompt, play.results[0].cached) = (type(uint32).max, type(uint32).max);
+        signResults(play);
+        signDraw(play, "beta", uint64(vm.getBlockNumber()));
+        uint32 most = 8 * (1 << 22) / 2;
+        uint96 bond = court.bondFor(tolerant, most);
+        vm.deal(client, bond);
+        vm.prank(client);
+        sendOpen(play, bond);
+    }
+
+    function test_nothingWrittenIsOneRow() public {
+        Play memory play = newPlay(exact, FALSE);
+        (play.results[0].prompt, play.results[0].written) = (0, 0);
+        signResults(play);
+        signDraw(play, "beta", uint64(vm.getBlockNumber()));
+        uint96 bond = court.bondFor(exact, 1);
+        vm.prank(client);
+        sendOpen(play, bond);
+    }
+
+    /// @dev Any bytes changed anywhere, and nothing is opened by somebody else's name.
+    function testFuzz_anyOtherResultIsRefused(uint256 field, uint256 value) public {
+        Play memory play = newPlay(exact, FALSE);
+        Result memory result = play.results[0];
+        field = field % 9;
+        bytes memory encoded = abi.encode(result);
+        value = field == 1 ? uint8(value) : field >= 4 && field <= 6 ? uint32(value) : value;
+        uint256 old;
+        assembly ("memory-safe") {
+            let place := add(encoded, mul(add(field, 1), 0x20))
+            old := mload(place)
+            mstore(place, value)
+        }
+        vm.assume(old != value);
+        play.results[0] = abi.decode(encoded, (Result));
+        uint96 bond = court.bondFor(exact, 99);
+        bool success;
+        try this.openAs(play, client, bond) {
+            success = true;
+        } catch {}
+        assertFalse(success);
+    }
+
+    /// @dev A call that may fail.
+    function openAs(Play memory play, address opener, uint256 value) external {
+        vm.prank(opener);
+        sendOpen(play, value);
+    }
+}

@@ -1,0 +1,291 @@
+"""The money of a case: what is taken, in which order it is paid, and what nobody gets (contract Judgement).
+
+Movements are data. L joins the bond, and both are paid out in this order: the client's fee, the reviewers' work, gas,
+the opener's bond and reward; what is left is burnt. Every slash is at most what is there, and every payment at most
+what is left, so that no case makes money. The figures of a class keep the proportions of VeriLLM's Appendix E.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from troth.protocol.market import prices
+from troth.protocol.market.court import Finding, case_of
+from troth.protocol.market.economy import REWARD_SHARE
+from troth.protocol.market.errors import InvalidCase
+from troth.protocol.market.prices import PER
+from troth.protocol.market.types import CaseKind, CaseState, Fault, Movement, Opinion, Outcome, PotKind, Rules
+from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Address, Hash32, address_to_bytes
+
+Pot = tuple[PotKind, Hash32]
+BURNT: Pot = (PotKind.BURNT, ZERO_HASH)
+CONVICTING = frozenset({Outcome.CONVICTED, Outcome.SCHEDULER_MISSING, Outcome.NODE_MISSING})
+"""Outcomes that take L from somebody by themselves."""
+
+
+def pot_of(kind: PotKind, account: Address) -> Pot:
+    """An account's pot: its id is the address as a number."""
+    return kind, Hash32(bytes(12) + address_to_bytes(account))
+
+
+def apply_movements(balances: Mapping[Pot, int], movements: Sequence[Movement]) -> dict[Pot, int]:
+    """The pots after the movements, as the Bank applies them; raises InvalidCase where one holds too little."""
+    after = dict(balances)
+    for movement in movements:
+        source, target = (movement.from_kind, movement.from_id), (movement.to_kind, movement.to_id)
+        if movement.amount > after.get(source, 0):
+            raise InvalidCase(f"The pot {source[0].name} holds {after.get(source, 0)}", movement.amount, "Move less.")
+        after[source] = after.get(source, 0) - movement.amount
+        after[target] = after.get(target, 0) + movement.amount
+    return after
+
+
+@dataclass(frozen=True, slots=True)
+class CaseGas:
+    """What the steps of a case cost, as far as it is paid back (library CaseGas), at a price per 10^9 gas.
+
+    A little less than measured, so that nobody earns by it.
+    """
+
+    rules: Rules
+    price: int
+
+    @property
+    def opening(self) -> int:
+        """Opening a case."""
+        return self._worth(200_000)
+
+    @property
+    def drawing(self) -> int:
+        """Proving the beacon and drawing the reviewers."""
+        return self._worth(60_000 + 4_000 * self.rules.reviewers)
+
+    @property
+    def committing(self) -> int:
+        """Ending the commitments."""
+        return self._worth(50_000 + 5_000 * self.rules.reviewers)
+
+    @property
+    def seeding(self) -> int:
+        """Proving the beacon that picks the tiles."""
+        return self._worth(60_000)
+
+    @property
+    def deciding(self) -> int:
+        """Comparing all openings."""
+        return self._worth(60_000 + (14_000 + 10_000 * self.rules.tiles) * self.rules.reviewers)
+
+    @property
+    def whole(self) -> int:
+        """An opening and two rounds: what a bond holds."""
+        rules = self.rules
+        steps = 170_000 + (23_000 + 10_000 * rules.tiles) * rules.reviewers + (0 if rules.exact else 60_000)
+        return self._worth(200_000 + 2 * steps)
+
+    def _worth(self, gas: int) -> int:
+        return gas * self.price // PER
+
+
+def bond_of(rules: Rules, rows: int, gas_price: int) -> int:
+    """What an opener puts up: eight units, the pay of m' seats, and the gas of all steps at the ceiling price."""
+    units = prices.BOND_UNITS + prices.REWARD_UNITS * rules.reviewers
+    return prices.unit(rules, rows + 1) * units + CaseGas(rules, gas_price).whole
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Outcomes between the cuts that were counted against an owner in a class, since a block."""
+
+    count: int = 0
+    since: int = 0
+
+    def counted(self, block: int, rules: Rules) -> Pool:
+        """The pool with one more; counting begins anew after the class's window."""
+        if self.count == 0 or block > self.since + rules.pool_window:
+            return Pool(1, block)
+        return replace(self, count=self.count + 1)
+
+    def convicts(self, rules: Rules) -> bool:
+        """Whether there are more than honest noise gives."""
+        return self.count > rules.pool_limit
+
+
+def convict_of(state: CaseState, finding: Finding, pool: Pool, rules: Rules) -> tuple[Address, Fault] | None:
+    """Whom an outcome convicts of what, if anybody; ``pool`` counts this outcome already."""
+    if finding.outcome is Outcome.SCHEDULER_MISSING:
+        return state.scheduler, Fault.NOTHING_SHOWN
+    if finding.outcome is Outcome.NODE_MISSING:
+        return state.node, Fault.NOTHING_SHOWN
+    if finding.outcome is Outcome.CONVICTED:
+        return state.node, Fault.FALSE_RESULT
+    return (state.node, Fault.POOLED) if finding.pooled and pool.convicts(rules) else None
+
+
+@dataclass(slots=True)
+class _Draft:
+    """Movements as they are drawn up (library Ledger): what is owed is paid in its order, while the bond lasts."""
+
+    bond: Pot
+    balances: Mapping[Pot, int]
+    left: int
+    movements: list[Movement] = field(default_factory=list)
+
+    def shift(self, source: Pot, target: Pot, amount: int) -> None:
+        """Moves an amount between two pots; nothing if it is zero."""
+        if amount:
+            self.movements.append(Movement(*source, *target, amount))
+
+    def take(self, source: Pot, amount: int) -> int:
+        """From an operator's pot into the bond: at most what it holds."""
+        taken = min(amount, self.balances.get(source, 0))
+        self.shift(source, self.bond, taken)
+        self.left += taken
+        return taken
+
+    def pay(self, account: Address, amount: int, since: int | None = None) -> None:
+        """From the bond to an account's credit, in one movement with what it was given since movement ``since``."""
+        paid = min(amount, self.left)
+        self.left -= paid
+        target = pot_of(PotKind.CREDIT, account)
+        first = len(self.movements) if since is None else since
+        for index, earlier in enumerate(self.movements[first:], start=first):
+            if (earlier.to_kind, earlier.to_id) == target:
+                self.movements[index] = replace(earlier, amount=earlier.amount + paid)
+                return
+        self.shift(self.bond, target, paid)
+
+    def fine(self, operator: Address, amount: int) -> None:
+        """Burns a part of an operator's stake: at most what it held before the case."""
+        stake = pot_of(PotKind.STAKE, operator)
+        self.shift(stake, BURNT, min(amount, self.balances.get(stake, 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the outcome's money depends on beside the case: pots, gas price, who decides, the pool before, the block.
+
+    ``voided``: the leaf fell by another case already, so that its client is whole.
+    """
+
+    balances: Mapping[Pot, int]
+    gas_price: int
+    decider: Address
+    pool: Pool = Pool()
+    block: int = 0
+    voided: bool = False
+
+
+def settle(state: CaseState, finding: Finding, rules: Rules, around: Circumstances) -> tuple[Movement, ...]:
+    """The movements of a case that was decided, or of a round that left it undecided.
+
+    After a conviction the client's fee comes first, out of L alone, so that no opener pays for a convict without
+    stake. Whoever convicts itself loses nine tenths of L and more. In all other cases the bond pays reviewers and
+    gas; the rest returns to the opener if the leaf fell.
+    """
+    draft = _Draft((PotKind.BOND, case_of(state)), around.balances, state.bond)
+    gas = CaseGas(rules, around.gas_price)
+    if finding.outcome in {Outcome.NONE, Outcome.UNDECIDED}:
+        return _leave_undecided(draft, state, finding, gas, around)
+    pool = around.pool.counted(around.block, rules)
+    convicted = convict_of(state, finding, pool, rules)
+    locked = state.locked
+    if convicted is not None:
+        locked -= _take_penalty(draft, state, convicted, rules, around.voided)
+    for index in sorted(finding.cluster) if finding.paid else ():
+        draft.pay(state.reviewers[index], prices.REWARD_UNITS * state.unit * state.seats[index])
+    since = len(draft.movements)
+    _pay_gas(draft, state, gas, around.decider, since)
+    if convicted is not None:
+        _pay_opener(draft, state, rules, gas, since)
+    elif finding.outcome is Outcome.REFUNDED:
+        draft.pay(state.opener, draft.left, since)
+    draft.shift(draft.bond, BURNT, draft.left)
+    upheld = finding.outcome is Outcome.UPHELD
+    _unlock(draft, state, locked, rules, lost=upheld)
+    if upheld:
+        _fine_verifiers(draft, state, Opinion.REJECT)
+    if finding.outcome is Outcome.CONVICTED:
+        _fine_verifiers(draft, state, Opinion.ACCEPT)
+    _fine_reviewers(draft, state, finding.silent | finding.wrong)
+    return tuple(draft.movements)
+
+
+def lapse(state: CaseState, rules: Rules, balances: Mapping[Pot, int]) -> tuple[Movement, ...]:
+    """The movements of a case that nobody carried on: its opener loses the bond."""
+    draft = _Draft((PotKind.BOND, case_of(state)), balances, state.bond)
+    draft.shift(draft.bond, BURNT, draft.left)
+    _unlock(draft, state, state.locked, rules, lost=False)
+    return tuple(draft.movements)
+
+
+def _leave_undecided(
+    draft: _Draft, state: CaseState, finding: Finding, gas: CaseGas, around: Circumstances
+) -> tuple[Movement, ...]:
+    """No proper cluster: the round's gas is paid, and silence fined. After the second round the leaf falls."""
+    _pay_gas(draft, state, gas, around.decider, 0)
+    _fine_reviewers(draft, state, finding.silent)
+    if state.round % 2:
+        draft.pay(state.opener, draft.left, 0)
+        _unlock(draft, state, state.locked, gas.rules, lost=False)
+    return tuple(draft.movements)
+
+
+def _take_penalty(draft: _Draft, state: CaseState, convicted: tuple[Address, Fault], rules: Rules, voided: bool) -> int:
+    """L: what was locked for this case, then free stake; the client's refund comes out of it. Returns the first."""
+    convict, fault = convicted
+    locked = draft.take(pot_of(PotKind.LOCKED, convict), state.locked) if convict == state.node else 0
+    taken = locked + draft.take(pot_of(PotKind.STAKE, convict), rules.penalty - locked)
+    if fault is not Fault.POOLED and not voided:
+        draft.pay(state.client, min(state.fee, taken))
+    return locked
+
+
+def _pay_gas(draft: _Draft, state: CaseState, gas: CaseGas, decider: Address, since: int) -> None:
+    steps = (
+        (state.drawer, gas.drawing),
+        (state.committer, gas.committing),
+        (state.seeder, gas.seeding),
+        (decider, gas.deciding),
+    )
+    for account, amount in steps:
+        if account != ZERO_ADDRESS:
+            draft.pay(account, amount, since)
+
+
+def _pay_opener(draft: _Draft, state: CaseState, rules: Rules, gas: CaseGas, since: int) -> None:
+    """Bond, gas and reward: the larger of a tenth of L and of the bond, so that nobody lets a rejection lie.
+
+    Anyone who sees a rejection on its way can bring it first: then half of the reward is the rejecters', whose work
+    it is.
+    """
+    reward = max(rules.penalty, state.bond) // REWARD_SHARE
+    rejecting = [one for one, said in zip(state.verifiers, state.opinions, strict=True) if said == Opinion.REJECT]
+    stranger = state.opener != state.client and state.opener not in rejecting
+    shared = reward // 2 if state.kind is CaseKind.REJECTION and stranger else 0
+    draft.pay(state.opener, state.bond + gas.opening + reward - shared, since)
+    for verifier in rejecting if shared else ():
+        draft.pay(verifier, shared // len(rejecting), since)
+
+
+def _unlock(draft: _Draft, state: CaseState, locked: int, rules: Rules, *, lost: bool) -> None:
+    """What is still locked returns; but a rejection that fell costs each rejecter L: it suspended an honest node."""
+    draft.shift(pot_of(PotKind.LOCKED, state.node), pot_of(PotKind.STAKE, state.node), locked)
+    said = dict(zip(state.verifiers, state.opinions, strict=True)) if state.suspends else {}
+    for verifier, opinion in said.items():
+        if opinion == Opinion.REJECT:
+            target = BURNT if lost else pot_of(PotKind.STAKE, verifier)
+            draft.shift(pot_of(PotKind.LOCKED, verifier), target, rules.penalty)
+
+
+def _fine_verifiers(draft: _Draft, state: CaseState, fallen: Opinion) -> None:
+    """Two units a seat of verifiers whose opinion fell."""
+    for verifier, opinion in dict(zip(state.verifiers, state.opinions, strict=True)).items():
+        if opinion == fallen:
+            draft.fine(verifier, prices.PENALTY_UNITS * state.unit * state.verifiers.count(verifier))
+
+
+def _fine_reviewers(draft: _Draft, state: CaseState, fined: frozenset[int]) -> None:
+    """Two units a seat of reviewers that were outvoted or silent."""
+    for index in sorted(fined):
+        draft.fine(state.reviewers[index], prices.PENALTY_UNITS * state.unit * state.seats[index])

@@ -1,0 +1,162 @@
+"""A deployment's record made of logs alone, in which an order of ``market_scene`` was served and logged; no chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from support.market_logs import CONTRACTS, FACTORY, META, log_of
+from support.market_scene import (
+    BLOCK,
+    DOMAIN,
+    KEYS,
+    MODEL,
+    SCHEDULER_KEY,
+    SEASONING,
+    TAB,
+    VRF_SECRET,
+    Scene,
+    execution_class,
+)
+
+from troth.audit.market.checks import logs
+from troth.audit.market.evidence import Evidence
+from troth.audit.market.history import read_history
+from troth.audit.market.subject import Subject
+from troth.chain.headers import RawHeader
+from troth.chain.market import Place
+from troth.protocol import typed_data, vrf
+from troth.protocol.events import Log
+from troth.protocol.identifiers import group_id
+from troth.protocol.market import events as on
+from troth.protocol.market import log_data, messages
+from troth.protocol.market.log_data import Line, Said, Seen, written
+from troth.protocol.market.messages import Signed, sign
+from troth.protocol.market.types import Ask, Entry, ExecutionClass, Inclusion, LogCounts, Parameters, PotKind
+from troth.protocol.types import ZERO_HASH, Hash32, Segment
+
+SCHEDULER = TAB.payee
+PLACE = Place(FACTORY, replace(CONTRACTS, bank=DOMAIN.contract))
+PARAMETERS = Parameters(
+    *(1_000 if one.name not in {"asset", "weights", "prover"} else "0x" + "00" * 20 for one in fields(Parameters))
+)
+PARAMETERS = replace(PARAMETERS, seasoning=SEASONING)
+STAKE = 12 * execution_class().seat
+"""Ten seats, and something to lose without losing one."""
+ASK = Ask(300_000_000, 30_000_000, 600_000_000)
+
+
+def record(*later: Any, nodes: int = 24, changes: Mapping[str, Any] | None = None) -> Subject:
+    """The deployment in which ``market_scene`` plays: its class, its group, its scheduler, its tab, then ``later``."""
+    definition = execution_class(**changes or {})
+    made = [*_standing(definition), *_members(nodes, definition), *later]
+    numbered = [replace(event, meta=replace(event.meta, log_index=index)) for index, event in enumerate(made)]
+    logs_ = tuple(_log(event) for event in numbered)
+    history = read_history(logs_, PLACE)
+    last = RawHeader(BLOCK + 500, ZERO_HASH, ZERO_HASH, 0, ZERO_HASH, b"")
+    evidence = Evidence(DOMAIN.chain_id, PLACE, PARAMETERS, 0, last, logs_, {}, {})
+    return Subject(evidence, history)
+
+
+def _log(event: Any) -> Log:
+    log = log_of(event)
+    return replace(log, address=DOMAIN.contract) if log.address == CONTRACTS.bank else log
+
+
+def _standing(definition: ExecutionClass) -> list[Any]:
+    place = replace(META, block=1)
+    x, y = vrf.public_key(VRF_SECRET)
+    class_id = messages.state_hash(definition)
+    owner = TAB.payer
+    return [
+        on.Deployed(messages.state_hash(PARAMETERS), PLACE.contracts, PARAMETERS, place),
+        on.ModelRegistered(definition.model, MODEL, place),
+        on.ClassRegistered(class_id, definition.model, definition, place),
+        on.SchedulerRegistered(SCHEDULER, owner, owner, x, y, "https://s.example", ZERO_HASH, place),
+        on.TabOpened(messages.tab_id(TAB), *(getattr(TAB, one.name) for one in fields(TAB)), 1_000_000, place),
+    ]
+
+
+def _members(nodes: int, definition: ExecutionClass) -> list[Any]:
+    """Nodes that joined long ago, each with its own owner and enough stake."""
+    group_of = Scene().view.groups[0]
+    place, segment = replace(META, block=1), Segment(0, 12)
+    class_id = messages.state_hash(definition)
+    made: list[Any] = []
+    for number, operator in enumerate(list(KEYS)[:nodes]):
+        stake = STAKE
+        pot = Hash32(bytes(12) + bytes.fromhex(operator[2:]))
+        owner = group_of.owners[operator]
+        made.append(on.Collected(ZERO_HASH, owner, PotKind.STAKE, pot, stake, stake, place))
+        made.append(on.NodeRegistered(operator, owner, class_id, owner, 0, 12, "https://n.example", ZERO_HASH, place))
+        group, entry = group_id(class_id, segment), Entry(operator, 1, 1, 10, 0)
+        made.append(on.EntryChanged(group, number, entry, number + 1, place))
+        made.append(on.AskChanged(operator, segment.first, segment.end, ASK, place))
+    return made
+
+
+# ---------------------------------------------------------------------------------------------------------------- log
+
+
+def line_of(scene: Scene, **changes: Any) -> Line:
+    """What the scheduler serves of the scene's order, checked and accepted."""
+    journey, order = scene.checked(), scene.order
+    assert journey.results
+    assert journey.draw
+    assert journey.checks
+    seen = tuple(
+        Seen(node, written(typed_data.struct_hash(result.message)), written(result.signature))
+        for node, result in zip(journey.nodes, journey.results, strict=True)
+    )
+    said = tuple(
+        Said(
+            segment,
+            verifier,
+            int(verdict.message.opinion),
+            verdict.message.locks,
+            written(verdict.message.commitment),
+            written(verdict.signature),
+        )
+        for segment, check in enumerate(journey.checks)
+        for verifier, verdict in check.verdicts.items()
+    )
+    line = Line(
+        order=written(scene.order_id),
+        execution_class=written(order.execution_class),
+        ends=written(order.ends),
+        reference_block=order.reference_block,
+        check_rate=order.check_rate,
+        draw_hash=written(order.draw_hash),
+        prompt_price=str(order.prompt_price),
+        cached_price=str(order.cached_price),
+        written_price=str(order.written_price),
+        node_share=order.node_share,
+        infer_proof=written(journey.infer_proof),
+        results=seen,
+        beta=written(journey.draw.message.beta),
+        draw_proof=written(journey.draw_proof),
+        block_bucket=BLOCK // log_data.BLOCK_BUCKET,
+        positions_bucket=log_data.bucket_of(42),
+        secret=written(scene.secrets.draw),
+        check_proof=written(journey.check_proof),
+        verdicts=said,
+    )
+    return Line(**{name: changes.get(name, getattr(line, name)) for name in line.__struct_fields__})
+
+
+def posted(data: bytes, **changes: Any) -> on.EntryLogged:
+    """The entry over such data, counted as it must be."""
+    counted = {name: least for name, (least, _) in logs.count(log_data.decode_data(data)).items()}
+    counts = LogCounts(**counted | changes.pop("counts", {}))
+    root, hashed = log_data.data_root(data), log_data.data_hash(data)
+    event = on.EntryLogged(
+        SCHEDULER, 1, root, counts, hashed, log_data.next_chain(ZERO_HASH, 1, root, counts, hashed), META
+    )
+    return replace(event, **changes)
+
+
+def promise_of(line: Line, entry: int = 1, key: bytes = SCHEDULER_KEY) -> Signed[Inclusion]:
+    """The scheduler's promise that a line is in its log."""
+    leaf = log_data.leaf_of(log_data.encode_line(line))
+    return sign(Inclusion(log_data.read_hash(line.order), leaf, entry), DOMAIN, key)

@@ -1,0 +1,220 @@
+"""Audits of a scheduler's log: the honest one is clean, and each lie in it is found by its own check."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.market_record import SCHEDULER, line_of, posted, promise_of, record
+from support.market_scene import TAB_KEY, Scene, hash_of
+
+from troth.audit.market import running
+from troth.audit.market.checks import CHAIN, logs
+from troth.audit.report import Finding, Kind
+from troth.protocol.errors import InvalidField
+from troth.protocol.market import log_data
+from troth.protocol.market.log_data import Line, Said, Seen
+from troth.protocol.market.types import Opinion
+from troth.protocol.types import ZERO_HASH
+
+SCENE = Scene()
+
+
+@cache
+def honest() -> Line:
+    return line_of(SCENE)
+
+
+def changed(**changes: Any) -> Line:
+    line = honest()
+    return Line(**{name: changes.get(name, getattr(line, name)) for name in line.__struct_fields__})
+
+
+def examined(line: Line, promises: tuple[Any, ...] = (), **post: Any) -> list[Finding]:
+    """Findings over an entry with this one line."""
+    data = log_data.encode_data([line])
+    subject = record(posted(data, **post))
+    assert not subject.history.contradictions
+    served = logs.Served(SCHEDULER, {1: data}, {}, promises)
+    return [found for report in logs.examine(subject, served) for one in report.results for found in one.findings]
+
+
+def numbers(findings: list[Finding]) -> set[str]:
+    return {finding.check for finding in findings}
+
+
+def test_an_honest_log_is_clean() -> None:
+    assert examined(honest(), (promise_of(honest()),)) == []
+
+
+def test_the_record_of_the_stage_passes_the_checks_of_the_chain() -> None:
+    subject = record(posted(log_data.encode_data([honest()])))
+    for check in CHAIN:
+        if check.number not in {"M18", "M3"}:
+            report = check.report(subject)
+            assert [found for result in report.results for found in result.findings] == [], check.number
+
+
+def other_bytes(text: str) -> str:
+    return text[:-1] + ("0" if text[-1] != "0" else "1")
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        (lambda line: {"infer_proof": other_bytes(line.infer_proof)}, "M15"),
+        (lambda line: {"results": ()}, "M15"),
+        (
+            lambda line: {
+                "results": (Seen(line.results[0].node, other_bytes(line.results[0].result), line.results[0].signature),)
+            },
+            "M15",
+        ),
+        (lambda line: {"results": (Seen(TAB_NODE, line.results[0].result, line.results[0].signature),)}, "M15"),
+        (lambda _: {"prompt_price": "1"}, "M15"),
+        (lambda _: {"execution_class": "0x" + "00" * 32}, "M15"),
+        (lambda line: {"draw_proof": other_bytes(line.draw_proof)}, "M16"),
+        (lambda line: {"beta": other_bytes(line.beta)}, "M16"),
+        (lambda line: {"secret": other_bytes(line.secret)}, "M16"),
+        (lambda _: {"verdicts": ()}, "M16"),
+        (lambda _: {"check_proof": ""}, "M16"),
+        (lambda line: {"check_proof": line.draw_proof}, "M16"),
+        (lambda line: {"verdicts": line.verdicts[1:]}, "M16"),
+        (lambda line: {"verdicts": (flipped(line.verdicts[0]), *line.verdicts[1:])}, "M16"),
+        (lambda line: {"verdicts": (foreign(line.verdicts[0]), *line.verdicts[1:])}, "M16"),
+        (lambda _: {"check_rate": 0}, "M16"),
+    ],
+)
+def test_every_lie_in_a_line_is_found(change: Callable[[Line], dict[str, Any]], check: str) -> None:
+    findings = examined(changed(**change(honest())))
+    assert check in numbers(findings)
+    assert all(finding.kind is Kind.CHEATED for finding in findings)
+    assert all(finding.action for finding in findings)
+
+
+TAB_NODE = line_of(SCENE).verdicts[0].verifier
+"""A node that was drawn to check, and not to infer."""
+
+
+def flipped(said: Said) -> Said:
+    return Said(said.segment, said.verifier, int(Opinion.REJECT), said.locks, said.commitment, said.signature)
+
+
+def foreign(said: Said) -> Said:
+    node = honest().results[0].node
+    return Said(said.segment, node, said.opinion, said.locks, said.commitment, said.signature)
+
+
+@pytest.mark.parametrize("counter", ["orders", "drawn", "checked", "rejected", "unrevealed", "positions"])
+def test_wrong_totals_are_found(counter: str) -> None:
+    findings = examined(honest(), counts={counter: 99_999})
+    assert numbers(findings) == {"M14"}
+    assert counter in findings[0].message
+
+
+def test_a_wrong_root_is_found() -> None:
+    assert "M14" in numbers(examined(honest(), root=hash_of("another")))
+
+
+def test_an_unrevealed_order_needs_no_check() -> None:
+    assert examined(changed(secret="", check_proof="", verdicts=())) == []
+
+
+def test_a_rejection_that_nobody_brings_is_named_with_its_call() -> None:
+    findings = examined(line_of(SCENE, verdicts=rejections()))
+    assert [(finding.check, finding.kind) for finding in findings] == [("M16", Kind.INCONCLUSIVE)]
+    assert "Court.open" in str(findings[0].action)
+
+
+def rejections() -> tuple[Said, ...]:
+    journey = SCENE.checked(opinion=Opinion.REJECT)
+    assert journey.checks
+    return tuple(
+        Said(0, name, 2, one.message.locks, log_data.written(one.message.commitment), log_data.written(one.signature))
+        for name, one in journey.checks[0].verdicts.items()
+    )
+
+
+# ------------------------------------------------------------------------------------------------- served and promised
+
+
+def test_data_that_is_not_served_or_was_changed_is_a_finding() -> None:
+    data = log_data.encode_data([honest()])
+    subject = record(posted(data))
+
+    def kinds(served: logs.Served) -> list[Kind]:
+        report = logs.examine(subject, served)[0]
+        return [finding.kind for result in report.results for finding in result.findings]
+
+    refused = {1: logs.Refusal("HTTP status 404", reached=True)}
+    assert kinds(logs.Served(SCHEDULER, {}, refused)) == [Kind.CHEATED]
+    assert kinds(logs.Served(SCHEDULER, {}, {1: logs.Refusal("no route", reached=False)})) == [Kind.INCONCLUSIVE]
+    assert kinds(logs.Served(SCHEDULER, {1: data + b"\n"}, {})) == [Kind.CHEATED]
+    broken = b"no line\n"
+    event = posted(data, data_hash=log_data.data_hash(broken))
+    (report, *_) = logs.examine(record(event), logs.Served(SCHEDULER, {1: broken}, {}))
+    assert "cannot be read" in report.results[0].findings[0].message
+
+
+def test_a_promised_leaf_that_is_missing_is_found() -> None:
+    another = changed(block_bucket=1)
+    (finding,) = examined(honest(), (promise_of(another),))
+    assert (finding.check, finding.kind, finding.party) == ("M17", Kind.CHEATED, SCHEDULER)
+    (late,) = examined(honest(), (promise_of(honest(), entry=2),))
+    (forged,) = examined(honest(), (promise_of(honest(), key=TAB_KEY),))
+    assert late.kind is forged.kind is Kind.INCONCLUSIVE
+
+
+def test_promises_are_read_from_lines(tmp_path: Path) -> None:
+    promise = promise_of(honest())
+    message = promise.message
+    said = {"order": message.order, "leaf": message.leaf, "signature": promise.signature}
+    line = json.dumps({name: log_data.written(raw) for name, raw in said.items()} | {"entry": message.entry})
+    (tmp_path / "promises").write_text(line + "\n", "utf-8")
+    assert running.read_promises(tmp_path / "promises") == (promise,)
+    for wrong in ("[]", "{}", line.replace("0x", ""), "["):
+        (tmp_path / "promises").write_text(wrong, "utf-8")
+        with pytest.raises(running.BundleRefused):
+            running.read_promises(tmp_path / "promises")
+
+
+# ------------------------------------------------------------------------------------------------------------ the form
+
+
+def test_lines_round_trip_and_other_forms_are_refused() -> None:
+    raw = log_data.encode_line(honest())
+    assert log_data.decode_line(raw) == honest()
+    for wrong in (raw[:-1], raw.replace(b":", b": ", 1), raw.replace(b'"order"', b'"orders"', 1), b"[" * 70_000, b""):
+        with pytest.raises(InvalidField):
+            log_data.decode_line(wrong)
+    other = changed(order="0x" + "11" * 32)
+    data = log_data.encode_data([other, honest()])
+    assert set(log_data.decode_data(data)) == {honest(), other}
+    lines = data.splitlines(keepends=True)
+    for wrong in (b"".join(reversed(lines)), lines[0] * 2, data[:-1], data + b"\n"):
+        with pytest.raises(InvalidField):
+            log_data.decode_data(wrong)
+
+
+@given(st.lists(st.binary(min_size=32, max_size=32), max_size=9, unique=True), st.data())
+def test_roots_differ_where_a_leaf_does(leaves: list[bytes], data: st.DataObject) -> None:
+    hashed = [log_data.leaf_of(leaf) for leaf in leaves]
+    root = log_data.root_of(hashed)
+    assert (root == ZERO_HASH) is (not leaves)
+    if hashed:
+        index = data.draw(st.integers(0, len(hashed) - 1))
+        assert log_data.root_of([*hashed[:index], log_data.leaf_of(b"x"), *hashed[index + 1 :]]) != root
+        assert log_data.root_of([*hashed, log_data.leaf_of(b"x")]) != root
+
+
+@given(st.integers(min_value=1, max_value=1 << 40))
+def test_buckets_hold_their_positions(positions: int) -> None:
+    bucket = log_data.bucket_of(positions)
+    assert positions <= 1 << bucket
+    assert bucket == 0 or positions > 1 << bucket - 1
