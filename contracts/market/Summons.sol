@@ -33,9 +33,10 @@ import {Orders} from "./libraries/Orders.sol";
 contract Summons is ISummons {
     /// @dev Gas that is paid back, a little below what each call takes, so that nobody earns by calling.
     uint256 private constant SUMMON_GAS = 80_000;
-    uint256 private constant ANSWER_GAS = 95_000;
-    uint256 private constant PASS_GAS = 110_000;
-    uint256 private constant RESPONSE_GAS = 45_000;
+    uint256 private constant CHECK_GAS = 95_000;
+    uint256 private constant RESULTS_GAS = 50_000;
+    uint256 private constant PASS_GAS = 150_000;
+    uint256 private constant RESPONSE_GAS = 70_000;
     uint256 private constant CONVICT_GAS = 80_000;
     /// @dev How often a check is passed on. Three honest seats among the first nine draws are there but for 3 in 10,000 where
     ///      80 % are honest, and an honest scheduler needs no more than three.
@@ -74,7 +75,6 @@ contract Summons is ISummons {
     function summonResults(SignedOrder memory order, Admission memory admission, bytes memory signature)
         public
         payable
-       
         returns (bytes32 summonsId)
     {
         bytes32 domain = _domain();
@@ -138,7 +138,7 @@ contract Summons is ISummons {
         summonsId = summonsIdOf(state.order, state.kind, state.segment);
         if (_summons[summonsId] != 0) revert AlreadySummoned(summonsId);
         state.deadline = uint40(block.number + WINDOW);
-        state.deposit = _depositOf(ANSWER_GAS);
+        state.deposit = _depositOf(_answerGas(state.kind));
         _summons[summonsId] = _hash(state);
         emit Summoned(summonsId, state.order, state.scheduler, state);
         _collect(summonsId, state.scheduler, state.deposit);
@@ -441,6 +441,11 @@ contract Summons is ISummons {
         return uint96(msg.value);
     }
 
+    /// @dev Below what the answer takes: a scheduler that lets itself be summoned for what it could hand over earns nothing.
+    function _answerGas(SummonsKind kind) private pure returns (uint256) {
+        return kind == SummonsKind.Check ? CHECK_GAS : RESULTS_GAS;
+    }
+
     /// @dev Takes the caller's deposit to the credit of who will need it.
     function _collect(bytes32 summonsId, address account, uint96 deposit) private {
         if (deposit == 0) return;
@@ -522,8 +527,8 @@ contract Summons is ISummons {
     }
 
     /// @inheritdoc ISummons
-    function depositFor() external view returns (uint96) {
-        return uint96(_gasCost(ANSWER_GAS));
+    function depositFor(SummonsKind kind) external view returns (uint96) {
+        return uint96(_gasCost(_answerGas(kind)));
     }
 
     /// @inheritdoc ISummons

@@ -11,7 +11,7 @@ import {Admission, Draw, Promise, Result, SignedOrder, SummonsKind, SummonsState
 ///         that speaks costs it the node's gas, a silent one pays and is replaced by the next of the draw.
 interface ISummons {
     event Summoned(bytes32 indexed summonsId, bytes32 indexed order, address indexed scheduler, SummonsState state);
-    /// @notice `promise` is what the scheduler owes the node for its part.
+    /// @notice `promised` is what the scheduler owes the node for its part.
     event PassedOn(
         bytes32 indexed summonsId, address indexed node, SummonsState state, Promise promised, bytes signature
     );
@@ -113,7 +113,7 @@ interface ISummons {
     /// @notice Nodes that responded.
     function respondedOf(bytes32 summonsId) external view returns (address[] memory);
     /// @notice Least deposit of a summons now. For a coin the value may be up to twice as much, as the base fee moves.
-    function depositFor() external view returns (uint96);
+    function depositFor(SummonsKind kind) external view returns (uint96);
     /// @notice Least deposit of a scheduler that passes a summons on, by the same rule.
     function passDepositFor() external view returns (uint96);
 }

@@ -39,7 +39,7 @@ contract SummonsResultsTest is SummonsTest {
 
     function test_ResultsAreSummonedOnceTheyAreDueAndNotAfterTheLag() public {
         Play memory made = load();
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Results);
         vm.roll(due(made) - 1);
         vm.expectRevert(abi.encodeWithSelector(ISummons.TooEarly.selector, due(made), due(made) - 1));
         summons.summonResults{value: deposit}(made.order, made.admission, made.admissionSignature);
@@ -58,7 +58,7 @@ contract SummonsResultsTest is SummonsTest {
     function test_OnlyAnAdmissionOfThisOrderByItsSchedulerSummons() public {
         Play memory made = load();
         vm.roll(due(made));
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Results);
         bytes memory signature = sign(TAB_KEY, Messages.hash(made.admission));
         vm.expectRevert(abi.encodeWithSelector(Orders.WrongSigner.selector, tabKey, scheduler));
         summons.summonResults{value: deposit}(made.order, made.admission, signature);
