@@ -346,8 +346,11 @@ contract Bank is IBank, ReentrancyGuardTransient {
         if (short != 0) {
             _shown[id] = Shown(uint96(Math.max(_shown[id].owed, state.owed)), uint40(block.number));
         }
-        // Not above what the claim brought: many small claims cannot drain a tab.
-        uint96 back = uint96(Math.min(Math.min(_gasFee(CLAIM_GAS), paid), word.balance()));
+        // Not above what the claim brought: many small claims cannot drain a tab. And only what no word of the payer's says
+        // is owed: its promises stay covered.
+        uint256 promised = Math.saturatingSub(state.voucher.authorised, word.second());
+        uint256 free = Math.saturatingSub(word.balance(), promised);
+        uint96 back = uint96(Math.min(Math.min(_gasFee(CLAIM_GAS), paid), free));
         if (back != 0) _announce(claimId, Movement(PotKind.Tab, id, PotKind.Credit, _id(state.claimer), back));
         emit ClaimSettled(id, claimId, state.owed, paid, short);
     }

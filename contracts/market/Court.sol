@@ -31,8 +31,8 @@ import {Marks} from "./libraries/Marks.sol";
 import {Messages} from "./libraries/Messages.sol";
 
 /// @title Decides one result by a committee drawn by RANDAO
-/// @dev Keeps one word of each case, the state of which travels in calldata, and acts. Docket reads what a case is opened with,
-///      Judgement what the reviewers show; both only read. Bank moves the money.
+/// @dev Keeps one word of each case, the state of which travels in calldata, and acts. Docket reads what a case is
+///      opened with, Judgement what the reviewers show; both only read. Bank moves the money.
 contract Court is ICourt, ReentrancyGuardTransient {
     using Address for address;
     using HandedOn for address;
@@ -108,8 +108,8 @@ contract Court is ICourt, ReentrancyGuardTransient {
         return kind == CaseKind.Doubt ? Messages.DOUBTS + segment : segment;
     }
 
-    /// @dev In time, and not decided. A case that was lost for lack of data or interest leaves the leaf open: whoever has the
-    ///      data gets the whole window again. A Doubt needs a leaf that no drawn case is or was about.
+    /// @dev In time, and not decided. A case that was lost for lack of data or interest leaves the leaf open: whoever
+    ///      has the data gets the whole window again. A Doubt needs a leaf that no drawn case is or was about.
     /// @return round first round of this opening
     function _requireOpenable(bytes32 caseId, CaseState memory state) private view returns (uint8 round) {
         if (state.kind == CaseKind.Doubt) _requireReopenable(Messages.caseId(state.order, state.segment));
@@ -140,21 +140,22 @@ contract Court is ICourt, ReentrancyGuardTransient {
             abi.decode(DOCKET.handOn(IDocket.drawReviewers.selector, 0), (bytes32, address[], uint8[]));
         state.drawer = msg.sender;
         _enter(caseId, state, CasePhase.Drawn);
-        emit ReviewersDrawn(caseId, state.round, randao, state.reviewers, state.seats, state);
+        emit ReviewersDrawn(caseId, msg.sender, state.round, randao, state.reviewers, state.seats);
     }
 
     /// @inheritdoc ICourt
     function post(bytes32 caseId, CaseState calldata given, bytes32 commitment) external {
-        CaseState memory state = _load(caseId, given);
-        _requireCommitting(state);
+        _requireState(caseId, given);
+        _requireCommitting(given);
         if (commitment == 0) revert ZeroCommitment(caseId);
-        bytes32 hearing = Messages.hearing(caseId, state.round);
+        bytes32 hearing = Messages.hearing(caseId, given.round);
+        address[] calldata reviewers = given.reviewers;
         uint256 place = 0;
-        while (place < state.reviewers.length && state.reviewers[place] != msg.sender) ++place;
-        if (place == state.reviewers.length) revert NotReviewer(msg.sender, caseId);
+        while (place < reviewers.length && reviewers[place] != msg.sender) ++place;
+        if (place == reviewers.length) revert NotReviewer(msg.sender, caseId);
         _mark(hearing, 1 << place);
         _posts[hearing][msg.sender] = commitment;
-        emit ReviewPosted(caseId, msg.sender, state.round, commitment);
+        emit ReviewPosted(caseId, msg.sender, given.round, commitment);
     }
 
     /// @inheritdoc ICourt
@@ -164,31 +165,32 @@ contract Court is ICourt, ReentrancyGuardTransient {
         bytes32[] calldata commitments,
         bytes calldata signatures
     ) external {
+        _requireCommitting(given);
         CaseState memory state = _load(caseId, given);
-        _requireCommitting(state);
         if (commitments.length != state.reviewers.length) revert WrongCount(commitments.length, state.reviewers.length);
         state.commitments = commitments;
         _unite(caseId, state, signatures);
         _requireEnough(state);
         state.committer = msg.sender;
         _enter(caseId, state, CasePhase.Committed);
-        emit ReviewsCommitted(caseId, state.commitments, state);
+        emit ReviewsCommitted(caseId, msg.sender, state.commitments);
     }
 
-    function _requireCommitting(CaseState memory state) private view {
-        if (state.phase != CasePhase.Drawn) revert WrongPhase(state.phase);
-        uint256 lastBlock = state.phaseBlock + COMMIT_WINDOW;
+    function _requireCommitting(CaseState calldata given) private view {
+        if (given.phase != CasePhase.Drawn) revert WrongPhase(given.phase);
+        uint256 lastBlock = given.phaseBlock + COMMIT_WINDOW;
         if (block.number > lastBlock) revert TooLate(block.number, lastBlock);
     }
 
-    /// @dev Own posts stand whatever is given; what is given is its reviewer's by its signature. A signature whose reviewer has
-    ///      posted meanwhile is passed over, so that no post in the last moment spoils the call.
+    /// @dev Own posts stand whatever is given; what is given is its reviewer's by its signature. A signature whose
+    ///      reviewer has posted meanwhile is passed over, so that no post in the last moment spoils the call.
     function _unite(bytes32 caseId, CaseState memory state, bytes calldata signatures) private view {
         bytes32 hearing = Messages.hearing(caseId, state.round);
         bytes32 domain = Messages.separator(address(BANK));
         uint256 marks = _marks[hearing];
         uint256 used = 0;
-        for (uint256 i = 0; i < state.reviewers.length; ++i) {
+        uint256 count = state.reviewers.length;
+        for (uint256 i = 0; i < count; ++i) {
             address reviewer = state.reviewers[i];
             bytes32 commitment = state.commitments[i];
             uint256 begin = used;
@@ -225,7 +227,7 @@ contract Court is ICourt, ReentrancyGuardTransient {
         state.seed = abi.decode(DOCKET.handOn(IDocket.drawTiles.selector, 0), (bytes32));
         state.seeder = msg.sender;
         _enter(caseId, state, CasePhase.Seeded);
-        emit CaseSeeded(caseId, state.seed, state);
+        emit CaseSeeded(caseId, msg.sender, state.seed);
     }
 
     // ------------------------------------------------------------------------------------------------------- showing
@@ -244,8 +246,8 @@ contract Court is ICourt, ReentrancyGuardTransient {
         _show(caseId, given.round, Marks.NODE, keccak256(abi.encode(reveal_)));
     }
 
-    /// @dev From now on this party cannot be left out. What it shows follows from what it committed to, so that nobody can show
-    ///      anything else in its name.
+    /// @dev From now on this party cannot be left out. What it shows follows from what it committed to, so that
+    ///      nobody can show anything else in its name.
     function _show(bytes32 caseId, uint8 round, uint256 mark, bytes32 revealHash) private {
         bytes32 hearing = Messages.hearing(caseId, round);
         _mark(hearing, mark);
@@ -311,7 +313,7 @@ contract Court is ICourt, ReentrancyGuardTransient {
         state.committer = address(0);
         state.seeder = address(0);
         _enter(caseId, state, CasePhase.Opened);
-        emit CaseRestarted(caseId, state);
+        emit CaseRestarted(caseId, state.round, bond);
     }
 
     /// @dev A count that convicts is spent.
@@ -341,8 +343,19 @@ contract Court is ICourt, ReentrancyGuardTransient {
         return given;
     }
 
+    /// @dev keccak256(abi.encode(given)) without decoding it: the bytes from the struct's beginning to the end of its
+    ///      last array. Any other encoding of the same values has another hash, and these bytes have no other
+    ///      meaning.
     function _requireState(bytes32 caseId, CaseState calldata given) private view {
-        bytes32 hash = keccak256(abi.encode(given));
+        bytes32[] calldata last = given.commitments;
+        bytes32 hash;
+        assembly ("memory-safe") {
+            let encoded := mload(0x40)
+            let size := sub(add(last.offset, shl(5, last.length)), given)
+            mstore(encoded, 0x20)
+            calldatacopy(add(encoded, 0x20), given, size)
+            hash := keccak256(encoded, add(size, 0x20))
+        }
         if (_cases[caseId] != hash) revert StateMismatch(caseId, _cases[caseId], hash);
     }
 

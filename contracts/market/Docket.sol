@@ -92,7 +92,7 @@ contract Docket is IDocket {
         bytes32 named = _readResults(state, domain, rules, results, resultSignatures, segment);
         _readDraw(state, domain, draw, drawSignature, named);
         _price(state, rules, order.order, results[results.length - 1], results[segment]);
-        if (verdicts.length == 0) {
+        if (secret == 0 && verdicts.length == 0) {
             state.kind = CaseKind.Doubt;
         } else {
             _requireDrawn(order.order, secret, draw.beta);
@@ -150,6 +150,8 @@ contract Docket is IDocket {
         Order memory order = given.order;
         bytes32 tab = Messages.tabId(Tab({payer: given.client, payee: given.scheduler, key: given.key}));
         if (tab != order.tab) revert WrongTab(order.tab, tab);
+        // Its payer opened it: nobody becomes a client by somebody else's word.
+        if (!BANK.tabOf(tab).known) revert TabUnknown(tab);
         state.order = Messages.digest(domain, Messages.hash(order));
         if (!SignatureChecker.isValidSignatureNowCalldata(given.key, state.order, given.signature)) {
             revert WrongSignature(given.key);
@@ -161,8 +163,8 @@ contract Docket is IDocket {
         state.scheduler = given.scheduler;
     }
 
-    /// @dev All results, each for its place, and who signed them. The judged one's signer must be a node of the class: nobody
-    ///      else has the stake that this class is made for.
+    /// @dev All results, each for its place, and who signed them. The judged one's signer must be a node of the
+    ///      class: nobody else has the stake that this class is made for.
     function _readResults(
         CaseState memory state,
         bytes32 domain,
@@ -175,24 +177,34 @@ contract Docket is IDocket {
         if (segment >= results.length) revert WrongSegments(state.ends, segment);
         if (signatures.length != results.length) revert WrongCount(signatures.length, results.length);
         state.segment = segment;
-        // Room for the owners of inferencers and verifiers, of scheduler, client and opener, and for the last two themselves.
+        // Room for the owners of inferencers and verifiers, of scheduler, client and opener, and for the last two
+        // themselves.
         state.excluded = Owners.start(results.length + rules.verifiers + 5);
         bytes32[] memory hashes = new bytes32[](results.length);
-        for (uint256 s = 0; s < results.length; ++s) {
-            Result memory result = results[s];
-            if (result.order != state.order || result.segment != s) {
-                revert ForeignResult(s, result.order, result.segment);
-            }
-            hashes[s] = Messages.hash(result);
-            address signer = ECDSA.recoverCalldata(Messages.digest(domain, hashes[s]), signatures[s]);
-            state.excluded.add(REGISTRY.ownerOf(signer));
-            if (s != segment) continue;
-            if (REGISTRY.classOf(signer) != state.executionClass) revert WrongClass(signer, state.executionClass);
-            state.node = signer;
-            state.result = hashes[s];
-            state.traceCommitment = result.traceCommitment;
+        for (uint256 s = 0; s < hashes.length; ++s) {
+            hashes[s] = _readResult(state, domain, results[s], signatures[s], s);
         }
         return Messages.resultsHash(hashes);
+    }
+
+    function _readResult(
+        CaseState memory state,
+        bytes32 domain,
+        Result memory result,
+        bytes calldata signature,
+        uint256 place
+    ) private view returns (bytes32 structHash) {
+        if (result.order != state.order || result.segment != place) {
+            revert ForeignResult(place, result.order, result.segment);
+        }
+        structHash = Messages.hash(result);
+        address signer = ECDSA.recoverCalldata(Messages.digest(domain, structHash), signature);
+        state.excluded.add(REGISTRY.ownerOf(signer));
+        if (place != state.segment) return structHash;
+        if (REGISTRY.classOf(signer) != state.executionClass) revert WrongClass(signer, state.executionClass);
+        state.node = signer;
+        state.result = structHash;
+        state.traceCommitment = result.traceCommitment;
     }
 
     /// @dev Ends rise to the last layer, and nothing follows them.
@@ -214,7 +226,9 @@ contract Docket is IDocket {
         bytes32 expected
     ) private view {
         Draw memory draw = given;
-        if (draw.order != state.order || draw.results != expected) revert ForeignDraw(draw.order, draw.results, expected);
+        if (draw.order != state.order || draw.results != expected) {
+            revert ForeignDraw(draw.order, draw.results, expected);
+        }
         if (ECDSA.recoverCalldata(Messages.digest(domain, Messages.hash(draw)), signature) != state.scheduler) {
             revert WrongSignature(state.scheduler);
         }
@@ -340,14 +354,11 @@ contract Docket is IDocket {
     function _setKind(CaseState memory state) private pure {
         uint256 seats = state.opinions.length;
         uint256 rejecting = 0;
-        uint256 accepting = 0;
         for (uint256 v = 0; v < seats; ++v) {
             if (state.opinions[v] == uint8(Opinion.Reject)) ++rejecting;
-            if (state.opinions[v] == uint8(Opinion.Accept)) ++accepting;
         }
-        if (2 * rejecting > seats) state.kind = CaseKind.Rejection;
-        else if (2 * accepting > seats) state.kind = CaseKind.Acceptance;
-        else revert NoMajority(rejecting, accepting, seats);
+        // Where no majority rejects, too few judged or they accepted: then only the client calls it into question.
+        state.kind = 2 * rejecting > seats ? CaseKind.Rejection : CaseKind.Acceptance;
     }
 
     // ------------------------------------------------------------------------------------------------------- drawing
@@ -358,16 +369,26 @@ contract Docket is IDocket {
         view
         returns (bytes32 randao, address[] memory reviewers, uint8[] memory seats)
     {
-        CaseState memory state = given;
-        if (state.phase != CasePhase.Opened) revert WrongPhase(state.phase);
-        randao = _randao(state.phaseBlock, header);
-        uint8 count = REGISTRY.rulesOf(state.executionClass).reviewers;
+        if (given.phase != CasePhase.Opened) revert WrongPhase(given.phase);
+        randao = _randao(given.phaseBlock, header);
+        uint8 count = REGISTRY.rulesOf(given.executionClass).reviewers;
+        CaseState memory state;
+        state.executionClass = given.executionClass;
+        state.segment = given.segment;
+        state.ends = given.ends;
+        state.referenceBlock = given.referenceBlock;
+        state.round = given.round;
+        state.excluded = given.excluded;
         reviewers = _drawSeats(state, Messages.courtSeed(caseId, state.round, randao), count, hints);
         seats = _seat(reviewers);
     }
 
     /// @inheritdoc IDocket
-    function drawTiles(bytes32 caseId, CaseState calldata state, bytes calldata header) external view returns (bytes32) {
+    function drawTiles(bytes32 caseId, CaseState calldata state, bytes calldata header)
+        external
+        view
+        returns (bytes32)
+    {
         if (state.phase != CasePhase.Committed) revert WrongPhase(state.phase);
         if (REGISTRY.rulesOf(state.executionClass).exact) revert ExactClass(state.executionClass);
         return Messages.tilesSeed(caseId, state.commitments, _randao(state.phaseBlock, header));
@@ -386,18 +407,31 @@ contract Docket is IDocket {
 
     /// @dev An operator that is drawn more than once is one reviewer with more seats, at its first place.
     function _seat(address[] memory drawn) private pure returns (uint8[] memory seats) {
-        uint256 count = 0;
-        seats = new uint8[](drawn.length);
-        for (uint256 i = 0; i < drawn.length; ++i) {
-            address operator = drawn[i];
-            uint256 place = 0;
-            while (place < count && drawn[place] != operator) ++place;
-            if (place == count) drawn[count++] = operator;
-            ++seats[place];
+        unchecked {
+            uint256 total = drawn.length;
+            uint256 count = 0;
+            seats = new uint8[](total);
+            for (uint256 i = 0; i < total; ++i) {
+                address operator = drawn[i];
+                uint256 place = _placeOf(operator, drawn, count);
+                if (place == count) drawn[count++] = operator;
+                ++seats[place];
+            }
+            assembly ("memory-safe") {
+                mstore(drawn, count)
+                mstore(seats, count)
+            }
         }
+    }
+
+    /// @dev Where an operator is among the first `count`; `count` if it is not.
+    function _placeOf(address operator, address[] memory drawn, uint256 count) private pure returns (uint256 place) {
         assembly ("memory-safe") {
-            mstore(drawn, count)
-            mstore(seats, count)
+            let word := add(drawn, 0x20)
+            for { let end := add(word, shl(5, count)) } lt(word, end) { word := add(word, 0x20) } {
+                if eq(mload(word), operator) { break }
+                place := add(place, 1)
+            }
         }
     }
 }

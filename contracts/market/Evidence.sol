@@ -21,6 +21,7 @@ import {
     Rules,
     SignedOrder,
     Tab,
+    TraceCommitment,
     Verdict,
     VrfProof
 } from "./interfaces/MarketTypes.sol";
@@ -123,6 +124,27 @@ contract Evidence is IEvidence {
         _convictTwice(words, oneSignature, otherSignature);
     }
 
+    /// @inheritdoc IEvidence
+    function convictCommitment(
+        TraceCommitment calldata before,
+        bytes calldata beforeSignature,
+        Verdict calldata verdict,
+        bytes calldata verdictSignature
+    ) external {
+        Orders.requirePlace(verdict.order, verdict.segment, before.order, before.segment);
+        if (before.commitment == verdict.commitment) revert SameMessage(before.commitment);
+        address signer = Orders.signerOf(_domain(), Messages.hash(before), beforeSignature);
+        Orders.requireSigner(_domain(), Messages.hash(verdict), verdictSignature, signer);
+        bytes32 subject = keccak256(abi.encode(Fault.TwoVerdicts, signer, before.order, before.segment));
+        uint256 penalty = _rulesOf(REGISTRY.classOf(signer)).penalty;
+        _convict(subject, Fault.TwoVerdicts, signer, Role.Node, penalty, _oldestReference());
+    }
+
+    /// @dev Where the order is not shown: its reference block is at most so old.
+    function _oldestReference() private view returns (uint64) {
+        return uint64(block.number > REFERENCE_AGE ? block.number - REFERENCE_AGE : 0);
+    }
+
     /// @dev Two different messages of a node for one place. They are read where they lie: a word with dirty bits is a message
     ///      that nobody signs.
     function _convictTwice(Words memory words, bytes calldata oneSignature, bytes calldata otherSignature) private {
@@ -137,9 +159,7 @@ contract Evidence is IEvidence {
         if (signer != otherSigner) revert DifferentSigners(signer, otherSigner);
         bytes32 subject = keccak256(abi.encode(words.fault, signer, place));
         uint256 penalty = _rulesOf(REGISTRY.classOf(signer)).penalty;
-        // The order is not shown: its reference block is at most so old.
-        uint64 offenceBlock = uint64(block.number > REFERENCE_AGE ? block.number - REFERENCE_AGE : 0);
-        _convict(subject, words.fault, signer, Role.Node, penalty, offenceBlock);
+        _convict(subject, words.fault, signer, Role.Node, penalty, _oldestReference());
     }
 
     /// @dev keccak256 of the first words of a message in the calldata.

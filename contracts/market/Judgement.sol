@@ -73,12 +73,14 @@ contract Judgement is IJudgement {
 
     /// @dev What is shown, after its checks. Reviewer i is bit i.
     /// @param node whether the node shows its trace
+    /// @param saying who shows an opinion, by its number
     struct Shown {
         bool node;
         bytes32 nodeRoot;
         bytes nodeTiles;
         uint256 opened;
-        uint8[] opinions;
+        uint256[7] saying;
+        uint256[] opinions;
         bytes32[] roots;
         bytes[] tiles;
         uint256[] scores;
@@ -92,7 +94,7 @@ contract Judgement is IJudgement {
         if (reviewer >= state.reviewers.length || state.reviewers[reviewer] != HandedOn.caller()) {
             revert NotReviewer(HandedOn.caller(), reviewer);
         }
-        _openReveal(hearing, state, reviewer, reveal_, "");
+        _openReveal(hearing, reviewer, HandedOn.caller(), state.commitments[reviewer], reveal_, "");
     }
 
     /// @inheritdoc IJudgement
@@ -132,8 +134,9 @@ contract Judgement is IJudgement {
     /// @dev A reviewer's tiles, in the clear. Who could not tell, or lacked something, has no trace to show.
     function _openReveal(
         Hearing memory hearing,
-        CaseState calldata state,
         uint256 index,
+        address reviewer,
+        bytes32 commitment,
         Reveal calldata given,
         bytes memory mask
     ) private pure returns (bytes memory tiles) {
@@ -142,19 +145,29 @@ contract Judgement is IJudgement {
         if (!known || (opinion == uint256(Opinion.MissingInput) && hearing.segment == 0)) {
             revert InvalidOpinion(index, given.opinion);
         }
-        bytes32 opened = keccak256(
-            abi.encode(
-                hearing.id, state.reviewers[index], given.root, opinion, given.score, given.spread, given.salt
-            )
-        );
-        if (opened != state.commitments[index]) {
-            revert CommitmentMismatch(index, opened, state.commitments[index]);
-        }
+        bytes32 opened = _commitmentOf(hearing.id, reviewer, given);
+        if (opened != commitment) revert CommitmentMismatch(index, opened, commitment);
         if (opinion <= uint256(Opinion.Reject)) {
             tiles = mask.length == 0 ? bytes(given.tiles) : TileTree.unmask(given.tiles, mask);
             _requireTiles(hearing, index, given.root, tiles, given.siblings);
         } else if (given.tiles.length != 0 || given.siblings.length != 0) {
             revert InvalidOpening(index, 0, given.root);
+        }
+    }
+
+    /// @dev keccak256(abi.encode(hearing, reviewer, root, opinion, score, spread, salt)): the last five are the first
+    ///      words of the reveal.
+    function _commitmentOf(bytes32 hearing, address reviewer, Reveal calldata given)
+        private
+        pure
+        returns (bytes32 hash)
+    {
+        assembly ("memory-safe") {
+            let encoded := mload(0x40)
+            mstore(encoded, hearing)
+            mstore(add(encoded, 0x20), reviewer)
+            calldatacopy(add(encoded, 0x40), given, 0xa0)
+            hash := keccak256(encoded, 0xe0)
         }
     }
 
@@ -233,10 +246,11 @@ contract Judgement is IJudgement {
         uint256 marks = HandedOn.word();
         uint256 lastBlock = state.phaseBlock + REVEAL_WINDOW;
         bool late = block.number > lastBlock;
+        bytes32[] calldata commitments = state.commitments;
         if (node.root == 0 && (!late || marks & Marks.NODE != 0)) revert RevealMissing(NODE, lastBlock);
         for (uint256 i = 0; i < reveals.length; ++i) {
             if (reveals[i].opinion != 0) continue;
-            bool awaited = state.commitments[i] != 0 && !late;
+            bool awaited = commitments[i] != 0 && !late;
             if (awaited || marks >> (Marks.REVEALS + i) & 1 != 0) revert RevealMissing(i, lastBlock);
         }
     }
@@ -251,12 +265,12 @@ contract Judgement is IJudgement {
         uint8[] memory seats = state.seats;
         finding.silent = ~shown.opened & ((1 << seats.length) - 1);
         finding.cluster = _properCluster(hearing.rules, shown, seats);
-        uint8 opinion = finding.cluster == 0 ? 0 : shown.opinions[_lowest(finding.cluster)];
-        finding.paid = opinion != 0 && opinion != uint8(Opinion.CannotTell);
-        if (opinion == uint8(Opinion.Accept) || opinion == uint8(Opinion.Reject)) {
+        uint256 opinion = finding.cluster == 0 ? 0 : shown.opinions[_lowest(finding.cluster)];
+        finding.paid = opinion != 0 && opinion != uint256(Opinion.CannotTell);
+        if (opinion == uint256(Opinion.Accept) || opinion == uint256(Opinion.Reject)) {
             // A node that shows nothing proves nobody wrong.
             if (shown.node) {
-                uint256 telling = _saying(shown, uint8(Opinion.Accept)) | _saying(shown, uint8(Opinion.Reject));
+                uint256 telling = shown.saying[uint256(Opinion.Accept)] | shown.saying[uint256(Opinion.Reject)];
                 finding.wrong = telling & ~finding.cluster;
             }
             if (!hearing.rules.exact) {
@@ -275,7 +289,7 @@ contract Judgement is IJudgement {
         Reveal[] calldata reveals
     ) private pure returns (Shown memory shown) {
         uint256 count = reveals.length;
-        shown.opinions = new uint8[](count);
+        shown.opinions = new uint256[](count);
         shown.roots = new bytes32[](count);
         shown.tiles = new bytes[](count);
         shown.scores = new uint256[](count);
@@ -285,12 +299,16 @@ contract Judgement is IJudgement {
             shown.nodeRoot = node.root;
             shown.nodeTiles = _openNode(hearing, state.traceCommitment, node);
         }
+        address[] calldata reviewers = state.reviewers;
+        bytes32[] calldata commitments = state.commitments;
         for (uint256 i = 0; i < count; ++i) {
             Reveal calldata given = reveals[i];
-            if (given.opinion == 0) continue;
-            shown.tiles[i] = _openReveal(hearing, state, i, given, shown.nodeTiles);
+            uint256 opinion = given.opinion;
+            if (opinion == 0) continue;
+            shown.tiles[i] = _openReveal(hearing, i, reviewers[i], commitments[i], given, shown.nodeTiles);
+            shown.saying[opinion] |= 1 << i;
             shown.opened |= 1 << i;
-            shown.opinions[i] = given.opinion;
+            shown.opinions[i] = opinion;
             shown.roots[i] = given.root;
             shown.scores[i] = given.score;
             shown.spreads[i] = given.spread;
@@ -316,14 +334,14 @@ contract Judgement is IJudgement {
     function _consistent(Rules memory rules, Shown memory shown) private pure returns (uint256 valid) {
         valid = shown.opened;
         if (!shown.node) return valid;
-        for (uint256 i = 0; i < shown.opinions.length; ++i) {
-            if (shown.opinions[i] != uint8(Opinion.Accept)) continue;
-            if (!_agree(rules, shown.roots[i], shown.nodeRoot, shown.tiles[i], shown.nodeTiles)) valid &= ~(1 << i);
+        for (uint256 rest = shown.saying[uint256(Opinion.Accept)]; rest != 0; rest &= rest - 1) {
+            uint256 i = _lowest(rest);
+            if (!_agree(rules, shown.roots[i], shown.nodeRoot, shown.tiles[i], shown.nodeTiles)) valid ^= 1 << i;
         }
     }
 
-    /// @dev The component of the lowest of `unseen`, among them: who agrees with one of it belongs to it (library Clusters says
-    ///      the same of a whole graph; here no edge is compared that joins what is joined).
+    /// @dev The component of the lowest of `unseen`, among them: who agrees with one of it belongs to it (library
+    ///      Clusters says the same of a whole graph; here no edge is compared that joins what is joined).
     function _component(Rules memory rules, Shown memory shown, uint256 unseen) private pure returns (uint256 members) {
         uint256 fresh = unseen & (~unseen + 1);
         while (fresh != 0) {
@@ -340,7 +358,7 @@ contract Judgement is IJudgement {
 
     function _sameCluster(Rules memory rules, Shown memory shown, uint256 v, uint256 w) private pure returns (bool) {
         if (shown.opinions[v] != shown.opinions[w]) return false;
-        if (shown.opinions[v] > uint8(Opinion.Reject)) return true;
+        if (shown.opinions[v] > uint256(Opinion.Reject)) return true;
         return _agree(rules, shown.roots[v], shown.roots[w], shown.tiles[v], shown.tiles[w]);
     }
 
@@ -362,19 +380,19 @@ contract Judgement is IJudgement {
         CaseState calldata state,
         Shown memory shown,
         uint8[] memory seats,
-        uint8 opinion
+        uint256 opinion
     ) private pure {
         bool doubt = state.kind == CaseKind.Doubt;
-        bool isReject = opinion == uint8(Opinion.Reject);
+        bool isReject = opinion == uint256(Opinion.Reject);
         uint256 convicting = finding.cluster;
-        if (isReject) convicting |= _saying(shown, uint8(Opinion.MissingTrace));
-        if (opinion == uint8(Opinion.MissingTrace)) convicting |= _saying(shown, uint8(Opinion.Reject));
+        if (isReject) convicting |= shown.saying[uint256(Opinion.MissingTrace)];
+        if (opinion == uint256(Opinion.MissingTrace)) convicting |= shown.saying[uint256(Opinion.Reject)];
         bool strong = 3 * _weight(seats, convicting) >= 2 * uint256(rules.reviewers);
-        if (opinion == uint8(Opinion.MissingPrompt)) {
+        if (opinion == uint256(Opinion.MissingPrompt)) {
             finding.outcome = Outcome.OpenerMissing;
         } else if (!shown.node) {
             finding.outcome = doubt ? Outcome.Refunded : Outcome.NodeMissing;
-        } else if (opinion == uint8(Opinion.Accept)) {
+        } else if (opinion == uint256(Opinion.Accept)) {
             finding.outcome = Outcome.Upheld;
         } else if (opinion != 0) {
             finding.outcome = Outcome.Refunded;
@@ -384,16 +402,9 @@ contract Judgement is IJudgement {
                 if (beyond && !doubt) finding.outcome = Outcome.Convicted;
                 else finding.pooled = doubt ? beyond : apart;
             } else if (strong && !doubt) {
-                if (opinion == uint8(Opinion.MissingTrace)) finding.outcome = Outcome.NodeMissing;
-                if (opinion == uint8(Opinion.MissingInput)) finding.outcome = Outcome.SchedulerMissing;
+                if (opinion == uint256(Opinion.MissingTrace)) finding.outcome = Outcome.NodeMissing;
+                if (opinion == uint256(Opinion.MissingInput)) finding.outcome = Outcome.SchedulerMissing;
             }
-        }
-    }
-
-    /// @dev Who shows this opinion.
-    function _saying(Shown memory shown, uint8 opinion) private pure returns (uint256 members) {
-        for (uint256 i = 0; i < shown.opinions.length; ++i) {
-            if (shown.opinions[i] == opinion) members |= 1 << i;
         }
     }
 
@@ -506,7 +517,7 @@ contract Judgement is IJudgement {
         bool convicts = finding.convict != address(0);
         uint256 taken = convicts ? _takePenalty(draft, state, finding, rules.penalty) : 0;
         if (comparison.paid) _payReviewers(draft, state, comparison.cluster);
-        uint256 since = draft.movements.length;
+        uint256 since = draft.count;
         _payGas(draft, state, rules, HandedOn.caller(), since);
         if (convicts) _payOpener(draft, state, since, finding.fault == Fault.Pooled ? 0 : taken);
         else if (finding.outcome == Outcome.Refunded) draft.pay(state.opener, draft.left, since);
@@ -519,8 +530,8 @@ contract Judgement is IJudgement {
         transfers = draft.toCall();
     }
 
-    /// @dev Whom an outcome convicts, if anybody. One between the cuts is counted against the node's owner; when there are more
-    ///      of them than honest noise gives, it convicts, and counting begins anew.
+    /// @dev Whom an outcome convicts, if anybody. One between the cuts is counted against the node's owner; when
+    ///      there are more of them than honest noise gives, it convicts, and counting begins anew.
     function _convict(Finding memory finding, CaseState memory state, Rules memory rules, bool pooled) private view {
         Outcome outcome = finding.outcome;
         finding.fault = Fault.NothingShown;
@@ -565,15 +576,14 @@ contract Judgement is IJudgement {
         }
         taken += rest;
         if (finding.fault == Fault.Pooled || HandedOn.word() & Marks.VOIDED != 0) return taken;
-        draft.pay(state.client, state.fee < taken ? state.fee : taken, draft.movements.length);
+        draft.pay(state.client, state.fee < taken ? state.fee : taken, draft.count);
     }
 
     function _payReviewers(Ledger.Draft memory draft, CaseState memory state, uint256 cluster) private pure {
         uint256 reward = Prices.REWARD_UNITS * state.unit;
-        for (uint256 i = 0; i < state.reviewers.length; ++i) {
-            if (cluster >> i & 1 != 0) {
-                draft.pay(state.reviewers[i], reward * state.seats[i], draft.movements.length);
-            }
+        for (; cluster != 0; cluster &= cluster - 1) {
+            uint256 i = _lowest(cluster);
+            draft.pay(state.reviewers[i], reward * state.seats[i], draft.count);
         }
     }
 
@@ -586,21 +596,26 @@ contract Judgement is IJudgement {
         uint256 since
     ) private view {
         uint256 price = _gasPrice();
-        if (state.drawer != address(0)) draft.pay(state.drawer, CaseGas.worth(CaseGas.drawing(rules), price), since);
+        uint256 reviewers = state.reviewers.length;
+        if (state.drawer != address(0)) {
+            draft.pay(state.drawer, CaseGas.worth(CaseGas.drawing(reviewers), price), since);
+        }
         if (state.committer != address(0)) {
-            draft.pay(state.committer, CaseGas.worth(CaseGas.committing(rules), price), since);
+            draft.pay(state.committer, CaseGas.worth(CaseGas.committing(reviewers), price), since);
         }
         if (state.seeder != address(0)) draft.pay(state.seeder, CaseGas.worth(CaseGas.seeding(), price), since);
-        if (decider != address(0)) draft.pay(decider, CaseGas.worth(CaseGas.deciding(rules), price), since);
+        if (decider != address(0)) {
+            draft.pay(decider, CaseGas.worth(CaseGas.deciding(reviewers, rules.tiles), price), since);
+        }
     }
 
-    /// @dev Bond, gas and reward, a tenth of what was taken or of the bond; a full pool, which prompts may have filled, pays none,
-    ///      and who convicts itself with little stake gets little. Anyone can bring a rejection, and so can anyone who sees it on its way: then half of the reward
-    ///      is the rejecters', whose work it is.
+    /// @dev Bond, gas and reward, a tenth of what was taken or of the bond; a full pool, which prompts may have filled, pays
+    ///      none, and who convicts itself with little stake gets little. Anyone can bring a rejection, and so can anyone who
+    ///      sees it on its way: then half of the reward is the rejecters', whose work it is.
     function _payOpener(Ledger.Draft memory draft, CaseState memory state, uint256 since, uint256 taken) private view {
         uint256 reward = taken == 0 ? 0 : (taken > state.bond ? taken : state.bond) / 10;
         uint256 shared = state.kind == CaseKind.Rejection && _isStranger(state) ? reward / 2 : 0;
-        uint256 back = state.bond + CaseGas.worth(CaseGas.opening(), _gasPrice());
+        uint256 back = state.bond + CaseGas.worth(CaseGas.opening(state.kind == CaseKind.Doubt), _gasPrice());
         draft.pay(state.opener, back + reward - shared, since);
         if (shared == 0) return;
         uint256 rejecting = 0;
@@ -646,8 +661,9 @@ contract Judgement is IJudgement {
     }
 
     function _fineReviewers(Ledger.Draft memory draft, CaseState memory state, uint256 fined) private view {
-        for (uint256 i = 0; i < state.reviewers.length; ++i) {
-            if (fined >> i & 1 != 0) _fine(draft, state, state.reviewers[i], state.seats[i]);
+        for (; fined != 0; fined &= fined - 1) {
+            uint256 i = _lowest(fined);
+            _fine(draft, state, state.reviewers[i], state.seats[i]);
         }
     }
 
@@ -673,8 +689,8 @@ contract Judgement is IJudgement {
         return price < GAS_PRICE ? price : GAS_PRICE;
     }
 
-    /// @dev Most movements of an outcome: penalty (two), refund, gas (four), opener, rest, the node's lock, one for each
-    ///      reviewer, and three for each verifier.
+    /// @dev Most movements of an outcome: penalty (two), refund, gas (four), opener, rest, the node's lock, one for
+    ///      each reviewer, and three for each verifier.
     function _room(CaseState memory state) private pure returns (uint256) {
         return 10 + state.reviewers.length + 3 * state.verifiers.length;
     }

@@ -8,6 +8,7 @@ import {ICourt} from "./interfaces/ICourt.sol";
 import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
 import {ILeaves} from "./interfaces/ILeaves.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
+import {ISummons} from "./interfaces/ISummons.sol";
 import {
     Draw,
     LeafKind,
@@ -19,6 +20,7 @@ import {
     Role,
     Rules,
     SignedOrder,
+    SummonsKind,
     Tab,
     Verdict,
     Work
@@ -31,10 +33,13 @@ import {Prices} from "./libraries/Prices.sol";
 contract Leaves is ILeaves {
     /// @dev A segment that stands for all of an order, at the court.
     uint8 private constant ANY_SEGMENT = 255;
+    /// @dev What Summons keeps of one that nobody answered.
+    bytes32 private constant UNANSWERED = bytes32(uint256(2));
 
     IBank private immutable BANK;
     IRegistry private immutable REGISTRY;
     ICourt private immutable COURT;
+    ISummons private immutable SUMMONS;
     uint256 private immutable WINDOW;
 
     constructor() {
@@ -42,6 +47,7 @@ contract Leaves is ILeaves {
         BANK = IBank(contracts.bank);
         REGISTRY = IRegistry(contracts.registry);
         COURT = ICourt(contracts.court);
+        SUMMONS = ISummons(contracts.summons);
         WINDOW = IDeployment(msg.sender).parameters().summonsWindow;
     }
 
@@ -57,10 +63,14 @@ contract Leaves is ILeaves {
         (Promise memory promised, bytes memory signature) = abi.decode(leaf, (Promise, bytes));
         _requireLeaf(tab, promised.tab, promised.sequence, sequence);
         Orders.requireKey(Messages.digest(_domain(), Messages.hash(promised)), tab.key, signature);
-        _requireNotVoid(tab.payee, promised.referenceBlock, promised.order, promised.segment);
-        if (promised.work == uint8(Work.Inference)) return _inferenceWorth(tab.payee, promised, leaf);
+        if (promised.work == uint8(Work.Inference)) {
+            _requireNotVoid(tab.payee, promised.referenceBlock, promised.order, promised.segment);
+            return _inferenceWorth(tab.payee, promised, leaf);
+        }
         if (promised.work != uint8(Work.Check)) revert WorkMismatch(promised.work);
-        _requireChecked(tab.payee, promised, leaf);
+        // A check is owed whether or not the result stands.
+        if (REGISTRY.isVoidByAny(tab.payee, promised.referenceBlock)) revert LeafVoid(promised.order, promised.segment);
+        _requireChecked(tab, promised, leaf);
         return promised.price;
     }
 
@@ -72,22 +82,56 @@ contract Leaves is ILeaves {
         return Prices.promiseWorth(promised, result);
     }
 
-    /// @dev The node signed a verdict for that place, over a trace of its own.
-    function _requireChecked(address node, Promise memory promised, bytes calldata leaf) private view {
-        (,, Verdict memory verdict, bytes memory signature, Result memory result, NodeReveal memory own, NodeReveal memory judged)
-        = abi.decode(leaf, (Promise, bytes, Verdict, bytes, Result, NodeReveal, NodeReveal));
+    /// @dev What is shown of a check.
+    /// @param results struct hashes of all results, which the scheduler's draw names
+    /// @param result the judged one, with its node's signature
+    struct Check {
+        Verdict verdict;
+        bytes signature;
+        Draw draw;
+        bytes drawSignature;
+        bytes32[] results;
+        Result result;
+        bytes resultSignature;
+        NodeReveal own;
+        NodeReveal judged;
+    }
+
+    /// @dev The verifier signed a verdict for that place over the result that the scheduler drew. A yes needs a trace that agrees;
+    ///      a no is owed once the result fell, since it costs nothing to say no.
+    function _requireChecked(Tab memory tab, Promise memory promised, bytes calldata leaf) private view {
+        (,, Check memory check) = abi.decode(leaf, (Promise, bytes, Check));
+        Verdict memory verdict = check.verdict;
         Orders.requirePlace(verdict.order, verdict.segment, promised.order, promised.segment);
-        Orders.requireSigner(_domain(), Messages.hash(verdict), signature, node);
-        if (verdict.opinion != uint8(Opinion.Accept) && verdict.opinion != uint8(Opinion.Reject)) {
-            revert NoOpinion(verdict.opinion);
-        }
-        Orders.requireEqual(Messages.hash(result), verdict.result);
-        Orders.requireEqual(keccak256(abi.encode(judged.root, judged.salt)), result.traceCommitment);
+        Orders.requireSigner(_domain(), Messages.hash(verdict), check.signature, tab.payee);
+        _requireDrawn(tab, promised, check);
+        if (verdict.opinion == uint8(Opinion.Accept)) return _requireAgreement(tab.payee, check);
+        if (verdict.opinion != uint8(Opinion.Reject)) revert NoOpinion(verdict.opinion);
+        address node = Orders.signerOf(_domain(), Messages.hash(check.result), check.resultSignature);
+        bool fell = COURT.isVoided(promised.order, promised.segment)
+            || REGISTRY.isVoidByAny(node, promised.referenceBlock);
+        if (!fell) revert NotRejected(promised.order, promised.segment);
+    }
+
+    /// @dev The judged result is that of a draw which the payer, a scheduler, signed over this order.
+    function _requireDrawn(Tab memory tab, Promise memory promised, Check memory check) private view {
+        Orders.requirePlace(check.draw.order, promised.segment, promised.order, promised.segment);
+        Orders.requireSigner(_domain(), Messages.hash(check.draw), check.drawSignature, tab.key);
+        Orders.requireEqual(Messages.resultsHash(check.results), check.draw.results);
+        if (promised.segment >= check.results.length) revert WorkMismatch(promised.segment);
+        Orders.requireEqual(Messages.hash(check.result), check.results[promised.segment]);
+        Orders.requireEqual(check.results[promised.segment], check.verdict.result);
+    }
+
+    function _requireAgreement(address verifier, Check memory check) private view {
+        (NodeReveal memory own, NodeReveal memory judged) = (check.own, check.judged);
+        Verdict memory verdict = check.verdict;
+        Orders.requireEqual(keccak256(abi.encode(judged.root, judged.salt)), check.result.traceCommitment);
         Orders.requireEqual(
-            keccak256(abi.encode(verdict.order, verdict.segment, node, own.root, own.salt)), verdict.commitment
+            keccak256(abi.encode(verdict.order, verdict.segment, verifier, own.root, own.salt)), verdict.commitment
         );
-        bool agrees = _agree(REGISTRY.rulesOf(REGISTRY.classOf(node)), result, own, judged);
-        if (!agrees && verdict.opinion == uint8(Opinion.Accept)) revert NotChecked(own.root, judged.root);
+        bool agrees = _agree(REGISTRY.rulesOf(REGISTRY.classOf(verifier)), check.result, own, judged);
+        if (!agrees) revert NotChecked(own.root, judged.root);
     }
 
     /// @dev Whether two traces agree: their roots, or the tile of each that both roots together pick.
@@ -141,7 +185,10 @@ contract Leaves is ILeaves {
         if (sequence != expected) revert WrongSequence(sequence, expected);
     }
 
+    /// @dev Neither the payee nor the result was found wrong, and nobody was asked for the results in vain.
     function _requireNotVoid(address payee, uint64 referenceBlock, bytes32 order, uint8 segment) private view {
+        bytes32 asked = SUMMONS.summonsOf(SUMMONS.summonsIdOf(order, SummonsKind.Results, 0));
+        if (asked == UNANSWERED) revert LeafVoid(order, segment);
         if (REGISTRY.isVoidByAny(payee, referenceBlock) || COURT.isVoided(order, segment)) revert LeafVoid(order, segment);
     }
 

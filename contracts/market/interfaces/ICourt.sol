@@ -16,20 +16,31 @@ import {
 } from "./MarketTypes.sol";
 
 /// @title Decides one result by a committee drawn by RANDAO
-/// @notice Opened -> Drawn (RANDAO of the opening block + lookahead, proven by its header) -> Committed -> Seeded (tolerant
-///         classes: RANDAO of the committing block + lookahead) -> decided. Own posts and reveals of reviewers count in any order and
-///         from the first block; anyone may carry a case on or expire it.
+/// @notice Opened -> Drawn (RANDAO of the opening block + lookahead, proven by its header) -> Committed -> Seeded
+///         (tolerant classes: RANDAO of the committing block + lookahead) -> decided. Own posts and reveals of
+///         reviewers count in any order and from the first block; anyone may carry a case on or expire it.
 interface ICourt {
     event CaseOpened(bytes32 indexed caseId, bytes32 indexed order, address indexed node, CaseState state);
-    event ReviewersDrawn(bytes32 indexed caseId, uint8 round, bytes32 randao, address[] reviewers, uint8[] seats, CaseState state);
+    /// @notice The state follows from its events: what is here, the block as its phaseBlock, and who called.
+    event ReviewersDrawn(
+        bytes32 indexed caseId,
+        address indexed drawer,
+        uint8 round,
+        bytes32 randao,
+        address[] reviewers,
+        uint8[] seats
+    );
     event ReviewPosted(bytes32 indexed caseId, address indexed reviewer, uint8 round, bytes32 commitment);
-    event ReviewsCommitted(bytes32 indexed caseId, bytes32[] commitments, CaseState state);
-    event CaseSeeded(bytes32 indexed caseId, bytes32 seed, CaseState state);
+    event ReviewsCommitted(bytes32 indexed caseId, address indexed committer, bytes32[] commitments);
+    event CaseSeeded(bytes32 indexed caseId, address indexed seeder, bytes32 seed);
     event Revealed(bytes32 indexed caseId, address indexed party, uint8 round, bytes32 revealHash);
     /// @param cluster bit i: reviewer i is in the proper cluster
     /// @param score median of the cluster's scores, and of its spreads
-    event CaseDecided(bytes32 indexed caseId, bytes32 indexed order, Outcome outcome, uint256 cluster, uint32 score, uint32 spread);
-    event CaseRestarted(bytes32 indexed caseId, CaseState state);
+    event CaseDecided(
+        bytes32 indexed caseId, bytes32 indexed order, Outcome outcome, uint256 cluster, uint32 score, uint32 spread
+    );
+    /// @notice A second round: no reviewers, commitments, seed or callers; `bond` is what is left of it.
+    event CaseRestarted(bytes32 indexed caseId, uint8 round, uint96 bond);
     event LeafVoided(bytes32 indexed order, uint8 segment, bytes32 caseId);
     /// @notice An outcome between the cuts was added to an owner's pool.
     event Pooled(address indexed owner, bytes32 indexed executionClass, bytes32 caseId, uint16 count);
@@ -53,8 +64,8 @@ interface ICourt {
 
     /// @notice Opens a case; the bond is collected from msg.sender.
     /// @param draw the scheduler's word, with `drawSignature`
-    /// @param secret first secret, or zero for a Doubt
-    /// @param verdicts of the drawn verifiers of `segment`, one per distinct node; empty for a Doubt
+    /// @param secret first secret; zero, with no verdicts, for a Doubt
+    /// @param verdicts of the drawn verifiers of `segment`, one per distinct node, as many as there are
     /// @param proof the scheduler's VRF proof of the draw's beta, from which with secret and results the verifiers follow
     /// @param hints for the draw of verifiers
     /// @param suspend whether the node is suspended (each rejecting verdict must lock L)
@@ -79,9 +90,10 @@ interface ICourt {
     /// @notice A reviewer posts its own commitment; never replaced.
     function post(bytes32 caseId, CaseState calldata state, bytes32 commitment) external;
 
-    /// @notice Anyone: ends the commitments: signed ones in one call, and all own posts; incomplete sets only after 3/4 of
-    ///         the window.
-    /// @param commitments one per reviewer, or zero; one that a reviewer posted itself counts instead of what is given here
+    /// @notice Anyone: ends the commitments: signed ones in one call, and all own posts; incomplete sets only after
+    ///         3/4 of the window.
+    /// @param commitments one per reviewer, or zero; one that a reviewer posted itself counts instead of what is
+    /// given here
     /// @param signatures 65 bytes for each commitment that is given and not zero, in order
     function commit(bytes32 caseId, CaseState calldata state, bytes32[] calldata commitments, bytes calldata signatures)
         external;
@@ -93,9 +105,10 @@ interface ICourt {
     function reveal(bytes32 caseId, CaseState calldata state, uint256 reviewer, Reveal calldata reveal_) external;
     function revealNode(bytes32 caseId, CaseState calldata state, NodeReveal calldata reveal_) external;
 
-    /// @notice Anyone: compares, decides, pays. All reveals, or after the window those that there are; a party that revealed
-    ///         by its own call must be shown as it did.
-    function decide(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, Reveal[] calldata reveals) external;
+    /// @notice Anyone: compares, decides, pays. All reveals, or after the window those that there are; a party that
+    ///         revealed by its own call must be shown as it did.
+    function decide(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, Reveal[] calldata reveals)
+        external;
 
     /// @notice Anyone: ends a case whose draw, commitments or seed are late.
     function expire(bytes32 caseId, CaseState calldata state) external;

@@ -12,10 +12,13 @@ import {
     VrfProof
 } from "./MarketTypes.sol";
 
-/// @title Reads what a case is opened with, and draws who reviews it and what they show; keeps nothing and moves nothing
-/// @notice Its functions take the arguments of the Court's functions, which hands its calls on as they came (library HandedOn).
+/// @title Reads what a case is opened with, and draws who reviews it and what they show; keeps nothing and moves
+///        nothing
+/// @notice Its functions take the arguments of the Court's functions, which hands its calls on as they came (library
+///         HandedOn).
 interface IDocket {
     error WrongTab(bytes32 tab, bytes32 expected);
+    error TabUnknown(bytes32 tab);
     error WrongSignature(address expected);
     error WrongSegments(bytes32 ends, uint256 results);
     error WrongCount(uint256 given, uint256 expected);
@@ -31,7 +34,6 @@ interface IDocket {
     error InvalidOpinion(uint256 index, uint8 opinion);
     error NotVerifier(uint256 index, address signer);
     error AlreadyJudged(uint256 index, address signer);
-    error NoMajority(uint256 rejecting, uint256 accepting, uint256 seats);
     error LockMissing(uint256 index, address verifier);
     /// @notice Only the client or its tab key may call this result into question.
     error NotClient(address caller, address client, address key);

@@ -10,6 +10,7 @@ import {
     Row,
     SignedOrder,
     Tab,
+    TraceCommitment,
     Verdict,
     VrfProof
 } from "./MarketTypes.sol";
@@ -47,6 +48,13 @@ interface IEvidence {
         bytes calldata oneSignature,
         Verdict calldata other,
         bytes calldata otherSignature
+    ) external;
+    /// @notice A verdict over another trace than the one that its verifier had committed to before it saw the node's rows.
+    function convictCommitment(
+        TraceCommitment calldata before,
+        bytes calldata beforeSignature,
+        Verdict calldata verdict,
+        bytes calldata verdictSignature
     ) external;
     /// @notice Two admissions of one order that name different nodes.
     function convictAdmissions(

@@ -25,8 +25,9 @@ struct Finding {
 }
 
 /// @title Reads what the reviewers of a case show, and says what follows; keeps nothing and moves nothing
-/// @notice Its functions take the arguments of the Court's functions of the same names, which hands its calls on as they came
-///         (library HandedOn), with the round's marks (library Marks). `transfers` is a call to the Bank, or empty.
+/// @notice Its functions take the arguments of the Court's functions of the same names, which hands its calls on as
+///         they came (library HandedOn), with the round's marks (library Marks). `transfers` is a call to the Bank,
+///         or empty.
 interface IJudgement {
     error WrongPhase(CasePhase phase);
     error TooEarly(uint256 blockNumber, uint256 firstBlock);

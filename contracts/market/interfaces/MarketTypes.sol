@@ -485,7 +485,7 @@ struct SignedOrder {
 enum CaseKind {
     None,
     Rejection, // drawn, and a majority of the drawn verifiers rejected
-    Acceptance, // drawn, and a majority accepted: the client says that this is false
+    Acceptance, // drawn, and no majority rejected: the client says that the result is false
     Doubt // not drawn, or not checked: only the leaf can fall
 }
 

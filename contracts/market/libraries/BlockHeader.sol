@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Blockhash} from "@openzeppelin/contracts/utils/Blockhash.sol";
-
 /// @title RANDAO of a past block, read from its header
-/// @notice A header is an RLP list of strings: 0 parent, 1 ommers, 2 beneficiary, 3 state, 4 transactions, 5 receipts, 6 bloom,
-///         7 difficulty (zero since the merge), 8 number, 9 to 11 gas and time, 12 extra data, 13 mixHash (the RANDAO), 14 nonce.
-///         Forks add fields behind these; they are walked over, not read. Encodings that are not canonical are refused.
+/// @notice A header is an RLP list of strings: 0 parent, 1 ommers, 2 beneficiary, 3 state, 4 transactions, 5
+///         receipts, 6 bloom, 7 difficulty (zero since the merge), 8 number, 9 to 11 gas and time, 12 extra data, 13
+///         mixHash (the RANDAO), 14 nonce. Forks add fields behind these; they are walked over, not read. Encodings
+///         that are not canonical are refused.
 library BlockHeader {
     /// @notice These bytes are no header: `offset` is where the field `field` does not fit (255: the list itself).
     error InvalidHeader(uint256 field, uint256 offset);
 
+    /// @dev EIP-2935: the hashes of the last 8,191 blocks.
+    address private constant HISTORY = 0x0000F90827F1C53a10cb7A02335B175320002935;
+    uint256 private constant BLOCKHASH_REACH = 256;
     uint256 private constant LIST = 255;
     uint256 private constant DIFFICULTY = 7;
     uint256 private constant NUMBER = 8;
@@ -42,8 +44,12 @@ library BlockHeader {
     }
 
     /// @notice Hash of a past block: of the last 256 from the machine, of the last 8,191 from EIP-2935; zero beyond.
+    /// @dev OpenZeppelin's Blockhash would take what a failed call says for a hash.
     function known(uint256 blockNumber) internal view returns (bytes32 hash) {
-        return blockNumber < block.number ? Blockhash.blockHash(blockNumber) : bytes32(0);
+        if (blockNumber >= block.number) return 0;
+        if (block.number - blockNumber <= BLOCKHASH_REACH) return blockhash(blockNumber);
+        (bool success, bytes memory answer) = HISTORY.staticcall(abi.encode(blockNumber));
+        if (success && answer.length == 32) hash = bytes32(answer);
     }
 
     /// @dev Where the string at `offset` begins and how long it is.

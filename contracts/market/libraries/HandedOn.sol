@@ -2,8 +2,8 @@
 pragma solidity ^0.8.30;
 
 /// @title Calls that go on to another contract as they came
-/// @notice The other function takes the same arguments, so that nothing is encoded again and both decode the same bytes by the
-///         same rules. Behind them follow two words: who called first, and one that the caller adds.
+/// @notice The other function takes the same arguments, so that nothing is encoded again and both decode the same
+///         bytes by the same rules. Behind them follow two words: who called first, and one that the caller adds.
 library HandedOn {
     /// @notice Hands the call on to the function `selector` of `target`, which only reads; what it says, or its error.
     function handOn(address target, bytes4 selector, uint256 added) internal view returns (bytes memory answer) {

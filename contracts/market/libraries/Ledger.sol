@@ -2,30 +2,43 @@
 pragma solidity ^0.8.30;
 
 import {IBank} from "../interfaces/IBank.sol";
-import {CaseState, Movement, Opinion, PotKind} from "../interfaces/MarketTypes.sol";
+import {CaseState, Opinion, PotKind} from "../interfaces/MarketTypes.sol";
 
-/// @title Movements as they are drawn up: what is owed is paid in the order in which it is owed, as far as the pot reaches
+/// @title Movements as they are drawn up: what is owed is paid in the order in which it is owed, as far as the pot
+///        reaches
+/// @dev They are written as the call to the Bank that makes them, five words each, so that nothing is encoded twice.
 library Ledger {
     /// @param pot the bond from which payments are made
     /// @param left what is left of it
-    /// @param movements as many as were pushed; there is room for `start`'s number
+    /// @param count movements so far
+    /// @param room most movements that fit
+    /// @param written IBank.move(pot, movements)
     struct Draft {
         bytes32 pot;
         uint256 left;
-        Movement[] movements;
+        uint256 count;
+        uint256 room;
+        bytes written;
     }
 
+    /// @notice More movements than there is room for: a mistake of the caller's.
+    error TooManyMovements(uint256 room);
+
+    /// @dev Bytes of a movement, and of the call before the first one: selector, subject, offset, count.
+    uint256 private constant MOVEMENT = 0xa0;
+    uint256 private constant HEAD = 0x64;
+
     /// @notice A draft over a bond that holds `left`.
-    /// @param room most movements that will be pushed
+    /// @param room most movements that will be made
     function start(bytes32 pot, uint256 left, uint256 room) internal pure returns (Draft memory draft) {
-        Movement[] memory movements;
-        // An array of length zero with room behind it: `new` would build every movement before it is known.
+        bytes memory written = new bytes(HEAD + MOVEMENT * room);
+        bytes4 selector = IBank.move.selector;
         assembly ("memory-safe") {
-            movements := mload(0x40)
-            mstore(movements, 0)
-            mstore(0x40, add(movements, shl(5, add(room, 1))))
+            mstore(add(written, 0x20), selector)
+            mstore(add(written, 0x24), pot)
+            mstore(add(written, 0x44), 0x40)
         }
-        draft = Draft({pot: pot, left: left, movements: movements});
+        draft = Draft({pot: pot, left: left, count: 0, room: room, written: written});
     }
 
     function id(address account) internal pure returns (bytes32) {
@@ -42,14 +55,16 @@ library Ledger {
         uint256 amount
     ) internal pure {
         if (amount == 0) return;
-        Movement memory movement =
-            Movement({fromKind: fromKind, fromId: fromId, toKind: toKind, toId: toId, amount: uint96(amount)});
-        Movement[] memory movements = draft.movements;
+        if (draft.count == draft.room) revert TooManyMovements(draft.room);
+        uint256 place = _placeOf(draft, draft.count);
         assembly ("memory-safe") {
-            let count := add(mload(movements), 1)
-            mstore(movements, count)
-            mstore(add(movements, shl(5, count)), movement)
+            mstore(place, fromKind)
+            mstore(add(place, 0x20), fromId)
+            mstore(add(place, 0x40), toKind)
+            mstore(add(place, 0x60), toId)
+            mstore(add(place, 0x80), amount)
         }
+        ++draft.count;
     }
 
     /// @notice From an operator's pot into the bond.
@@ -62,14 +77,19 @@ library Ledger {
     function pay(Draft memory draft, address account, uint256 amount, uint256 since) internal pure {
         if (amount > draft.left) amount = draft.left;
         draft.left -= amount;
-        for (uint256 i = since; i < draft.movements.length; ++i) {
-            Movement memory earlier = draft.movements[i];
-            if (earlier.toId == id(account) && earlier.toKind == PotKind.Credit) {
-                earlier.amount += uint96(amount);
-                return;
+        bytes32 to = id(account);
+        bytes32 pot = draft.pot;
+        for (uint256 i = since; i < draft.count; ++i) {
+            uint256 place = _placeOf(draft, i);
+            bool same;
+            // The amount never exceeds what a pot holds, which fits 96 bits.
+            assembly ("memory-safe") {
+                same := and(eq(mload(add(place, 0x20)), pot), eq(mload(add(place, 0x60)), to))
+                if same { mstore(add(place, 0x80), add(mload(add(place, 0x80)), amount)) }
             }
+            if (same) return;
         }
-        shift(draft, PotKind.Bond, draft.pot, PotKind.Credit, id(account), amount);
+        shift(draft, PotKind.Bond, pot, PotKind.Credit, to, amount);
     }
 
     /// @notice What is left of the bond belongs to nobody.
@@ -98,8 +118,21 @@ library Ledger {
     }
 
     /// @notice The call to the Bank that makes these movements; empty if there are none.
-    function toCall(Draft memory draft) internal pure returns (bytes memory) {
-        if (draft.movements.length == 0) return "";
-        return abi.encodeCall(IBank.move, (draft.pot, draft.movements));
+    function toCall(Draft memory draft) internal pure returns (bytes memory written) {
+        if (draft.count == 0) return "";
+        written = draft.written;
+        uint256 count = draft.count;
+        assembly ("memory-safe") {
+            mstore(add(written, 0x64), count)
+            mstore(written, add(HEAD, mul(count, MOVEMENT)))
+        }
+    }
+
+    /// @dev Where a movement is written.
+    function _placeOf(Draft memory draft, uint256 index) private pure returns (uint256 place) {
+        bytes memory written = draft.written;
+        assembly ("memory-safe") {
+            place := add(add(written, add(0x20, HEAD)), mul(index, MOVEMENT))
+        }
     }
 }

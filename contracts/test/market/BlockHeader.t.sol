@@ -28,7 +28,8 @@ contract BlockHeaderTest is Test {
         assertEq(hash, keccak256(header));
     }
 
-    /// @dev Mainnet's block 23,000,000 is not here; this is EIP-1559's shape with the fields of a fork to come behind it.
+    /// @dev Mainnet's block 23,000,000 is not here; this is EIP-1559's shape with the fields of a fork to come behind
+    ///      it.
     function test_fieldsOfLaterForksAreWalkedOver() public view {
         bytes memory fields = Headers.upToNonce(hex"80", 12_345, RANDAO);
         bytes memory later = bytes.concat(Headers.later(), Headers.word("a later fork's"), hex"8180", hex"00");

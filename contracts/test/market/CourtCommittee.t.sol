@@ -88,7 +88,7 @@ contract CourtCommitteeTest is CourtTest {
         );
         court.draw(play.caseId, play.state, header, "");
         makeKnown(due, keccak256(header));
-        CaseState memory waiting = play.state;
+        CaseState memory waiting = abi.decode(abi.encode(play.state), (CaseState));
         uint256 snapshot = vm.snapshotState();
         sendDraw(play, header);
         vm.revertToState(snapshot);
@@ -280,7 +280,8 @@ contract CourtCommitteeTest is CourtTest {
         court.commit(play.caseId, play.state, new bytes32[](4), "");
     }
 
-    /// @dev Signed commitments are public; one of the first round or of an earlier opening must not speak in a later one.
+    /// @dev Signed commitments are public; one of the first round or of an earlier opening must not speak in a later
+    ///      one.
     function test_aCommitmentOfOneRoundIsWorthNothingInAnother() public {
         Play memory play = begun(exact, FALSE);
         draw(play, 5);
@@ -291,7 +292,7 @@ contract CourtCommitteeTest is CourtTest {
         commit(play, votes);
         vm.recordLogs();
         decide(play, FALSE, votes);
-        play.state = abi.decode(logged(ICourt.CaseRestarted.selector), (CaseState));
+        foldRestart(play);
         draw(play, 5);
         vm.expectPartialRevert(ICourt.WrongSigner.selector);
         court.commit(play.caseId, play.state, commitments, signatures);
@@ -442,7 +443,7 @@ contract CourtCommitteeTest is CourtTest {
         play.results[0].traceCommitment =
             keccak256(abi.encode(rootOf(tolerant, 2, HONEST, address(0)), nodeSalt()));
         signResults(play);
-        signDraw(play, "beta", uint64(vm.getBlockNumber()));
+        signDraw(play, uint64(vm.getBlockNumber()));
         vm.recordLogs();
         uint96 bond = court.bondFor(tolerant, 2);
         vm.prank(client);
@@ -560,7 +561,7 @@ contract CourtCommitteeTest is CourtTest {
             court.expire(play.caseId, play.state);
             assertEq(stakeOf(node(4)), STAKE);
             assertEq(stakeOf(node(5)), STAKE - uint96(2 * UNIT * (round + 1)));
-            if (round == 0) play.state = abi.decode(logged(ICourt.CaseRestarted.selector), (CaseState));
+            if (round == 0) foldRestart(play);
         }
         assertOutcome(play, Outcome.Undecided);
         assertTrue(court.isVoided(play.digest, 0));
@@ -576,7 +577,7 @@ contract CourtCommitteeTest is CourtTest {
         pass(1);
         vm.recordLogs();
         court.expire(play.caseId, play.state);
-        play.state = abi.decode(logged(ICourt.CaseRestarted.selector), (CaseState));
+        foldRestart(play);
         assertEq(play.state.round, 1);
         assertEq(stakeOf(node(104)), STAKE);
     }
@@ -589,7 +590,7 @@ contract CourtCommitteeTest is CourtTest {
             setOrder(play, play.order.order);
             play.results[0].order = play.digest;
             signResults(play);
-            signDraw(play, "beta", uint64(vm.getBlockNumber()));
+            signDraw(play, uint64(vm.getBlockNumber()));
             open(play, client);
             pass(LOOKAHEAD + DRAW_WINDOW + 1);
             court.expire(play.caseId, play.state);

@@ -253,11 +253,25 @@ contract CourtOpeningTest is CourtTest {
         expectOpen(play, client, abi.encodeWithSelector(IDocket.ForeignVerdict.selector, 1, keccak256("another")));
     }
 
-    function test_withoutAMajorityThereIsNoCase() public {
+    /// @dev Verifiers that only say that they are there keep no drawn leaf out of the court.
+    function test_whereNoMajorityRejectsOnlyTheClientCallsTheResultIntoQuestion() public {
         Play memory play = drawn(REJECT, ACCEPT, CANNOT_TELL, false);
-        expectOpen(play, client, abi.encodeWithSelector(IDocket.NoMajority.selector, 1, 1, 3));
+        expectOpen(
+            play,
+            stranger,
+            abi.encodeWithSelector(IDocket.NotClient.selector, stranger, client, vm.addr(TAB_KEY))
+        );
+        open(play, client);
+        assertEq(uint8(play.state.kind), uint8(CaseKind.Acceptance));
         play = drawn(REJECT, MISSING_PROMPT, REJECT, false);
         expectOpen(play, client, abi.encodeWithSelector(IDocket.InvalidOpinion.selector, 1, MISSING_PROMPT));
+    }
+
+    function test_aDrawnLeafThatNobodyJudgedIsTheClientsToBring() public {
+        Play memory play = drawn(ACCEPT, ACCEPT, ACCEPT, false);
+        (play.verdicts, play.verdictSignatures) = (new Verdict[](0), new bytes[](0));
+        open(play, client);
+        assertEq(uint8(play.state.kind), uint8(CaseKind.Acceptance));
     }
 
     /// @dev Leaving out the accepting verdicts does not turn a minority into a majority.
@@ -267,7 +281,17 @@ contract CourtOpeningTest is CourtTest {
         bytes[] memory signature = new bytes[](1);
         (one[0], signature[0]) = (play.verdicts[0], play.verdictSignatures[0]);
         (play.verdicts, play.verdictSignatures) = (one, signature);
-        expectOpen(play, client, abi.encodeWithSelector(IDocket.NoMajority.selector, 1, 0, 3));
+        expectOpen(
+            play,
+            stranger,
+            abi.encodeWithSelector(IDocket.NotClient.selector, stranger, client, vm.addr(TAB_KEY))
+        );
+    }
+
+    function test_nobodyIsMadeAClientOfATabThatItNeverOpened() public {
+        Play memory play = drawn(REJECT, REJECT, REJECT, false);
+        bank.forget(play.order.order.tab);
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.TabUnknown.selector, play.order.order.tab));
     }
 
     // ---- lottery
@@ -289,7 +313,7 @@ contract CourtOpeningTest is CourtTest {
         setOrder(play, order);
         play.results[0].order = play.digest;
         signResults(play);
-        signDraw(play, keccak256("beta"), uint64(vm.getBlockNumber()));
+        signDraw(play, uint64(vm.getBlockNumber()));
         verify(play, REJECT, REJECT, REJECT, false);
         expectOpen(
             play, client, abi.encodeWithSelector(IDocket.NotHit.selector, play.secret, play.draw.beta, uint32(1))
@@ -299,7 +323,6 @@ contract CourtOpeningTest is CourtTest {
     function test_verifiersAreDrawnByTheSchedulersProof() public {
         Play memory play = drawn(REJECT, REJECT, REJECT, false);
         Play memory other = newPlay(exact, HONEST);
-        prove(other);
         play.check = other.check;
         uint96 bond = court.bondFor(exact, 99);
         vm.prank(client);
@@ -375,7 +398,7 @@ contract CourtOpeningTest is CourtTest {
             setOrder(play, play.order.order);
             play.results[0].order = play.digest;
             signResults(play);
-            signDraw(play, "beta", uint64(vm.getBlockNumber()));
+            signDraw(play, uint64(vm.getBlockNumber()));
             expectOpen(play, client, abi.encodeWithSelector(IDocket.WrongSegments.selector, ends[i], 1));
         }
     }
@@ -398,15 +421,15 @@ contract CourtOpeningTest is CourtTest {
     function test_theDrawIsOfItsTime() public {
         Play memory play = newPlay(exact, FALSE);
         uint64 tooOld = play.order.order.referenceBlock - 1;
-        signDraw(play, "beta", tooOld);
+        signDraw(play, tooOld);
         expectOpen(play, client, outOfTime(play));
-        signDraw(play, "beta", uint64(vm.getBlockNumber() + 1));
+        signDraw(play, uint64(vm.getBlockNumber() + 1));
         expectOpen(play, client, outOfTime(play));
         vm.roll(play.order.order.referenceBlock + REFERENCE_AGE + LAG + 2 * SUMMONS_WINDOW + 1);
-        signDraw(play, "beta", uint64(vm.getBlockNumber()));
+        signDraw(play, uint64(vm.getBlockNumber()));
         expectOpen(play, client, outOfTime(play));
         vm.roll(vm.getBlockNumber() - 1);
-        signDraw(play, "beta", uint64(vm.getBlockNumber()));
+        signDraw(play, uint64(vm.getBlockNumber()));
         open(play, client);
     }
 
@@ -425,7 +448,7 @@ contract CourtOpeningTest is CourtTest {
         Play memory play = newPlay(tolerant, FALSE);
         (play.results[0].prompt, play.results[0].cached) = (type(uint32).max, type(uint32).max);
         signResults(play);
-        signDraw(play, "beta", uint64(vm.getBlockNumber()));
+        signDraw(play, uint64(vm.getBlockNumber()));
         uint32 most = 8 * (1 << 22) / 2;
         uint96 bond = court.bondFor(tolerant, most);
         vm.deal(client, bond);
@@ -437,7 +460,7 @@ contract CourtOpeningTest is CourtTest {
         Play memory play = newPlay(exact, FALSE);
         (play.results[0].prompt, play.results[0].written) = (0, 0);
         signResults(play);
-        signDraw(play, "beta", uint64(vm.getBlockNumber()));
+        signDraw(play, uint64(vm.getBlockNumber()));
         uint96 bond = court.bondFor(exact, 1);
         vm.prank(client);
         sendOpen(play, bond);

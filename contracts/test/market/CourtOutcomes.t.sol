@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ICourt} from "../../market/interfaces/ICourt.sol";
-import {CaseState, Fault, Outcome} from "../../market/interfaces/MarketTypes.sol";
+import {Fault, Outcome} from "../../market/interfaces/MarketTypes.sol";
 import {CourtTest} from "./support/CourtTest.sol";
 
 /// @title Every outcome, and its money by hand
@@ -131,7 +130,7 @@ contract CourtOutcomesTest is CourtTest {
             setOrder(play, play.order.order);
             play.results[0].order = play.digest;
             signResults(play);
-            signDraw(play, "beta", uint64(vm.getBlockNumber()));
+            signDraw(play, uint64(vm.getBlockNumber()));
             verify(play, REJECT, REJECT, REJECT, false);
             open(play, client);
             conclude(play, FALSE, scored(5, SECOND_CUT, 100_000));
@@ -140,7 +139,8 @@ contract CourtOutcomesTest is CourtTest {
             if (i < 2) assertEq(stakeOf(node(100)), STAKE);
         }
         uint96 tolerantBond = court.bondFor(tolerant, 99);
-        // The third within the window: L, of which the opener has a tenth; nothing more for the client, whose leaf fell.
+        // The third within the window: L, of which the opener has a tenth; nothing more for the client, whose leaf
+        // fell.
         assertEq(stakeOf(node(100)), STAKE - L);
         assertEq(creditOf(client), 2 * (tolerantBond - 30 * UNIT) + tolerantBond + L / 10);
         assertEq(uint256(lastFault()), uint256(Fault.Pooled));
@@ -182,7 +182,7 @@ contract CourtOutcomesTest is CourtTest {
         setOrder(play, play.order.order);
         play.results[0].order = play.digest;
         signResults(play);
-        signDraw(play, "beta", uint64(vm.getBlockNumber()));
+        signDraw(play, uint64(vm.getBlockNumber()));
         open(play, client);
         conclude(play, FALSE, scored(5, SECOND_CUT + 1, 0));
         (uint16 count, uint40 later) = court.pooledOf(ownerOf(100), tolerant);
@@ -313,7 +313,7 @@ contract CourtOutcomesTest is CourtTest {
         commit(play, votes);
         vm.recordLogs();
         decide(play, FALSE, votes);
-        play.state = abi.decode(logged(ICourt.CaseRestarted.selector), (CaseState));
+        foldRestart(play);
         assertEq(play.state.round, 1);
         assertEq(play.state.reviewers.length, 0);
         conclude(play, FALSE, votes);

@@ -25,7 +25,7 @@ contract CourtPipelineTest is CourtTest {
         play.results[0] = newResult(play, 0, exact, HONEST);
         play.results[1] = newResult(play, 1, exact, data);
         signResults(play);
-        signDraw(play, keccak256("beta"), uint64(vm.getBlockNumber()));
+        signDraw(play, uint64(vm.getBlockNumber()));
         play.secret = "secret";
         play.segment = 1;
     }

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ICourt} from "../../market/interfaces/ICourt.sol";
-import {IEvidence} from "../../market/interfaces/ILeaves.sol";
+import {ILeaves} from "../../market/interfaces/ILeaves.sol";
 import {
     Fault,
     LeafKind,

@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Ask, DrawRequest, Fault, Movement, PotKind, Rules} from "../../../market/interfaces/MarketTypes.sol";
+import {
+    Ask,
+    DrawRequest,
+    Fault,
+    Movement,
+    PotKind,
+    Rules,
+    SummonsKind,
+    TabState
+} from "../../../market/interfaces/MarketTypes.sol";
 import {Messages} from "../../../market/libraries/Messages.sol";
 
 /// @title The hashes of past blocks, as EIP-2935 keeps them
@@ -61,8 +70,36 @@ contract MockBank {
         return amount;
     }
 
+    /// @notice Tabs that were never opened, by their ids.
+    mapping(bytes32 tab => bool) public unopened;
+
+    function forget(bytes32 tab) external {
+        unopened[tab] = true;
+    }
+
+    function tabOf(bytes32 tab) external view returns (TabState memory state) {
+        state.known = !unopened[tab];
+    }
+
     function domainSeparator() external view returns (bytes32) {
         return Messages.separator(address(this));
+    }
+}
+
+/// @title Summons of checks, with who stayed silent
+contract MockSummons {
+    address[] private _silent;
+
+    function silence(address operator) external {
+        _silent.push(operator);
+    }
+
+    function summonsIdOf(bytes32 order, SummonsKind kind, uint8 segment) external pure returns (bytes32) {
+        return keccak256(abi.encode(order, kind, segment));
+    }
+
+    function silentOf(bytes32) external view returns (address[] memory) {
+        return _silent;
     }
 }
 

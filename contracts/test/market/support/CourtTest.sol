@@ -7,6 +7,7 @@ import {VrfProof as OldVrfProof} from "../../../interfaces/TrothTypes.sol";
 import {ICourt} from "../../../market/interfaces/ICourt.sol";
 import {Contracts} from "../../../market/interfaces/IDeployment.sol";
 import {
+    CasePhase,
     CaseState,
     Draw,
     NodeReveal,
@@ -27,7 +28,7 @@ import {
 import {Messages} from "../../../market/libraries/Messages.sol";
 import {P256Prover} from "../../support/P256Prover.sol";
 import {Traces} from "../../support/Traces.sol";
-import {MockBank, MockHistory, MockRegistry} from "./CourtMocks.sol";
+import {MockBank, MockHistory, MockRegistry, MockSummons} from "./CourtMocks.sol";
 import {Headers} from "./Headers.sol";
 
 /// @title A court with a scheduler, nodes and reviewers, and the life of a case as its parties live it
@@ -96,6 +97,7 @@ abstract contract CourtTest is Test {
 
     MockBank internal bank;
     MockRegistry internal registry;
+    MockSummons internal summons;
     ICourt internal court;
     address internal docket;
     address internal judgement;
@@ -108,6 +110,8 @@ abstract contract CourtTest is Test {
     bytes32 internal constant HONEST = keccak256("honest trace");
     bytes32 internal constant FALSE = keccak256("false trace");
     Contracts private _contracts;
+    /// @dev Second indexed word of the last log that was looked up: who drew, committed or seeded.
+    address internal loggedCaller;
 
     function setUp() public virtual {
         vm.roll(10_000);
@@ -115,6 +119,7 @@ abstract contract CourtTest is Test {
         vm.etch(HISTORY, address(new MockHistory()).code);
         bank = new MockBank();
         registry = new MockRegistry();
+        summons = new MockSummons();
         _deploy();
         registry.setClass(exact, rules(true, 5));
         registry.setClass(tolerant, rules(false, 5));
@@ -137,6 +142,7 @@ abstract contract CourtTest is Test {
         uint256 nonce = vm.getNonce(address(this));
         _contracts.bank = address(bank);
         _contracts.registry = address(registry);
+        _contracts.summons = address(summons);
         _contracts.court = vm.computeCreateAddress(address(this), nonce);
         _contracts.docket = vm.computeCreateAddress(address(this), nonce + 1);
         _contracts.judgement = vm.computeCreateAddress(address(this), nonce + 2);
@@ -245,7 +251,7 @@ abstract contract CourtTest is Test {
         play.results = new Result[](1);
         play.results[0] = newResult(play, 0, class, data);
         signResults(play);
-        signDraw(play, keccak256("beta"), uint64(vm.getBlockNumber()));
+        signDraw(play, uint64(vm.getBlockNumber()));
         play.secret = "secret";
     }
 
@@ -281,7 +287,10 @@ abstract contract CourtTest is Test {
         }
     }
 
-    function signDraw(Play memory play, bytes32 beta, uint64 blockNumber) internal view {
+    /// @dev The scheduler's draw, with the output of its VRF, whose proof is kept for the court.
+    function signDraw(Play memory play, uint64 blockNumber) internal view {
+        (OldVrfProof memory made, bytes32 beta) = P256Prover.prove(VRF_SECRET, Messages.drawAlpha(play.digest));
+        play.check = VrfProof({proof: made.proof, hints: made.hints});
         bytes32[] memory hashes = new bytes32[](play.results.length);
         for (uint256 s = 0; s < hashes.length; ++s) {
             hashes[s] = Messages.hash(play.results[s]);
@@ -303,7 +312,6 @@ abstract contract CourtTest is Test {
             drawn[v] = node(from + v);
         }
         registry.force(drawn);
-        prove(play);
         uint8[3] memory opinions = [first, second, third];
         play.verdicts = new Verdict[](3);
         play.verdictSignatures = new bytes[](3);
@@ -311,12 +319,6 @@ abstract contract CourtTest is Test {
             play.verdicts[v] = verdictOf(play, opinions[v], locks);
             play.verdictSignatures[v] = signed(NODE_KEY + from + v, Messages.hash(play.verdicts[v]));
         }
-    }
-
-    function prove(Play memory play) internal view {
-        bytes32 alpha = Messages.checkAlpha(play.digest, play.secret, play.draw.results);
-        (OldVrfProof memory made,) = P256Prover.prove(VRF_SECRET, alpha);
-        play.check = VrfProof({proof: made.proof, hints: made.hints});
     }
 
     function verdictOf(Play memory play, uint8 opinion, bool locks) internal pure returns (Verdict memory) {
@@ -398,7 +400,9 @@ abstract contract CourtTest is Test {
     function logged(bytes32 topic) internal returns (bytes memory data) {
         Vm.Log[] memory logs = vm.getRecordedLogs();
         for (uint256 i = logs.length; i > 0; --i) {
-            if (logs[i - 1].topics[0] == topic) return logs[i - 1].data;
+            if (logs[i - 1].topics[0] != topic) continue;
+            if (logs[i - 1].topics.length > 2) loggedCaller = address(uint160(uint256(logs[i - 1].topics[2])));
+            return logs[i - 1].data;
         }
         revert("not logged");
     }
@@ -437,8 +441,44 @@ abstract contract CourtTest is Test {
     function sendDraw(Play memory play, bytes memory header) internal {
         vm.recordLogs();
         court.draw(play.caseId, play.state, header, "");
-        (,,,, play.state) =
-            abi.decode(logged(ICourt.ReviewersDrawn.selector), (uint8, bytes32, address[], uint8[], CaseState));
+        foldDraw(play);
+    }
+
+    /// @dev The state follows from what was logged.
+    function foldDraw(Play memory play) internal {
+        CaseState memory state = play.state;
+        (,, state.reviewers, state.seats) =
+            abi.decode(logged(ICourt.ReviewersDrawn.selector), (uint8, bytes32, address[], uint8[]));
+        state.drawer = loggedCaller;
+        fold(play, CasePhase.Drawn);
+    }
+
+    function foldCommit(Play memory play) internal {
+        play.state.commitments = abi.decode(logged(ICourt.ReviewsCommitted.selector), (bytes32[]));
+        play.state.committer = loggedCaller;
+        fold(play, CasePhase.Committed);
+    }
+
+    function foldSeed(Play memory play) internal {
+        play.state.seed = abi.decode(logged(ICourt.CaseSeeded.selector), (bytes32));
+        play.state.seeder = loggedCaller;
+        fold(play, CasePhase.Seeded);
+    }
+
+    function foldRestart(Play memory play) internal {
+        CaseState memory state = play.state;
+        (state.round, state.bond) = abi.decode(logged(ICourt.CaseRestarted.selector), (uint8, uint96));
+        state.reviewers = new address[](0);
+        state.seats = new uint8[](0);
+        state.commitments = new bytes32[](0);
+        (state.seed, state.drawer, state.committer, state.seeder) = (0, address(0), address(0), address(0));
+        fold(play, CasePhase.Opened);
+    }
+
+    function fold(Play memory play, CasePhase phase) internal view {
+        play.state.phase = phase;
+        play.state.phaseBlock = uint40(vm.getBlockNumber());
+        assertEq(court.caseOf(play.caseId), keccak256(abi.encode(play.state)), "events give the state");
     }
 
     /// @dev So many reviewers with a seat each.
@@ -469,7 +509,11 @@ abstract contract CourtTest is Test {
         );
     }
 
-    function signedCommitment(Play memory play, uint256 place, bytes32 commitment) internal view returns (bytes memory) {
+    function signedCommitment(Play memory play, uint256 place, bytes32 commitment)
+        internal
+        view
+        returns (bytes memory)
+    {
         bytes32 hearing = Messages.hearing(play.caseId, play.state.round);
         return signed(
             keys[play.state.reviewers[place]],
@@ -492,7 +536,7 @@ abstract contract CourtTest is Test {
     function sendCommit(Play memory play, bytes32[] memory commitments, bytes memory signatures) internal {
         vm.recordLogs();
         court.commit(play.caseId, play.state, commitments, signatures);
-        (, play.state) = abi.decode(logged(ICourt.ReviewsCommitted.selector), (bytes32[], CaseState));
+        foldCommit(play);
     }
 
     function seed(Play memory play) internal {
@@ -500,7 +544,7 @@ abstract contract CourtTest is Test {
         bytes memory header = dueHeader(play, keccak256(abi.encode("tiles", play.state.round)));
         vm.recordLogs();
         court.seed(play.caseId, play.state, header);
-        (, play.state) = abi.decode(logged(ICourt.CaseSeeded.selector), (bytes32, CaseState));
+        foldSeed(play);
     }
 
     function nodeReveal(Play memory play, bytes32 data) internal view returns (NodeReveal memory shown) {

@@ -12,7 +12,7 @@ library Headers {
     function upToNonce(bytes memory difficulty, uint256 number, bytes32 randao) internal pure returns (bytes memory) {
         return bytes.concat(
             abi.encodePacked(
-                word("parent"), word("ommers"), hex"94", bytes20(keccak256("beneficiary")), word("state"), word("transactions")
+                word("parent"), word("ommers"), hex"94", bytes20(keccak256("beneficiary")), word("state"), word("body")
             ),
             abi.encodePacked(word("receipts"), hex"b90100", new bytes(256), difficulty, integer(number)),
             abi.encodePacked(integer(60_000_000), integer(29_123_456), integer(1_760_000_000), hex"857468657265"),
