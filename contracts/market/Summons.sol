@@ -28,8 +28,9 @@ import {Messages} from "./libraries/Messages.sol";
 import {Orders} from "./libraries/Orders.sol";
 
 /// @title A scheduler that owes results or a check is asked for them on chain, and convicted if it gives none
-/// @dev One summons per order, kind and segment, ever. Its life: asked -> (passed on -> responded or silent)* -> answered or
-///      unanswered. Deposits are credited at once to who will have the gas to pay; a silent party's stake pays them back.
+/// @dev One summons per order, kind and segment, ever. Its life: asked -> (passed on -> responded or silent)* ->
+///      answered or unanswered. Deposits are credited at once to who will have the gas to pay; a silent party's stake
+///      pays them back.
 contract Summons is ISummons {
     /// @dev Gas that is paid back, a little below what each call takes, so that nobody earns by calling.
     uint256 private constant SUMMON_GAS = 80_000;
@@ -38,8 +39,8 @@ contract Summons is ISummons {
     uint256 private constant PASS_GAS = 150_000;
     uint256 private constant RESPONSE_GAS = 70_000;
     uint256 private constant CONVICT_GAS = 80_000;
-    /// @dev How often a check is passed on. Three honest seats among the first nine draws are there but for 3 in 10,000 where
-    ///      80 % are honest, and an honest scheduler needs no more than three.
+    /// @dev How often a check is passed on. Three honest seats among the first nine draws are there but for 3 in 10,000
+    ///      where 80 % are honest, and an honest scheduler needs no more than three.
     uint256 private constant MOST_PASSES = 6;
     /// @dev An order's price is six units, silence costs two.
     uint256 private constant SILENCE_SHARE = 3;
@@ -222,8 +223,8 @@ contract Summons is ISummons {
         Orders.requireEqual(Messages.nodesHash(nodes), state.named);
     }
 
-    /// @dev The drawn verifiers of a summoned check, and the result that they judge. Not possible: the group of that block has
-    ///      too few seats for this draw, which the scheduler could not know when it admitted the order.
+    /// @dev The drawn verifiers of a summoned check, and the result that they judge. Not possible: the group of that
+    ///      block has too few seats for this draw, which the scheduler could not know when it admitted the order.
     function _verifiers(
         bytes32 summonsId,
         SummonsState memory state,
@@ -362,8 +363,8 @@ contract Summons is ISummons {
         if (block.number <= state.deadline) revert TooEarly(uint256(state.deadline) + 1, block.number);
         if (state.passedTo != address(0)) return _endSilence(summonsId, state);
         _summons[summonsId] = UNANSWERED;
-        // Whether the node or the scheduler kept results back nobody can tell where the node spoke. Nothing is owed for an order
-        // without results, so that who keeps them back gains nothing.
+        // Whether the node or the scheduler kept results back nobody can tell where the node spoke. Nothing is owed for
+        // an order without results, so that who keeps them back gains nothing.
         if (state.extended && state.kind == SummonsKind.Results) return _endResults(summonsId, state);
         uint256 taken = _available(state.scheduler, REGISTRY.rulesOf(state.executionClass).penalty);
         Fines.Payee[] memory payees = new Fines.Payee[](2);
@@ -430,7 +431,8 @@ contract Summons is ISummons {
 
     // ------------------------------------------------------------------------------------------------------- deposits
 
-    /// @dev What the caller puts up for so much gas. For a coin it is the value: the base fee moves until the call is included.
+    /// @dev What the caller puts up for so much gas. For a coin it is the value: the base fee moves until the call is
+    ///      included.
     function _depositOf(uint256 spent) private view returns (uint96) {
         uint256 least = _gasCost(spent);
         if (!COIN) {
@@ -441,7 +443,8 @@ contract Summons is ISummons {
         return uint96(msg.value);
     }
 
-    /// @dev Below what the answer takes: a scheduler that lets itself be summoned for what it could hand over earns nothing.
+    /// @dev Below what the answer takes: a scheduler that lets itself be summoned for what it could hand over earns
+    ///      nothing.
     function _answerGas(SummonsKind kind) private pure returns (uint256) {
         return kind == SummonsKind.Check ? CHECK_GAS : RESULTS_GAS;
     }

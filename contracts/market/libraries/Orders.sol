@@ -7,7 +7,8 @@ import {IRegistry} from "../interfaces/IRegistry.sol";
 import {DrawRequest, Opinion, Result, SignedOrder, Tab, Verdict} from "../interfaces/MarketTypes.sol";
 import {Messages} from "./Messages.sol";
 
-/// @title What summons, evidence and cases check alike: orders, results, the scheduler's words, verdicts of who was drawn
+/// @title What summons, evidence and cases check alike: orders, results, the scheduler's words, verdicts of who was
+/// drawn
 /// @notice An order's tab id holds client, scheduler and key, and its digest holds the tab id, so that whoever signed
 ///         something over the digest named all of them: nothing in a SignedOrder is free once its tab fits.
 library Orders {
@@ -125,7 +126,8 @@ library Orders {
         }
     }
 
-    /// @notice The draw of a segment's verifiers: seasoned seats, without owners of inferencers and of who stayed silent.
+    /// @notice The draw of a segment's verifiers: seasoned seats, without owners of inferencers and of who stayed
+    ///         silent.
     /// @param silent nodes that a summons replaced (Summons.silentOf)
     function verifiersRequest(
         IRegistry registry,

@@ -191,8 +191,8 @@ abstract contract EvidenceTest is MarketTest {
 
     // ---- gas
 
-    /// @dev Makes a call as a transaction of its own would, and says what it took, refunds not counted. A transaction's receiver is
-    ///      warm, and its value is part of its base; a call's costs 9,000, of which 2,300 come back.
+    /// @dev Makes a call as a transaction of its own would, and says what it took, refunds not counted. A transaction's
+    ///      receiver is warm, and its value is part of its base; a call's costs 9,000, of which 2,300 come back.
     function transact(string memory name, address target, address sender, uint256 sent, bytes memory data)
         internal
         returns (uint256 used)
