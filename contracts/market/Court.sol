@@ -29,6 +29,7 @@ import {
 import {HandedOn} from "./libraries/HandedOn.sol";
 import {Marks} from "./libraries/Marks.sol";
 import {Messages} from "./libraries/Messages.sol";
+import {Windows} from "./libraries/Windows.sol";
 
 /// @title Decides one result by a committee drawn by RANDAO
 /// @dev Keeps one word of each case, the state of which travels in calldata, and acts. Docket reads what a case is
@@ -72,7 +73,7 @@ contract Court is ICourt, ReentrancyGuardTransient {
         REGISTRY = IRegistry(contracts.registry);
         DOCKET = contracts.docket;
         JUDGEMENT = contracts.judgement;
-        OPENING_WINDOW = uint256(parameters.lag) + 2 * uint256(parameters.summonsWindow);
+        OPENING_WINDOW = Windows.opening(parameters);
         COMMIT_WINDOW = parameters.commitWindow;
     }
 

@@ -37,6 +37,7 @@ import {Ledger} from "./libraries/Ledger.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Owners} from "./libraries/Owners.sol";
 import {Prices} from "./libraries/Prices.sol";
+import {Windows} from "./libraries/Windows.sol";
 
 /// @title Reads what a case is opened with, and draws who reviews it and what they show
 /// @dev Stateless, and without any right: the Court asks it, and anybody else may.
@@ -62,7 +63,7 @@ contract Docket is IDocket {
         BANK = IBank(contracts.bank);
         REGISTRY = IRegistry(contracts.registry);
         SUMMONS = ISummons(contracts.summons);
-        ANSWER_AGE = uint256(parameters.referenceAge) + parameters.lag + 2 * uint256(parameters.summonsWindow);
+        ANSWER_AGE = Windows.answerAge(parameters);
         LOOKAHEAD = parameters.lookahead;
         DRAW_WINDOW = parameters.drawWindow;
         GAS_PRICE = parameters.gasPrice;

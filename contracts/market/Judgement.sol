@@ -570,10 +570,8 @@ contract Judgement is IJudgement {
         draft.take(PotKind.Locked, convict, taken);
         uint256 rest = penalty - taken < stake ? penalty - taken : stake;
         draft.take(PotKind.Stake, convict, rest);
-        if (convict == state.node) {
-            uint256 left = locked - taken;
-            if (state.locked > left) state.locked = uint96(left);
-        }
+        // With that its own lock is used up; what else is locked is another case's, and must not leave with this one.
+        if (convict == state.node) state.locked = 0;
         taken += rest;
         if (finding.fault == Fault.Pooled || HandedOn.word() & Marks.VOIDED != 0) return taken;
         draft.pay(state.client, state.fee < taken ? state.fee : taken, draft.count);

@@ -15,6 +15,7 @@ import {
     NodeReveal,
     Opinion,
     Order,
+    Parameters,
     Promise,
     Result,
     Role,
@@ -28,6 +29,7 @@ import {
 import {Messages} from "./libraries/Messages.sol";
 import {Orders} from "./libraries/Orders.sol";
 import {Prices} from "./libraries/Prices.sol";
+import {Windows} from "./libraries/Windows.sol";
 
 /// @title What a claimed leaf is worth
 contract Leaves is ILeaves {
@@ -41,6 +43,7 @@ contract Leaves is ILeaves {
     ICourt private immutable COURT;
     ISummons private immutable SUMMONS;
     uint256 private immutable WINDOW;
+    uint256 private immutable ANSWER_AGE;
 
     constructor() {
         Contracts memory contracts = IDeployment(msg.sender).contracts();
@@ -48,7 +51,8 @@ contract Leaves is ILeaves {
         REGISTRY = IRegistry(contracts.registry);
         COURT = ICourt(contracts.court);
         SUMMONS = ISummons(contracts.summons);
-        WINDOW = IDeployment(msg.sender).parameters().summonsWindow;
+        Parameters memory parameters = IDeployment(msg.sender).parameters();
+        (WINDOW, ANSWER_AGE) = (parameters.summonsWindow, Windows.answerAge(parameters));
     }
 
     /// @inheritdoc ILeaves
@@ -170,7 +174,7 @@ contract Leaves is ILeaves {
         bytes32 digest = Orders.verified(_domain(), signed);
         (bytes32[] memory hashes, address[] memory signers) =
             Orders.resultsOf(_domain(), digest, order.ends, results, signatures);
-        _requireFresh(draw, digest, Messages.resultsHash(hashes));
+        _requireFresh(draw, digest, Messages.resultsHash(hashes), order.referenceBlock);
         Orders.requireSigner(_domain(), Messages.hash(draw), drawn, tab.payee);
         Rules memory rules = REGISTRY.rulesOf(order.executionClass);
         for (uint256 s = 0; s < signers.length; ++s) _requireBonded(signers[s], order.executionClass, rules.penalty);
@@ -193,13 +197,12 @@ contract Leaves is ILeaves {
     }
 
     /// @dev A draw over these results that was signed lately: who objects may see them for the first time, and has as long for
-    ///      its lottery and for the court as if it had been answered.
-    function _requireFresh(Draw memory draw, bytes32 digest, bytes32 results) private view {
+    ///      its lottery and for the court as if it had been answered. A draw that the court would not hear any more is none.
+    function _requireFresh(Draw memory draw, bytes32 digest, bytes32 results, uint256 referenceBlock) private view {
         Orders.requirePlace(draw.order, 0, digest, 0);
         Orders.requireEqual(results, draw.results);
-        if (draw.blockNumber > block.number || uint256(draw.blockNumber) + WINDOW < block.number) {
-            revert LeafStale(draw.blockNumber, block.number);
-        }
+        bool late = uint256(draw.blockNumber) + WINDOW < block.number || draw.blockNumber > referenceBlock + ANSWER_AGE;
+        if (draw.blockNumber > block.number || late) revert LeafStale(draw.blockNumber, block.number);
     }
 
     /// @dev A node of the class that can lose its penalty.

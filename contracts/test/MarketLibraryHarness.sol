@@ -17,8 +17,12 @@ import {
     Verdict,
     Voucher
 } from "../market/interfaces/MarketTypes.sol";
+import {BlockHeader} from "../market/libraries/BlockHeader.sol";
+import {Economy} from "../market/libraries/Economy.sol";
 import {Messages} from "../market/libraries/Messages.sol";
+import {Orders} from "../market/libraries/Orders.sol";
 import {Prices} from "../market/libraries/Prices.sol";
+import {SumTree} from "../market/libraries/SumTree.sol";
 
 /// @notice Makes the market's internal libraries callable, for the tests that compare them with the Python rules.
 contract MarketLibraryHarness {
@@ -105,5 +109,60 @@ contract MarketLibraryHarness {
         reward = Prices.checkReward(rules, count);
         worth = Prices.promiseWorth(promised, result);
         bound = Prices.bound(order, width, rules.layers);
+    }
+
+    function depthOf(uint64 first, uint64 last) external pure returns (uint256) {
+        return SumTree.depthOf(first, last);
+    }
+
+    /// @notice The root of a claim, and its total, that follow from one leaf and its path.
+    function climb(
+        uint64 first,
+        uint64 last,
+        uint64 sequence,
+        uint96 amount,
+        bytes32[] calldata siblings,
+        uint96[] calldata sums
+    ) external pure returns (bytes32 root, uint96 total) {
+        uint256 depth = SumTree.depthOf(first, last);
+        (root, total) =
+            SumTree.climb(SumTree.leafHash(sequence, amount), amount, sequence - first, depth, siblings, sums);
+        root = SumTree.claimRoot(root, total, first, last);
+    }
+
+    function atLeast(uint256 trials, uint256 least, uint256 share) external pure returns (uint256) {
+        return Economy.atLeast(trials, least, share);
+    }
+
+    function chances(uint256 rate, uint256 share, uint256 verifiers, uint256 reviewers)
+        external
+        pure
+        returns (uint256 detection, uint256 conviction, uint256 supermajority)
+    {
+        detection = Economy.detection(rate, share, verifiers, reviewers);
+        conviction = Economy.conviction(share, reviewers);
+        supermajority = Economy.supermajority(reviewers);
+    }
+
+    function sound(uint256 penalty, uint256 feeCap, uint256 chance, uint256 gasPrice)
+        external
+        pure
+        returns (bool deters, bool rewards, uint256 leastSeat)
+    {
+        deters = Economy.deters(penalty, feeCap, chance);
+        rewards = Economy.rewards(penalty, chance, gasPrice);
+        leastSeat = Economy.leastSeat(penalty, gasPrice);
+    }
+
+    function parse(bytes calldata header) external pure returns (uint256 number, bytes32 randao, bytes32 hash) {
+        return BlockHeader.parse(header);
+    }
+
+    function segmentCount(bytes32 ends) external pure returns (uint256) {
+        return Orders.segmentCount(ends);
+    }
+
+    function layersOf(bytes32 ends, uint256 segment) external pure returns (uint8 first, uint8 end) {
+        return Orders.layersOf(ends, segment);
     }
 }

@@ -1,13 +1,16 @@
-"""What a task costs on chain, from the receipts of a real EVM, beside the paper's Table 8."""
+"""What a task costs on chain, from the receipts of a real EVM: the market's calls, then those of the per-task way
+beside the paper's Table 8."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import lifecycle, reviewing
 from benchmarks.figures import Figure
+from benchmarks.market import table
 from troth.demo.anvil import start_anvil
 from troth.demo.processes import ProcessGroup
 from troth.protocol.calls import change_slice
@@ -19,12 +22,17 @@ TOTAL_NOTE = "the paper's total is one of each of its five operations"
 
 
 def measure() -> list[Figure]:
-    """The second task of each kind, when every slot that outlives a task has been written before."""
+    """The market's table, then the per-task way's: its second task of each kind, when every slot that outlives a task
+    has been written before."""
+    return [*_on_a_chain(table.measure), *_on_a_chain(lambda rpc: asyncio.run(_measure(rpc)))]
+
+
+def _on_a_chain(play: Callable[[str], list[Figure]]) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         processes = ProcessGroup(Path(folder))
         try:
             _, rpc = start_anvil(processes, block_seconds=0)
-            return asyncio.run(_measure(rpc))
+            return play(rpc)
         finally:
             processes.stop_all()
 

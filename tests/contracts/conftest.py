@@ -40,6 +40,13 @@ def market_harness() -> Iterator[Any]:
         yield contract
 
 
+@pytest.fixture(scope="session")
+def court_harness() -> Iterator[Any]:
+    """The parts of a market that the stateless ones ask, as a contract of which a test says all answers."""
+    with _deployed_harness("contracts/test/MarketCourtHarness.sol") as contract:
+        yield contract
+
+
 @contextmanager
 def _deployed_harness(source: str) -> Iterator[Any]:
     compiled = _compile(source)

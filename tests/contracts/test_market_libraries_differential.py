@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
+from web3.exceptions import ContractLogicError
 
+from troth.chain.headers import header_of
 from troth.protocol import typed_data
 from troth.protocol.bindings.structs import to_abi
+from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
-from troth.protocol.market import lottery, messages, prices
+from troth.protocol.market import claims, economy, lottery, messages, prices
+from troth.protocol.market.errors import InvalidClaim
 from troth.protocol.market.types import (
     Admission,
+    Claim,
     Draw,
     Inclusion,
     Order,
@@ -94,7 +100,7 @@ def test_ids_and_seeds_are_equal(market_harness: Any, seed: int) -> None:
     assert market_harness.functions.seeds(order, secret, results, commitments).call() == [
         messages.infer_alpha(order),
         messages.draw_alpha(order),
-        messages.check_alpha(order, secret, results),
+        messages.check_seed(order, secret, commitments[0] if commitments else secret, results),
         messages.segment_seed(secret, 3),
         messages.court_seed(order, 1, secret),
         messages.tiles_seed(order, commitments, secret),
@@ -129,5 +135,98 @@ def test_prices_are_equal(market_harness: Any, seed: int) -> None:
     assert unit == prices.unit(rules, count)
     assert reward == prices.check_reward(rules, count)
     assert worth == prices.promise_worth(promise, result)
-    if order.node_share <= 10_000:
-        assert tuple(bound) == tuple(to_abi(prices.bound(order, width, rules.layers)))
+    # Also of a node share beyond the whole.
+    assert tuple(bound) == to_abi(prices.bound(order, width, rules.layers))
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_sum_trees_are_equal(market_harness: Any, seed: int) -> None:
+    source = random.Random(seed)
+    first = source.choice((1, source.randrange(1, 2**63)))
+    last = first + source.choice((0, 1, source.randrange(300)))
+    numbers = [first, last, *(number for number in range(first, last + 1) if source.random() < 0.7)]
+    amounts = {number: source.choice((1, source.randrange(1, 2**80))) for number in numbers}
+    tree, depth = claims.build(first, last, amounts), claims.depth_of(first, last)
+    assert market_harness.functions.depthOf(first, last).call() == depth
+    for number in {first, last, first + source.randrange(1 << depth)}:
+        path, amount = tree.path(number), amounts.get(number, 0)
+        asked = (first, last, number, amount, list(path.siblings), list(path.sums))
+        assert market_harness.functions.climb(*asked).call() == [tree.root, tree.total]
+        claim = Claim(first, last, 0, tree.total, tree.root)
+        claims.verify_path(claim, number, amount, path)
+        root, _ = market_harness.functions.climb(first, last, number, amount + 1, *asked[4:]).call()
+        assert root != tree.root
+        with pytest.raises(InvalidClaim):
+            claims.verify_path(claim, number, amount + 1, path)
+
+
+def test_sums_beyond_96_bits_and_other_depths_are_refused_by_both(market_harness: Any) -> None:
+    path = claims.Path((Hash32(b"\1" * 32),), (2**96 - 1,))
+    for number, siblings, sums in ((2, path.siblings, path.sums), (2, (), ()), (2, path.siblings * 2, (1, 1))):
+        with pytest.raises(ContractLogicError):
+            market_harness.functions.climb(1, 2, number, 1, list(siblings), list(sums)).call()
+        with pytest.raises(InvalidClaim):
+            claims.verify_path(Claim(1, 2, 0, 1, Hash32(bytes(32))), number, 1, claims.Path(siblings, sums))
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_the_economy_is_equal(market_harness: Any, seed: int) -> None:
+    source = random.Random(seed)
+    share, rate = source.choice((10_000, 5_001, source.randint(0, 10_000))), source.randint(0, 10**6)
+    verifiers, reviewers = source.choice((1, 3, 5, 7)), source.choice((3, 5, 15, 31))
+    least = source.randint(0, reviewers + 1)
+    assert market_harness.functions.atLeast(reviewers, least, share).call() == economy.at_least(reviewers, least, share)
+    chances = market_harness.functions.chances(rate, share, verifiers, reviewers).call()
+    detection, conviction = economy.detection(rate, share, verifiers, reviewers), economy.conviction(share, reviewers)
+    assert chances == [detection, conviction, economy.supermajority(reviewers)]
+    gain, gas_price = source.randrange(1, 2**90), source.choice((0, 1, source.randrange(10**12)))
+    limits = [source.randrange(1, 2**96)]
+    if detection:
+        limits.append(economy.least_penalty(gain, detection))
+    if conviction:
+        limits.append(economy.least_rewarding(conviction, gas_price))
+    for penalty in (limit + step for limit in limits for step in (-1, 0, 1) if limit + step >= 0):
+        for chance in (detection, conviction):
+            assert market_harness.functions.sound(penalty, gain, chance, gas_price).call() == [
+                economy.deters(penalty, gain, chance),
+                economy.rewards(penalty, chance, gas_price),
+                economy.least_seat(penalty, gas_price),
+            ]
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_layer_splits_are_equal(market_harness: Any, seed: int) -> None:
+    source = random.Random(seed)
+    rising = bytes(sorted(source.sample(range(1, 256), source.choice((0, 1, 3, 32)))))
+    for ends in (rising, source.randbytes(source.randint(0, 4)), rising[:2] + b"\0" + rising[2:31], rising[::-1]):
+        padded = Hash32(ends[:32].ljust(32, b"\0"))
+        asked = market_harness.functions.segmentCount(padded)
+        count = _or_refused(lambda ends=padded: messages.segment_count(ends))
+        assert _or_refused(asked.call) == count
+        # Ends that do not rise are refused before, and name no group.
+        for segment in (0, 1, 2, 31, 32) if count else ():
+            span = _or_refused(lambda ends=padded, at=segment: tuple(to_abi(messages.layers_of(ends, at))))
+            found = _or_refused(market_harness.functions.layersOf(padded, segment).call)
+            assert (found if found is None else tuple(found)) == span
+
+
+def _or_refused(call: Callable[[], Any]) -> Any:
+    """What a call answers; None where it is refused."""
+    try:
+        return call()
+    except (ContractLogicError, InvalidField):
+        return None
+
+
+def test_headers_of_real_blocks_are_read_as_they_are(market_harness: Any) -> None:
+    provider = market_harness.w3.provider
+    provider.make_request("anvil_mine", [hex(300)])
+    for number in (1, 255, 256, 300):
+        block = provider.make_request("eth_getBlockByNumber", [hex(number), False])["result"]
+        raw = header_of(block)
+        found, randao, block_hash = market_harness.functions.parse(raw.raw).call()
+        assert (found, Hash32(randao), Hash32(block_hash)) == (raw.number, raw.randao, raw.hash)
+        assert raw.number == number
+        for broken in (raw.raw[:-1], raw.raw + b"\0", b"\xf8" + raw.raw[1:]):
+            with pytest.raises(ContractLogicError):
+                market_harness.functions.parse(broken).call()

@@ -16,7 +16,7 @@ from troth.audit.market.subject import Subject
 from troth.chain.headers import RawHeader
 from troth.protocol import typed_data
 from troth.protocol.hashing import keccak256
-from troth.protocol.market import checks, court, court_money, draws, messages, prices
+from troth.protocol.market import court, court_money, draws, messages, prices
 from troth.protocol.market import events as on
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.messages import sign
@@ -93,9 +93,7 @@ class CaseScene:
 
     @cached_property
     def drawn_verifiers(self) -> tuple[Address, ...]:
-        view, secret = self.scene.view, self.scene.secrets.draw
-        proof, nodes = self.journey.check_proof, self.journey.nodes
-        (drawn,) = checks.verifiers(self.scene.order, [self.result], secret, proof, nodes=nodes, view=view)
+        (drawn,) = self.scene.verifiers(self.journey)
         return drawn.operators
 
     @cached_property
@@ -120,7 +118,7 @@ class CaseScene:
             self.scene.secrets.draw,
             [one.message for one in verdicts],
             [one.signature for one in verdicts],
-            VrfProof(journey.check_proof),
+            VrfProof(journey.draw_proof),
             b"",
             False,
         )
@@ -256,9 +254,7 @@ def receipt_of(scene: Scene, opinion: Opinion = Opinion.ACCEPT) -> Receipt:
     assert journey.results
     assert journey.draw
     assert journey.checks
-    results = [signed.message for signed in journey.results]
-    secret, proof = scene.secrets.draw, journey.check_proof
-    drawn = checks.verifiers(scene.order, results, secret, proof, nodes=journey.nodes, view=view)
+    drawn = scene.verifiers(journey)
     segments = tuple(
         CheckedSegment(seats.operators, tuple(check.commitments.values()), tuple(check.verdicts.values()))
         for seats, check in zip(drawn, journey.checks, strict=True)
@@ -279,7 +275,6 @@ def receipt_of(scene: Scene, opinion: Opinion = Opinion.ACCEPT) -> Receipt:
         results=journey.results,
         draw=journey.draw,
         draw_proof=journey.draw_proof,
-        secret=secret,
-        check_proof=proof,
+        secret=scene.secrets.draw,
         checks=segments,
     )

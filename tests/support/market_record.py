@@ -139,7 +139,6 @@ def line_of(scene: Scene, **changes: Any) -> Line:
         block_bucket=BLOCK // log_data.BLOCK_BUCKET,
         positions_bucket=log_data.bucket_of(42),
         secret=written(scene.secrets.draw),
-        check_proof=written(journey.check_proof),
         verdicts=said,
     )
     return Line(**{name: changes.get(name, getattr(line, name)) for name in line.__struct_fields__})

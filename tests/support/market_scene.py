@@ -226,14 +226,22 @@ class Scene:
         journey = self.served(node)
         assert journey.results is not None
         results = [signed.message for signed in journey.results]
-        alpha = messages.check_alpha(self.order_id, self.secrets.draw, messages.results_hash(results))
-        proof = vrf.prove(VRF_SECRET, alpha)
-        drawn = checks.verifiers(self.order, results, self.secrets.draw, proof, nodes=journey.nodes, view=self.view)
+        drawn = self.verifiers(journey)
         parts = tuple(
             self.check(result, seats, node or self.trace(), opinion)
             for result, seats in zip(results, drawn, strict=True)
         )
-        return replace(journey, check_proof=proof, second_secret=self.secrets.tiles, checks=parts)
+        return replace(journey, second_secret=self.secrets.tiles, checks=parts)
+
+    def verifiers(self, journey: Journey) -> tuple[draws.Drawn, ...]:
+        """Who checks the journey's results."""
+        assert journey.results is not None
+        assert journey.draw is not None
+        results = [signed.message for signed in journey.results]
+        beta = journey.draw.message.beta
+        return checks.verifiers(
+            self.order, results, self.secrets.draw, beta, nodes=journey.nodes, view=self.view, silent=journey.silent
+        )
 
     def check(self, result: Result, drawn: draws.Drawn, node: CommittedTrace, opinion: Opinion) -> Check:
         traces = {name: self.trace(1e-7, seed) for seed, name in enumerate(drawn.seats, start=1)}

@@ -233,7 +233,7 @@ def test_a_receipt_is_verified_offline_and_against_a_record(tmp_path: Path) -> N
     assert receipts.audit_receipt(found, record()).exit_code is ExitCode.CLEAN
     few = receipts.audit_receipt(found, record(nodes=12))
     assert few.exit_code is ExitCode.VIOLATION
-    unchecked = receipts.audit_receipt(replace(found, checks=(), check_proof=b""), None)
+    unchecked = receipts.audit_receipt(replace(found, checks=()), None)
     assert unchecked.exit_code is ExitCode.INCONCLUSIVE
     assert "summonCheck" in str(unchecked.findings[0].action)
     damaged = receipts.audit_receipt(replace(found, infer_proof=found.infer_proof[::-1]), None)

@@ -83,8 +83,6 @@ def other_bytes(text: str) -> str:
         (lambda line: {"beta": other_bytes(line.beta)}, "M16"),
         (lambda line: {"secret": other_bytes(line.secret)}, "M16"),
         (lambda _: {"verdicts": ()}, "M16"),
-        (lambda _: {"check_proof": ""}, "M16"),
-        (lambda line: {"check_proof": line.draw_proof}, "M16"),
         (lambda line: {"verdicts": line.verdicts[1:]}, "M16"),
         (lambda line: {"verdicts": (flipped(line.verdicts[0]), *line.verdicts[1:])}, "M16"),
         (lambda line: {"verdicts": (foreign(line.verdicts[0]), *line.verdicts[1:])}, "M16"),
@@ -123,7 +121,7 @@ def test_a_wrong_root_is_found() -> None:
 
 
 def test_an_unrevealed_order_needs_no_check() -> None:
-    assert examined(changed(secret="", check_proof="", verdicts=())) == []
+    assert examined(changed(secret="", verdicts=())) == []
 
 
 def test_a_rejection_that_nobody_brings_is_named_with_its_call() -> None:

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.market_scene import BLOCK, DOMAIN, SCHEDULER_KEY, TAB_KEY, Scene, hash_of, key_of
+from support.market_scene import BLOCK, DOMAIN, SCHEDULER_KEY, TAB_KEY, Scene, hash_of, key_of, owner_of
 
 from troth.protocol.market import checks, convictions, messages
 from troth.protocol.market.convictions import Conviction
+from troth.protocol.market.court_money import BURNT, apply_movements, pot_of
 from troth.protocol.market.errors import NotEvidence
 from troth.protocol.market.messages import Signed, sign
-from troth.protocol.market.types import Admission, Draw, Fault, Opinion, Row
+from troth.protocol.market.types import Admission, Draw, Fault, Opinion, PotKind, Row
 from troth.protocol.types import ZERO_HASH
 
 SCENE = Scene(parts=(6, 12))
@@ -58,9 +59,12 @@ def test_two_verdicts_convict_a_verifier_only_over_one_result() -> None:
     assert JOURNEY.checks
     verifier, said = next(iter(JOURNEY.checks[0].verdicts.items()))
     key = key_of(verifier)
-    for changes in ({"opinion": Opinion.REJECT}, {"commitment": hash_of("x")}, {"locks": True}):
+    for changes in ({"opinion": Opinion.REJECT}, {"commitment": hash_of("x")}):
         proven = convictions.two_verdicts(said, _again(said, key, **changes), DOMAIN)
         assert proven == Conviction(Fault.TWO_VERDICTS, verifier, ID)
+    # Who adds its lock later says nothing else.
+    with pytest.raises(NotEvidence, match="same"):
+        convictions.two_verdicts(said, _again(said, key, locks=True), DOMAIN)
     # A dishonest node signs two results; its verifier judges both, as it must.
     with pytest.raises(NotEvidence, match="result"):
         convictions.two_verdicts(said, _again(said, key, opinion=Opinion.REJECT, result=hash_of("x")), DOMAIN)
@@ -134,6 +138,12 @@ def test_a_draw_over_results_that_do_not_meet_convicts(changes: dict[str, Any]) 
         convictions.heads_apart(ORDER, JOURNEY.draw, RESULTS, VIEW)
 
 
+def test_a_draw_over_results_of_another_request_convicts() -> None:
+    results = (replace(RESULTS[0], input_head=hash_of("x")), RESULTS[1])
+    draw = sign(Draw(ID, messages.results_hash(results), hash_of("beta"), BLOCK), DOMAIN, SCHEDULER_KEY)
+    assert convictions.heads_apart(ORDER, draw, results, VIEW).fault is Fault.HEADS_APART
+
+
 def test_each_node_may_have_a_cache_of_its_own() -> None:
     checks.require_meeting((RESULTS[0], replace(RESULTS[1], prompt=10, cached=20)))
 
@@ -144,3 +154,16 @@ def test_fines_are_shares_of_what_was_taken() -> None:
     assert convictions.broken_promise(1_000, 500, scheduler_stake=100) == (500, 50)
     assert convictions.broken_promise(300, 500, scheduler_stake=100) == (200, 100)
     assert convictions.broken_promise(90, 500, scheduler_stake=100) == (0, 90)
+
+
+@pytest.mark.parametrize(("stake", "locked", "taken"), [(400, 300, 400), (100, 300, 400), (0, 300, 300), (0, 0, 0)])
+def test_fines_take_free_stake_first_and_pay_in_order(stake: int, locked: int, taken: int) -> None:
+    first, second = (owner_of(number) for number in (1, 2))
+    pots = {pot_of(PotKind.STAKE, NODE): stake, pot_of(PotKind.LOCKED, NODE): locked}
+    movements = convictions.fine_movements(NODE, stake, taken, [(first, 250), (second, 500)])
+    after = apply_movements(pots, movements)
+    assert after.get(pot_of(PotKind.CREDIT, first), 0) == min(taken, 250)
+    assert after.get(pot_of(PotKind.CREDIT, second), 0) == min(max(taken - 250, 0), 500)
+    assert after.get(BURNT, 0) == max(taken - 750, 0)
+    assert after[pot_of(PotKind.STAKE, NODE)] == max(stake - taken, 0)
+    assert after[pot_of(PotKind.LOCKED, NODE)] == locked - max(taken - stake, 0)

@@ -21,13 +21,12 @@ from support.market_scene import (
 )
 
 from troth.protocol.errors import InvalidSignature, ProtocolError
-from troth.protocol.market import claims, court, court_money, messages, prices
+from troth.protocol.market import court, court_money, messages, prices
 from troth.protocol.market.checks import candidates
 from troth.protocol.market.errors import (
     InvalidAdmission,
     InvalidCase,
     InvalidCheck,
-    InvalidClaim,
     InvalidOrder,
     InvalidPromise,
     InvalidResults,
@@ -40,7 +39,6 @@ from troth.protocol.market.types import (
     CaseKind,
     CasePhase,
     CaseState,
-    Draw,
     Opinion,
     Outcome,
     PotKind,
@@ -104,7 +102,7 @@ def test_a_silent_minority_changes_nothing_and_a_silent_majority_checks_nothing(
     check = journey.checks[0]
     # Who has most seats is paid most, and a majority is one of seats.
     names = sorted(check.verdicts, key=lambda name: check.promises[name].message.price)
-    assert len(names) == 2
+    assert len(names) > 1
     for kept, checked in ((names[1:], True), (names[:1], False)):
         fewer = replace(check, verdicts={name: check.verdicts[name] for name in kept})
         ending = live(replace(journey, checks=(fewer,)), SCENE.view)
@@ -220,10 +218,10 @@ FAULTS: dict[str, tuple[Callable[[Journey], Journey], type[ProtocolError], str]]
     "6 stale draw": (_again("draw", SCHEDULER_KEY, block_number=BLOCK - 4), InvalidCheck, "not within"),
     "6 draw by a stranger": (_again("draw", TAB_KEY), InvalidSignature, "Draw"),
     "7 another secret": (lambda journey: replace(journey, secret=hash_of("x")), InvalidSecret, "first"),
-    "8 another proof": (
-        lambda journey: replace(journey, check_proof=journey.draw_proof),
+    "8 a verifier that a summons proved silent": (
+        lambda journey: replace(journey, silent={0: tuple(journey.checks[0].verdicts)}),
         InvalidCheck,
-        "who checks",
+        "not drawn",
     ),
     "8 another second secret": (
         lambda journey: replace(journey, second_secret=hash_of("x")),
@@ -376,52 +374,3 @@ def test_without_a_proper_cluster_the_case_is_drawn_once_more_and_then_undecided
         ending = live(replace(journey, case=case), SCENE.view)
         assert isinstance(ending, Decided)
         assert ending.finding.outcome is outcome
-
-
-# ------------------------------------------------------------------------------------------------------ claimed leaves
-
-
-def test_a_leaf_is_worth_what_its_order_and_results_say() -> None:
-    journey, view = _honest(), SCENE.view
-    assert journey.results
-    assert journey.draw
-
-    def worth(draw: Signed[Draw], **changes: Any) -> int:
-        results = journey.results or ()
-        return claims.order_worth(
-            changes.get("order", journey.order), results, journey.nodes, draw, window=20, view=changes.get("view", view)
-        )
-
-    assert worth(journey.draw) == _fee(SCENE, journey)
-    assert worth(journey.draw, view=replace(view, block=BLOCK + 20)) == _fee(SCENE, journey)
-    unsigned = sign(journey.order.message, DOMAIN, SCHEDULER_KEY)
-    other = replace(view, tab=replace(view.tab, payer=journey.nodes[0]))
-    for words, draw, changes in (
-        ("not of the last 20", journey.draw, {"view": replace(view, block=BLOCK + 21)}),
-        ("other results", sign(replace(journey.draw.message, results=hash_of("x")), DOMAIN, SCHEDULER_KEY), {}),
-        ("did not sign the order", journey.draw, {"order": unsigned}),
-        ("another tab", journey.draw, {"view": other}),
-    ):
-        with pytest.raises(InvalidClaim, match=words):
-            worth(draw, **changes)
-
-
-def test_a_promise_is_worth_the_work_that_was_done() -> None:
-    journey = _honest()
-    assert journey.results
-    assert journey.checks
-    node, scheduler = journey.nodes[0], SCENE.view.tab.payee
-    parties = {"key": scheduler, "node": node, "domain": DOMAIN}
-    served = claims.promise_worth(journey.promises[0], journey.results[0], **parties)
-    assert served == prices.promise_worth(journey.promises[0].message, journey.results[0].message)
-    verifier, verdict = next(iter(journey.checks[0].verdicts.items()))
-    promised = journey.checks[0].promises[verifier]
-    parties["node"] = verifier
-    assert claims.promise_worth(promised, verdict, **parties) == promised.message.price
-    unsure = sign(replace(verdict.message, opinion=Opinion.CANNOT_TELL), DOMAIN, key_of(verifier))
-    for one, work in ((promised, unsure), (journey.promises[0], verdict)):
-        with pytest.raises(InvalidClaim, match="not the work"):
-            claims.promise_worth(one, work, **parties)
-    elsewhere = sign(replace(verdict.message, segment=1), DOMAIN, key_of(verifier))
-    with pytest.raises(InvalidClaim, match="another place"):
-        claims.promise_worth(promised, elsewhere, **parties)

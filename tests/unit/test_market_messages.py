@@ -91,7 +91,10 @@ def test_ids_alphas_and_seeds() -> None:
     assert messages.tab_id(TAB) == abi_keccak(["address"] * 3, [TAB.payer, TAB.payee, TAB.key])
     assert messages.infer_alpha(ONE) == abi_keccak(["bytes32"] * 2, [tags["infer"], ONE])
     assert messages.draw_alpha(ONE) == abi_keccak(["bytes32"] * 2, [tags["draw"], ONE])
-    assert messages.check_alpha(ONE, OTHER, THIRD) == abi_keccak(["bytes32"] * 4, [tags["check"], ONE, OTHER, THIRD])
+    check = abi_keccak(["bytes32"] * 5, [tags["check"], ONE, OTHER, THIRD, tags["draw"]])
+    assert messages.check_seed(ONE, OTHER, THIRD, Hash32(tags["draw"])) == check
+    summons = abi_keccak(["bytes32", "uint8", "uint8"], [ONE, 2, 3])
+    assert messages.summons_id(ONE, types.SummonsKind.CHECK, 3) == summons
     assert messages.segment_seed(ONE, 3) == abi_keccak(["bytes32", "uint256"], [ONE, 3])
     court = abi_keccak(["bytes32", "bytes32", "uint256", "bytes32"], [tags["court"], ONE, 1, OTHER])
     assert messages.court_seed(ONE, 1, OTHER) == court

@@ -23,7 +23,7 @@ from support.market_scene import (
 )
 
 from troth.protocol.errors import ProtocolError
-from troth.protocol.market import checks, messages, prices, receipt
+from troth.protocol.market import messages, prices, receipt
 from troth.protocol.market.errors import InvalidCheck, InvalidReceipt, InvalidSecret
 from troth.protocol.market.messages import sign
 from troth.protocol.market.receipt import CheckedSegment, Receipt
@@ -38,10 +38,7 @@ def _receipt() -> Receipt:
     assert journey.results
     assert journey.draw
     assert journey.checks
-    results = [signed.message for signed in journey.results]
-    drawn = checks.verifiers(
-        SCENE.order, results, SCENE.secrets.draw, journey.check_proof, nodes=journey.nodes, view=view
-    )
+    drawn = SCENE.verifiers(journey)
     segments = tuple(
         CheckedSegment(seats.operators, tuple(check.commitments.values()), tuple(check.verdicts.values()))
         for seats, check in zip(drawn, journey.checks, strict=True)
@@ -63,7 +60,6 @@ def _receipt() -> Receipt:
         draw=journey.draw,
         draw_proof=journey.draw_proof,
         secret=SCENE.secrets.draw,
-        check_proof=journey.check_proof,
         checks=segments,
     )
 
@@ -83,7 +79,7 @@ def test_a_receipt_proves_fee_draw_and_check_offline() -> None:
 
 
 def test_a_receipt_without_check_says_so() -> None:
-    plain = replace(_receipt(), checks=(), check_proof=b"")
+    plain = replace(_receipt(), checks=())
     assert receipt.verify(plain).drawn
     assert not receipt.verify(plain).checked
     hidden = receipt.verify(replace(plain, secret=None))

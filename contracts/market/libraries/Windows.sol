@@ -17,9 +17,19 @@ library Windows {
     /// @dev A case has a second round where the first had no cluster; each waits for two beacons at most.
     uint256 private constant ROUNDS = 2;
 
-    /// @notice Blocks in which a case over an answer can be opened.
+    /// @dev Windows of a summons that is passed on as often as it can be (Summons), and two for who opens a case then.
+    uint256 private constant SUMMONS_WINDOWS = 15;
+
+    /// @notice Blocks in which a case over an answer can be opened: a summons that was passed on again and again ends
+    ///         before.
     function opening(Parameters memory chosen) internal pure returns (uint256) {
-        return uint256(chosen.lag) + 2 * uint256(chosen.summonsWindow);
+        return uint256(chosen.lag) + SUMMONS_WINDOWS * uint256(chosen.summonsWindow);
+    }
+
+    /// @notice Blocks from an order's reference block to the last draw over its results that the court hears: also that
+    ///         of a leaf which is shown for the first time at the end of a claim that was filed within the lag.
+    function answerAge(Parameters memory chosen) internal pure returns (uint256) {
+        return uint256(chosen.referenceAge) + opening(chosen) + chosen.claimDelay + chosen.answerWindow;
     }
 
     /// @notice Blocks from an answer to the end of the longest case over it.

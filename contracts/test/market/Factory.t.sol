@@ -160,11 +160,11 @@ contract FactoryTest is MarketTest {
         breaks(3, 3, 8191 - 8 + 1);
         breaks(4, 4, 3);
         breaks(4, 5, 3);
-        // 50 + 2 * 10 + 2 * (2 * (8 + 200) + 20 + 20 + 4) = 990
-        breaks(5, 6, 990);
-        breaks(6, 7, 500);
-        breaks(7, 8, 1050);
-        breaks(8, 9, 30 + 50 + 2 * 10 + 1000 + 50 + 4);
+        // 50 + 15 * 10 + 2 * (2 * (8 + 200) + 20 + 20 + 4) = 1120
+        breaks(5, 6, 1120);
+        breaks(6, 7, 650);
+        breaks(7, 8, 1350);
+        breaks(8, 9, 30 + 50 + 15 * 10 + 1300 + 50 + 4);
         Parameters memory chosen = fresh();
         chosen.schedulerStake = 0;
         refused(9, chosen);
@@ -182,9 +182,9 @@ contract FactoryTest is MarketTest {
 
     function test_TakesTheLeastThatHolds() public {
         Parameters memory chosen = fresh();
-        chosen.claimDelay = 991;
-        chosen.closeDelay = 1042;
-        chosen.unbonding = 30 + 50 + 2 * 10 + 991 + 50 + 5;
+        chosen.claimDelay = 1121;
+        chosen.closeDelay = 1172;
+        chosen.unbonding = 30 + 50 + 15 * 10 + 1121 + 50 + 5;
         (chosen.seasoning, chosen.suspensionPause) = (0, 0);
         begin(chosen);
     }

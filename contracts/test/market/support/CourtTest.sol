@@ -252,7 +252,6 @@ abstract contract CourtTest is Test {
         play.results[0] = newResult(play, 0, class, data);
         signResults(play);
         signDraw(play, uint64(vm.getBlockNumber()));
-        play.secret = "secret";
     }
 
     function setOrder(Play memory play, Order memory order) internal view {
@@ -313,6 +312,7 @@ abstract contract CourtTest is Test {
         }
         registry.force(drawn);
         uint8[3] memory opinions = [first, second, third];
+        play.secret = "secret";
         play.verdicts = new Verdict[](3);
         play.verdictSignatures = new bytes[](3);
         for (uint256 v = 0; v < 3; ++v) {

@@ -1,9 +1,9 @@
 """What a client, a node or an auditor verifies of one order: who serves it, what was signed, who checks, what they say.
 
 Everybody computes the same from the same view of the chain. A scheduler chooses no party: inferencers follow from its
-VRF over the order, verifiers from its VRF over the client's secret and the nodes' results. Every function raises with
-a remedy; what raises InvalidAdmission, InvalidResults or InvalidCheck under the scheduler's signature is evidence,
-too (``convictions``).
+VRF over the order, verifiers from the lottery's output, the client's secret and the nodes' results. Every function
+raises with a remedy; what raises InvalidAdmission, InvalidResults or InvalidCheck under the scheduler's signature is
+evidence, too (``convictions``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 
 from troth.protocol import typed_data, vrf
 from troth.protocol.agreement import AgreementRule
@@ -44,6 +45,8 @@ from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, to_hash32
 HEAD_TAG = keccak256(b"troth/market/head/1")
 TILES_LIMIT, ROWS_LIMIT = 1 << 22, (1 << 32) - 1
 """Tiles and rows of the longest trace that is opened: whatever a node signed can be judged in one call."""
+NOBODY: Mapping[int, Sequence[Address]] = MappingProxyType({})
+"""No node stayed silent: nothing was summoned."""
 DRAW_AGE = 3
 """Blocks that the scheduler's newest block may lie behind the client's. More, and a scheduler shortens the lag, in
 which a false answer is not paid yet, by naming an old block."""
@@ -255,30 +258,31 @@ class Opened:
 
 
 def verifiers(
-    order: Order, results: Sequence[Result], secret: Hash32, proof: bytes, *, nodes: Sequence[Address], view: View
+    order: Order,
+    results: Sequence[Result],
+    secret: Hash32,
+    beta: Hash32,
+    *,
+    nodes: Sequence[Address],
+    view: View,
+    silent: Mapping[int, Sequence[Address]] = NOBODY,
 ) -> tuple[Drawn, ...]:
-    """The seats that check each segment, by the scheduler's proof over (secret, results).
+    """The seats that check each segment; ``beta`` is the lottery's, whose proof was checked (``require_draw``).
 
-    Without the owners of all inferencers: a friend's word about one's own work is worth nothing.
+    Without the owners of all inferencers: a friend's word about one's own work is worth nothing. ``silent`` are the
+    nodes that a summons of a segment's check proved silent, whose owners' seats are passed over, too.
     """
     digest = messages.order_id(order, view.domain)
-    alpha = messages.check_alpha(digest, secret, messages.results_hash(results))
-    try:
-        beta = Hash32(vrf.verify(view.vrf_key, alpha, proof))
-    except InvalidProof as error:
-        raise InvalidCheck(
-            "The proof of who checks does not hold", proof, "Ask for the proof, or summon it."
-        ) from error
-    owners = [group.owners[node] for group, node in zip(view.groups, nodes, strict=True)]
-    excluded = list(dict.fromkeys(owners))
-    return tuple(
-        _draw(
-            draws.verifiers_request(order, view.rules, span, messages.segment_seed(beta, segment), excluded),
-            segment,
-            view,
-        )
-        for segment, span in enumerate(view.segments(order))
-    )
+    seed = messages.check_seed(digest, secret, beta, messages.results_hash(results))
+    served = [group.owners[node] for group, node in zip(view.groups, nodes, strict=True)]
+
+    def drawn(segment: int, span: Segment) -> Drawn:
+        owners = view.groups[segment].owners
+        excluded = dict.fromkeys((*served, *(owners[node] for node in silent.get(segment, ()))))
+        own_seed = messages.segment_seed(seed, segment)
+        return _draw(draws.verifiers_request(order, view.rules, span, own_seed, tuple(excluded)), segment, view)
+
+    return tuple(drawn(segment, span) for segment, span in enumerate(view.segments(order)))
 
 
 def require_verdicts(

@@ -21,26 +21,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from troth.protocol.hashing import keccak256
-from troth.protocol.market import checks, messages, prices
-from troth.protocol.market.checks import View
 from troth.protocol.market.errors import InvalidClaim
-from troth.protocol.market.messages import Signed
 from troth.protocol.market.tabs import WINDOW, is_acknowledged
-from troth.protocol.market.types import (
-    Claim,
-    ClaimState,
-    Draw,
-    Opinion,
-    Order,
-    Parameters,
-    Promise,
-    Result,
-    Verdict,
-    Voucher,
-    Work,
-)
-from troth.protocol.typed_data import Domain
-from troth.protocol.types import Address, Hash32, to_hash32
+from troth.protocol.market.types import Claim, ClaimState, Parameters, Voucher
+from troth.protocol.types import Hash32, to_hash32
 
 LEAF, NODE, ROOT = b"\x00", b"\x01", b"\x02"
 DEPTH_LIMIT = 32
@@ -216,52 +200,6 @@ def wrong_numbers(claim: Claim, shown: Sequence[tuple[int, int, Path]], worth: M
         verify_path(claim, number, amount, path)
     excess = (number for number, amount, _ in shown if amount > (worth.get(number, 0) * is_claimed(claim, number)))
     return tuple(excess)
-
-
-# ------------------------------------------------------------------------------------------- what a leaf is worth
-
-
-def order_worth(
-    order: Signed[Order],
-    results: Sequence[Signed[Result]],
-    nodes: Sequence[Address],
-    draw: Signed[Draw],
-    *,
-    window: int,
-    view: View,
-) -> int:
-    """What the leaf of an order is worth: its fee, once everything that makes it owed is shown; raises what is wrong.
-
-    The scheduler signs its draw again, no older than ``window`` blocks: an objector may see the results for the first
-    time, and has as long for its lottery and for the court as if it had been answered.
-    """
-    digest = messages.order_id(order.message, view.domain)
-    if order.message.tab != messages.tab_id(view.tab):
-        raise InvalidClaim("The order is of another tab", order.message.tab, "Show an order of this tab.")
-    if not view.key_check(view.tab.key, digest, order.signature):
-        raise InvalidClaim("The tab key did not sign the order", order.signature, "Show the signed order.")
-    given = checks.require_results(order.message, results, nodes, view)
-    named = draw.require(view.domain, view.tab.payee)
-    if (named.order, named.results) != (digest, messages.results_hash(given)):
-        raise InvalidClaim("The draw is over other results", named.results, "Draw over the results that are shown.")
-    if not view.block - window <= named.block_number <= view.block:
-        raise InvalidClaim(f"The draw is not of the last {window} blocks", named.block_number, "Sign it again.")
-    return prices.fee(order.message, view.rules, len(given), given[-1])
-
-
-def promise_worth(
-    promised: Signed[Promise], work: Signed[Result] | Signed[Verdict], *, key: Address, node: Address, domain: Domain
-) -> int:
-    """What the leaf of a promise is worth with the node's signed work; a check that could not tell is worth nothing."""
-    promise = promised.require(domain, key)
-    done = work.require(domain, node)
-    if (done.order, done.segment) != (promise.order, promise.segment):
-        raise InvalidClaim("The work is for another place", (done.order, done.segment), "Show the promised work.")
-    if isinstance(done, Result) and promise.work == Work.INFERENCE:
-        return prices.promise_worth(promise, done)
-    if isinstance(done, Verdict) and promise.work == Work.CHECK and done.opinion in {Opinion.ACCEPT, Opinion.REJECT}:
-        return promise.price
-    raise InvalidClaim("This is not the work that was promised", done, "Show a result, or a verdict that tells.")
 
 
 @lru_cache(maxsize=DEPTH_LIMIT + 1)

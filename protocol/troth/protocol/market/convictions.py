@@ -8,12 +8,12 @@ fault                two words of one party, or one word that its own proof cont
 ===================  ===================================================================  ========================
 TWO_RESULTS          two results for one segment of one order                             node
 TWO_ROWS             two rows for one position                                            node
-TWO_VERDICTS         two verdicts over one result that differ                             verifier
+TWO_VERDICTS         two verdicts over one result, of other opinions or traces            verifier
 TWO_ADMISSIONS       one order, other nodes                                               scheduler
 TWO_DRAWS            one order, other results or output                                   scheduler
 WRONG_NODES          an admission of a node that the VRF did not draw                     scheduler
 WRONG_BETA           a draw with another output than the VRF's                            scheduler
-HEADS_APART          a draw over results that do not meet                                 scheduler
+HEADS_APART          a draw over results that do not meet, or read another request        scheduler
 PROMISE_BROKEN       a settled claim that its tab did not cover                           scheduler that pays the tab
 ===================  ===================================================================  ========================
 """
@@ -28,10 +28,11 @@ from troth.protocol import typed_data, vrf
 from troth.protocol.errors import InvalidProof
 from troth.protocol.market import checks, messages
 from troth.protocol.market.checks import View
+from troth.protocol.market.court_money import BURNT, pot_of
 from troth.protocol.market.economy import REWARD_SHARE
 from troth.protocol.market.errors import InvalidAdmission, InvalidResults, NotEvidence
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Admission, Draw, Fault, Order, Result, Row, Verdict
+from troth.protocol.market.types import Admission, Draw, Fault, Movement, Order, PotKind, Result, Row, Verdict
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 
@@ -60,12 +61,13 @@ def two_rows(one: Signed[Row], other: Signed[Row], domain: Domain) -> Conviction
 
 
 def two_verdicts(one: Signed[Verdict], other: Signed[Verdict], domain: Domain) -> Conviction:
-    """Two verdicts over one result that differ in anything; so a verifier decides about its lock when it signs.
+    """Two verdicts over one result that differ in opinion or commitment.
 
-    The result must be the same: whoever is shown two results of a dishonest node judges each, honestly.
+    A verifier that adds its lock later says nothing else. The result must be the same: whoever is shown two results of
+    a dishonest node judges each, honestly.
     """
     _require_same(one.message, other.message, ("order", "segment", "result"))
-    _require_differing(one.message, other.message, ())
+    _require_differing(one.message, other.message, ("opinion", "commitment"))
     return Conviction(Fault.TWO_VERDICTS, _one_signer(one, other, domain), one.message.order)
 
 
@@ -112,7 +114,10 @@ def wrong_beta(order: Order, draw: Signed[Draw], proof: bytes, view: View) -> Co
 
 
 def heads_apart(order: Order, draw: Signed[Draw], results: Sequence[Result], view: View) -> Conviction:
-    """A draw over results that do not meet: the scheduler gave a node other rows than the one before had made."""
+    """A draw over results that do not meet, or that read another request.
+
+    The scheduler gave a node other rows than the one before had made, or the first other tokens than the client's.
+    """
     _require_order(order, draw.message.order, draw.message.order, view)
     if messages.results_hash(results) != draw.message.results:
         raise NotEvidence("The draw is over other results", draw.message.results, "Pass the results that it names.")
@@ -122,9 +127,14 @@ def heads_apart(order: Order, draw: Signed[Draw], results: Sequence[Result], vie
 
 
 def _meet(results: Sequence[Result], digest: Hash32, order: Order) -> bool:
-    """Whether these are the results of an order's segments, in order, and each read what the one before gave."""
+    """Whether these are the results of an order's segments, in order; each read what the one before gave.
+
+    The first read the request.
+    """
     places = [(result.order, result.segment) for result in results]
-    if places != [(digest, segment) for segment in range(len(order.ends.rstrip(b"\0")))]:
+    if places != [(digest, segment) for segment in range(messages.segment_count(order.ends))]:
+        return False
+    if results[0].input_head != order.request_hash:
         return False
     try:
         checks.require_meeting(results)
@@ -133,25 +143,42 @@ def _meet(results: Sequence[Result], digest: Hash32, order: Order) -> bool:
     return True
 
 
-def fine(stake: int, penalty: int) -> tuple[int, int]:
-    """What a conviction takes of a stake, and the reporter's reward: a share of what was really taken.
+def fine(bonded: int, penalty: int) -> tuple[int, int]:
+    """What a conviction takes of what an operator has at stake, and the reporter's reward: a share of what was taken.
 
-    A share of what should have been taken would return all of it to who convicts itself with a stake that is nearly
-    gone.
+    ``bonded``: stake and what is locked for cases; else a convict's friends saved it by sham cases. A share of what
+    should have been taken would return all of it to who convicts itself with a stake that is nearly gone.
     """
-    taken = min(stake, penalty)
+    taken = min(bonded, penalty)
     return taken, taken // REWARD_SHARE
 
 
-def broken_promise(stake: int, short: int, scheduler_stake: int) -> tuple[int, int]:
+def fine_movements(
+    convict: Address, stake: int, taken: int, payees: Sequence[tuple[Address, int]]
+) -> tuple[Movement, ...]:
+    """How what was taken is paid (library Fines): to the payees in order, as far as it reaches; the rest is burnt.
+
+    Free stake goes first; what it lacks is unlocked before.
+    """
+    own = pot_of(PotKind.STAKE, convict)
+    unlocked = max(taken - stake, 0)
+    movements, rest = [Movement(*pot_of(PotKind.LOCKED, convict), *own, unlocked)], taken
+    for account, owed in payees:
+        movements.append(Movement(*own, *pot_of(PotKind.CREDIT, account), min(owed, rest)))
+        rest -= min(owed, rest)
+    movements.append(Movement(*own, *BURNT, rest))
+    return tuple(one for one in movements if one.amount)
+
+
+def broken_promise(bonded: int, short: int, scheduler_stake: int) -> tuple[int, int]:
     """What a scheduler pays the payee of a tab that did not cover a settled claim, and its fine beside that.
 
-    The payee gets what the stake has above the least that a scheduler must have: that part is for convictions, and a
-    scheduler could claim it away to a friend before one. What is short beyond is fined, with a tenth on top, so that
-    leaving a tab short never costs less than filling it.
+    ``bonded``: as in ``fine``. The payee gets what it has above the least that a scheduler must have: that part is for
+    convictions, and a scheduler could claim it away to a friend before one. What is short beyond is fined, with a tenth
+    on top, so that leaving a tab short never costs less than filling it.
     """
-    paid = min(max(stake - scheduler_stake, 0), short)
-    return paid, min(short - paid + short // REWARD_SHARE, stake - paid)
+    paid = min(max(bonded - scheduler_stake, 0), short)
+    return paid, min(short - paid + short // REWARD_SHARE, bonded - paid)
 
 
 def _require_same(one: Any, other: Any, names: Sequence[str]) -> None:

@@ -35,6 +35,9 @@ from troth.protocol.market.types import (
 )
 from troth.protocol.types import Address, Hash32
 
+SUMMONS_WINDOWS = 15
+"""Windows of a summons that is passed on as often as it can be, and two for who opens a case then. Fewer, and a check that
+friends were asked for in turn would end when no court hears the case any more."""
 TOLD = frozenset({Opinion.ACCEPT, Opinion.REJECT})
 """Opinions that stand on a trace of one's own."""
 
@@ -43,8 +46,8 @@ TOLD = frozenset({Opinion.ACCEPT, Opinion.REJECT})
 
 
 def last_opening_block(draw_block: int, parameters: Parameters) -> int:
-    """Last block in which a case over a result can be opened: the lag, and two summons that a check may have needed."""
-    return draw_block + parameters.lag + 2 * parameters.summons_window
+    """Last block in which a case over a result can be opened: the lag, and a summons that was passed on."""
+    return draw_block + parameters.lag + SUMMONS_WINDOWS * parameters.summons_window
 
 
 def kind_of(majority: Opinion | None) -> CaseKind:
@@ -158,7 +161,8 @@ def judge(hearing: Hearing, rules: Rules) -> Finding:
     proper. (4) A missing prompt loses the case for who opened it, first of all, so that a sham case acquits nobody.
     (5) A node that shows nothing has lost; in a doubt only the leaf falls. (6) An accepting cluster upholds. (7) A
     rejecting one convicts with two thirds of all seats if the class is exact, or the score lies beyond the second cut
-    and twice the spread; else the leaf falls, and what chance could have chosen is pooled. (8) Two thirds that miss
+    and twice the spread; else the leaf falls, and is pooled if it lies beyond twice the spread (a doubt: beyond both).
+    (8) Two thirds that miss
     rows convict who owed them; votes that the node withheld its rows count with those that its rows are false. (9)
     Any other proper cluster refunds.
     """
@@ -187,7 +191,9 @@ def _conclude(
     finding: Finding, hearing: Hearing, shown: Mapping[int, Showing], rules: Rules, opinion: Opinion
 ) -> Finding:
     doubt = hearing.kind is CaseKind.DOUBT
-    beyond = rules.exact or (finding.score > rules.second_cut and finding.score > 2 * finding.spread)
+    # Within twice the reviewers' own noise nothing is held against anybody: prompts can be noisy.
+    apart = rules.exact or finding.score > 2 * finding.spread
+    beyond = rules.exact or (apart and finding.score > rules.second_cut)
     strong = _is_strong(finding.cluster, hearing, shown, rules, opinion)
     if opinion is Opinion.MISSING_PROMPT:
         return replace(finding, outcome=Outcome.OPENER_MISSING)
@@ -200,7 +206,8 @@ def _conclude(
     if opinion is Opinion.REJECT and strong:
         if beyond and not doubt:
             return replace(finding, outcome=Outcome.CONVICTED)
-        return replace(finding, outcome=Outcome.REFUNDED, pooled=beyond or hearing.kind is CaseKind.REJECTION)
+        # Of what a client chose only what is beyond both cuts counts: chance did not choose it.
+        return replace(finding, outcome=Outcome.REFUNDED, pooled=beyond if doubt else apart)
     owing = {Opinion.MISSING_TRACE: Outcome.NODE_MISSING, Opinion.MISSING_INPUT: Outcome.SCHEDULER_MISSING}
     convicted = owing.get(opinion, Outcome.REFUNDED) if strong and not doubt else Outcome.REFUNDED
     return replace(finding, outcome=convicted)

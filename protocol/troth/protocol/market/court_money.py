@@ -136,6 +136,10 @@ class _Draft:
         if amount:
             self.movements.append(Movement(*source, *target, amount))
 
+    def held(self, kind: PotKind, account: Address) -> int:
+        """What an operator's pot held before the case was decided."""
+        return self.balances.get(pot_of(kind, account), 0)
+
     def take(self, source: Pot, amount: int) -> int:
         """From an operator's pot into the bond: at most what it holds."""
         taken = min(amount, self.balances.get(source, 0))
@@ -157,8 +161,7 @@ class _Draft:
 
     def fine(self, operator: Address, amount: int) -> None:
         """Burns a part of an operator's stake: at most what it held before the case."""
-        stake = pot_of(PotKind.STAKE, operator)
-        self.shift(stake, BURNT, min(amount, self.balances.get(stake, 0)))
+        self.shift(pot_of(PotKind.STAKE, operator), BURNT, min(amount, self.held(PotKind.STAKE, operator)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +183,7 @@ def settle(state: CaseState, finding: Finding, rules: Rules, around: Circumstanc
     """The movements of a case that was decided, or of a round that left it undecided.
 
     After a conviction the client's fee comes first, out of L alone, so that no opener pays for a convict without
-    stake. Whoever convicts itself loses nine tenths of L and more. In all other cases the bond pays reviewers and
+    stake. Whoever convicts itself loses nine tenths of it and more. In all other cases the bond pays reviewers and
     gas; the rest returns to the opener if the leaf fell.
     """
     draft = _Draft((PotKind.BOND, case_of(state)), around.balances, state.bond)
@@ -189,20 +192,18 @@ def settle(state: CaseState, finding: Finding, rules: Rules, around: Circumstanc
         return _leave_undecided(draft, state, finding, gas, around)
     pool = around.pool.counted(around.block, rules)
     convicted = convict_of(state, finding, pool, rules)
-    locked = state.locked
-    if convicted is not None:
-        locked -= _take_penalty(draft, state, convicted, rules, around.voided)
+    taken = 0 if convicted is None else _take_penalty(draft, state, convicted, rules, around.voided)
     for index in sorted(finding.cluster) if finding.paid else ():
         draft.pay(state.reviewers[index], prices.REWARD_UNITS * state.unit * state.seats[index])
     since = len(draft.movements)
     _pay_gas(draft, state, gas, around.decider, since)
     if convicted is not None:
-        _pay_opener(draft, state, rules, gas, since)
+        _pay_opener(draft, state, 0 if convicted[1] is Fault.POOLED else taken, gas, since)
     elif finding.outcome is Outcome.REFUNDED:
         draft.pay(state.opener, draft.left, since)
     draft.shift(draft.bond, BURNT, draft.left)
     upheld = finding.outcome is Outcome.UPHELD
-    _unlock(draft, state, locked, rules, lost=upheld)
+    _unlock(draft, state, taken if convicted and convicted[0] == state.node else 0, rules, lost=upheld)
     if upheld:
         _fine_verifiers(draft, state, Opinion.REJECT)
     if finding.outcome is Outcome.CONVICTED:
@@ -215,7 +216,7 @@ def lapse(state: CaseState, rules: Rules, balances: Mapping[Pot, int]) -> tuple[
     """The movements of a case that nobody carried on: its opener loses the bond."""
     draft = _Draft((PotKind.BOND, case_of(state)), balances, state.bond)
     draft.shift(draft.bond, BURNT, draft.left)
-    _unlock(draft, state, state.locked, rules, lost=False)
+    _unlock(draft, state, 0, rules, lost=False)
     return tuple(draft.movements)
 
 
@@ -227,18 +228,22 @@ def _leave_undecided(
     _fine_reviewers(draft, state, finding.silent)
     if state.round % 2:
         draft.pay(state.opener, draft.left, 0)
-        _unlock(draft, state, state.locked, gas.rules, lost=False)
+        _unlock(draft, state, 0, gas.rules, lost=False)
     return tuple(draft.movements)
 
 
 def _take_penalty(draft: _Draft, state: CaseState, convicted: tuple[Address, Fault], rules: Rules, voided: bool) -> int:
-    """L: what was locked for this case, then free stake; the client's refund comes out of it. Returns the first."""
+    """L, or what is there of it: what is locked, for this case or another, then free stake. Returns what was taken.
+
+    A lock only keeps stake from leaving; were it one case's own, friends could lock everything by sham cases before
+    the true one. The client's refund comes out of L alone; a leaf that fell already is not refunded.
+    """
     convict, fault = convicted
-    locked = draft.take(pot_of(PotKind.LOCKED, convict), state.locked) if convict == state.node else 0
-    taken = locked + draft.take(pot_of(PotKind.STAKE, convict), rules.penalty - locked)
+    taken = draft.take(pot_of(PotKind.LOCKED, convict), rules.penalty)
+    taken += draft.take(pot_of(PotKind.STAKE, convict), rules.penalty - taken)
     if fault is not Fault.POOLED and not voided:
         draft.pay(state.client, min(state.fee, taken))
-    return locked
+    return taken
 
 
 def _pay_gas(draft: _Draft, state: CaseState, gas: CaseGas, decider: Address, since: int) -> None:
@@ -253,13 +258,13 @@ def _pay_gas(draft: _Draft, state: CaseState, gas: CaseGas, decider: Address, si
             draft.pay(account, amount, since)
 
 
-def _pay_opener(draft: _Draft, state: CaseState, rules: Rules, gas: CaseGas, since: int) -> None:
-    """Bond, gas and reward: the larger of a tenth of L and of the bond, so that nobody lets a rejection lie.
+def _pay_opener(draft: _Draft, state: CaseState, taken: int, gas: CaseGas, since: int) -> None:
+    """Bond, gas and reward: a tenth of what was taken or of the bond, so that nobody lets a rejection lie.
 
-    Anyone who sees a rejection on its way can bring it first: then half of the reward is the rejecters', whose work
-    it is.
+    Who convicts itself with little stake gets little; a full pool, which prompts may have filled, pays none. Anyone who
+    sees a rejection on its way can bring it first: then half of the reward is the rejecters', whose work it is.
     """
-    reward = max(rules.penalty, state.bond) // REWARD_SHARE
+    reward = max(taken, state.bond) // REWARD_SHARE if taken else 0
     rejecting = [one for one, said in zip(state.verifiers, state.opinions, strict=True) if said == Opinion.REJECT]
     stranger = state.opener != state.client and state.opener not in rejecting
     shared = reward // 2 if state.kind is CaseKind.REJECTION and stranger else 0
@@ -268,14 +273,19 @@ def _pay_opener(draft: _Draft, state: CaseState, rules: Rules, gas: CaseGas, sin
         draft.pay(verifier, shared // len(rejecting), since)
 
 
-def _unlock(draft: _Draft, state: CaseState, locked: int, rules: Rules, *, lost: bool) -> None:
-    """What is still locked returns; but a rejection that fell costs each rejecter L: it suspended an honest node."""
-    draft.shift(pot_of(PotKind.LOCKED, state.node), pot_of(PotKind.STAKE, state.node), locked)
+def _unlock(draft: _Draft, state: CaseState, taken: int, rules: Rules, *, lost: bool) -> None:
+    """What is still locked returns; but a rejection that fell costs each rejecter L: it suspended an honest node.
+
+    ``taken`` of the node's lock went in this case; another conviction may have taken of each lock before.
+    """
+    locked = max(draft.held(PotKind.LOCKED, state.node) - taken, 0)
+    draft.shift(pot_of(PotKind.LOCKED, state.node), pot_of(PotKind.STAKE, state.node), min(state.locked, locked))
     said = dict(zip(state.verifiers, state.opinions, strict=True)) if state.suspends else {}
     for verifier, opinion in said.items():
         if opinion == Opinion.REJECT:
             target = BURNT if lost else pot_of(PotKind.STAKE, verifier)
-            draft.shift(pot_of(PotKind.LOCKED, verifier), target, rules.penalty)
+            kept = min(rules.penalty, draft.held(PotKind.LOCKED, verifier))
+            draft.shift(pot_of(PotKind.LOCKED, verifier), target, kept)
 
 
 def _fine_verifiers(draft: _Draft, state: CaseState, fallen: Opinion) -> None:

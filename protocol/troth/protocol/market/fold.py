@@ -281,9 +281,14 @@ def _asked(event: on.AskChanged, state: State) -> State:
 
 
 def _entry_changed(event: on.EntryChanged, state: State) -> State:
-    """What stands beyond the end of a group stays, for the blocks before; only its size says that it counts no more."""
-    sizes = _from_now(state.sizes.get(event.group, NOTHING), event.meta.block, event.size)
-    state = replace(state, sizes=state.sizes.with_item(event.group, sizes))
+    """What stands beyond the end of a group stays, for the blocks before; only its size says that it counts no more.
+
+    Seats change without a change of size, which then has no checkpoint: hints count them.
+    """
+    sizes = state.sizes.get(event.group, NOTHING)
+    if not sizes or sizes[-1][1] != event.size:
+        sizes = _from_now(sizes, event.meta.block, event.size)
+        state = replace(state, sizes=state.sizes.with_item(event.group, sizes))
     if event.entry.operator == NO_ADDRESS:
         return state
     key = (event.group, event.place)

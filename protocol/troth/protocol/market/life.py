@@ -10,7 +10,7 @@ MarketError (or InvalidSignature) that says what to do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from troth.protocol.errors import InvalidField, InvalidSignature
 from troth.protocol.market import checks, court, court_money, lottery, messages, prices, tabs
@@ -66,7 +66,10 @@ class CaseFile:
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """All that was sent about one order; what has not come is None. ``book`` is the scheduler's before the order."""
+    """All that was sent about one order; what has not come is None. ``book`` is the scheduler's before the order.
+
+    ``silent``: by segment, the nodes that a summons of its check proved silent.
+    """
 
     order: Signed[Order]
     voucher: Signed[Voucher]
@@ -81,9 +84,9 @@ class Journey:
     draw_proof: bytes = b""
     seen_at: int = 0
     secret: Hash32 | None = None
-    check_proof: bytes = b""
     second_secret: Hash32 | None = None
     checks: tuple[Check, ...] | None = None
+    silent: Mapping[int, tuple[Address, ...]] = field(default_factory=dict)
     case: CaseFile | None = None
 
 
@@ -157,11 +160,13 @@ def live(journey: Journey, view: View) -> Ending:
         if journey.case is not None:
             return decide_case(order, journey.case, None, view)
         return Acknowledged(fee, due, checked=False)
-    # (8) A request, 6 and 7: verifiers follow from secret and results. A check that does not come is summoned.
+    # (8) A request, 6 and 7: verifiers follow from secret, beta and results. A check that does not come is summoned.
     if journey.checks is None or journey.second_secret is None:
         return Summoned(SummonsKind.CHECK)
     lottery.require_tiles_secret(order, journey.second_secret)
-    drawn = checks.verifiers(order, results, journey.secret, journey.check_proof, nodes=journey.nodes, view=view)
+    drawn = checks.verifiers(
+        order, results, journey.secret, beta, nodes=journey.nodes, view=view, silent=journey.silent
+    )
     # (9) A request, 6: commitments before rows, tiles from the second secret, openings compared; k seats decide.
     said = tuple(
         verify_check(order, result, check, drawn=seats, second_secret=journey.second_secret, view=view)

@@ -50,7 +50,7 @@ class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One order. ``secret`` and ``check_proof`` are empty where the client revealed nothing, or it did not hit."""
+    """One order. ``secret`` is empty where the client revealed nothing; ``verdicts`` are where it did not hit, too."""
 
     order: str
     execution_class: str
@@ -69,7 +69,6 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     block_bucket: int
     positions_bucket: int
     secret: str
-    check_proof: str
     verdicts: tuple[Said, ...]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
+from itertools import pairwise
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from troth.protocol import typed_data
@@ -19,6 +20,7 @@ from troth.protocol.market.types import (
     Opinion,
     Order,
     Result,
+    SummonsKind,
     Tab,
 )
 from troth.protocol.types import Address, Hash32, Segment, address_to_bytes, segments_from_ends, to_hash32
@@ -98,6 +100,11 @@ def abi_encode(*structs: Any) -> bytes:
     return _sequence([(type(struct), struct) for struct in structs])
 
 
+def abi_encode_fields(struct: Any) -> bytes:
+    """``abi.encode`` of a struct's fields, one argument each."""
+    return _encode(type(struct), struct)
+
+
 def state_hash(state: Any) -> Hash32:
     """keccak256(abi.encode(state)): what a contract keeps of a claim, a case, a summons, a class or a model."""
     return Hash32(keccak256(abi_encode(state)))
@@ -170,6 +177,11 @@ def case_id(order: Hash32, segment: int) -> Hash32:
     return Hash32(keccak256(to_hash32(order) + _number(segment)))
 
 
+def summons_id(order: Hash32, kind: SummonsKind, segment: int) -> Hash32:
+    """One summons of a kind per order and segment, ever."""
+    return Hash32(keccak256(to_hash32(order) + _number(kind) + _number(segment)))
+
+
 def hearing_id(case: Hash32, round_: int) -> Hash32:
     """One round of a case: what reviewers' commitments name, so that none of one round is worth anything in another."""
     return Hash32(keccak256(HEARING_TAG + to_hash32(case) + _number(round_)))
@@ -194,6 +206,21 @@ def review_commitment(
     return Hash32(keccak256(to_hash32(hearing) + _account(reviewer) + to_hash32(root) + numbers + to_hash32(salt)))
 
 
+def segment_count(ends: Hash32) -> int:
+    """How many segments such ends name; raises InvalidField unless they rise and are zero after the last."""
+    named = ends.rstrip(b"\0")
+    if not named or any(before >= after for before, after in pairwise((0, *named))):
+        raise InvalidField("Ends of segments rise, and are zero after the last", ends, "Check the layer split.")
+    return len(named)
+
+
+def layers_of(ends: Hash32, segment: int) -> Segment:
+    """Layers of a segment; raises InvalidField for one that the ends do not name."""
+    if not 0 <= segment < len(ends) or not ends[segment]:
+        raise InvalidField("The ends name no such segment", segment, "Count segments from 0.")
+    return Segment(ends[segment - 1] if segment else 0, ends[segment])
+
+
 def segments_of(order: Order, layers: int) -> tuple[Segment, ...]:
     """The layer split that an order names; raises InvalidField unless it covers the model."""
     ends = order.ends.rstrip(b"\0")
@@ -213,13 +240,18 @@ def draw_alpha(order: Hash32) -> Hash32:
     return Hash32(keccak256(DRAW_TAG + to_hash32(order)))
 
 
-def check_alpha(order: Hash32, secret: Hash32, results: Hash32) -> Hash32:
-    """VRF input from which verifiers follow: client (secret) and nodes (results) have a part in it."""
-    return Hash32(keccak256(CHECK_TAG + to_hash32(order) + to_hash32(secret) + to_hash32(results)))
+def check_seed(order: Hash32, secret: Hash32, beta: Hash32, results: Hash32) -> Hash32:
+    """From which a checked leaf's verifiers follow, one seed for all segments (``segment_seed``).
+
+    The scheduler signed beta and results before it knew the client's secret, and the client committed to its secret
+    before it knew them: neither alone picks verifiers, and one proof serves for lottery and verifiers.
+    """
+    words = (to_hash32(order), to_hash32(secret), to_hash32(beta), to_hash32(results))
+    return Hash32(keccak256(CHECK_TAG + b"".join(words)))
 
 
 def segment_seed(beta: Hash32, segment: int) -> Hash32:
-    """Seed of a segment's draw under a VRF output."""
+    """Seed of a segment's draw, under the VRF's output for inferencers or under ``check_seed``."""
     return Hash32(keccak256(to_hash32(beta) + _number(segment)))
 
 

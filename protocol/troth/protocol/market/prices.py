@@ -21,8 +21,6 @@ PENALTY_UNITS = 2
 BOND_UNITS = 8
 """Who opens a case puts up eight units beside the committee's pay. Less makes cases by the hundred cheap."""
 
-_UINT64 = (1 << 64) - 1
-
 
 def positions(result: Result) -> int:
     """Positions of a result: all that were computed, read from a cache or written."""
@@ -69,16 +67,15 @@ def promise_worth(promised: Promise, result: Result) -> int:
 def bound(order: Order, width: int, layers: int) -> Ask:
     """What a node may ask at most for ``width`` of ``layers`` layers: seats that ask more are passed over.
 
-    As in the contract, a value above 64 bits loses its upper ones; ``life`` refuses orders whose node share is above
-    the whole, for which alone that could happen.
+    Nobody can be promised more than everything, so that a node share above the whole counts as the whole.
     """
     if not 0 < width <= layers:
         raise InvalidField("A segment has 1 to all layers of its model", (width, layers), "Check the layer split.")
-    share, whole = order.node_share * width, BASIS_POINTS * layers
+    share, whole = min(order.node_share, BASIS_POINTS) * width, BASIS_POINTS * layers
     return Ask(
-        prompt=order.prompt_price * share // whole & _UINT64,
-        cached=order.cached_price * share // whole & _UINT64,
-        written=order.written_price * share // whole & _UINT64,
+        prompt=order.prompt_price * share // whole,
+        cached=order.cached_price * share // whole,
+        written=order.written_price * share // whole,
     )
 
 

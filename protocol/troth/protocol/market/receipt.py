@@ -47,11 +47,15 @@ SIZE_LIMIT = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class CheckedSegment:
-    """The check of one segment: drawn operators, one per seat, and what each distinct one signed, in that order."""
+    """The check of one segment: drawn operators, one per seat, and what each distinct one signed, in that order.
+
+    ``silent``: nodes that a summons proved silent, so that others were drawn.
+    """
 
     drawn: tuple[Address, ...]
     commitments: tuple[Signed[TraceCommitment], ...]
     verdicts: tuple[Signed[Verdict], ...]
+    silent: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,6 @@ class Receipt:
     draw: Signed[Draw]
     draw_proof: bytes
     secret: Hash32 | None = None
-    check_proof: bytes = b""
     checks: tuple[CheckedSegment, ...] = ()
 
 
@@ -113,9 +116,11 @@ def verify(receipt: Receipt, groups: Sequence[Group] = (), seasoning: int = 0) -
     seen = receipt.draw.message.block_number
     beta = checks.require_draw(order, receipt.draw, results, receipt.draw_proof, seen_at=seen, view=view)
     drawn = receipt.secret is not None and lottery.is_drawn(order, receipt.secret, beta)
-    opinions = _opinions(receipt, order, results, view) if drawn and receipt.checks else ()
+    opinions = _opinions(receipt, order, results, beta, view) if drawn and receipt.checks else ()
     fee = prices.fee(order, view.rules, len(results), results[-1])
     unproven = ["the VRF key is the scheduler's", "the tab's deposits covered it"]
+    if opinions and any(check.silent for check in receipt.checks):
+        unproven.append("a summons proved nodes silent")
     return Proven(fee, drawn, opinions, tuple(unproven if groups else [*unproven, "nodes and verifiers were drawn"]))
 
 
@@ -159,17 +164,17 @@ def _require_proof(view: View, alpha: Hash32, proof: bytes) -> Hash32:
     return Hash32(vrf.verify(view.vrf_key, alpha, proof))
 
 
-def _opinions(receipt: Receipt, order: Order, results: Sequence[Result], view: View) -> tuple[Opinion, ...]:
+def _opinions(
+    receipt: Receipt, order: Order, results: Sequence[Result], beta: Hash32, view: View
+) -> tuple[Opinion, ...]:
     if receipt.secret is None or len(receipt.checks) != len(results):
         raise InvalidReceipt(
             "Each segment of a checked answer has a check", len(receipt.checks), "Add what is missing."
         )
-    digest = messages.order_id(order, view.domain)
-    alpha = messages.check_alpha(digest, receipt.secret, messages.results_hash(results))
-    _require_proof(view, alpha, receipt.check_proof)
     named = tuple(Drawn(check.drawn, b"") for check in receipt.checks)
     if view.groups:
-        expected = checks.verifiers(order, results, receipt.secret, receipt.check_proof, nodes=receipt.nodes, view=view)
+        silent = {segment: check.silent for segment, check in enumerate(receipt.checks)}
+        expected = checks.verifiers(order, results, receipt.secret, beta, nodes=receipt.nodes, view=view, silent=silent)
         if [one.operators for one in expected] != [one.operators for one in named]:
             raise InvalidReceipt("Other verifiers were drawn", named, "Leave who made this receipt.")
     return tuple(

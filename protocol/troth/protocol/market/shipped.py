@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from troth.protocol.market import economy
+from troth.protocol.market.court import SUMMONS_WINDOWS
 from troth.protocol.market.errors import WeakEconomy
 from troth.protocol.market.prices import BASIS_POINTS, BOND_UNITS, PER, REWARD_UNITS
 from troth.protocol.market.types import NO_ADDRESS, ExecutionClass, Parameters
@@ -58,10 +59,10 @@ DEMO = Parameters(
     draw_window=60,
     commit_window=20,
     reveal_window=20,
-    claim_delay=600,
+    claim_delay=900,
     answer_window=60,
-    close_delay=700,
-    unbonding=1_200,
+    close_delay=1_000,
+    unbonding=2_000,
     seasoning=0,
     reference_age=100,
     suspension_pause=100,
@@ -210,7 +211,7 @@ def pool_limit(committees: Committees, taken: int, *, reward: int) -> int:
 
 def longest_case(parameters: Parameters) -> int:
     """Blocks from the last moment at which a case can be opened to the end of its second round."""
-    opening = parameters.lag + 2 * parameters.summons_window
+    opening = parameters.lag + SUMMONS_WINDOWS * parameters.summons_window
     randomness = parameters.lookahead + parameters.draw_window
     return opening + 2 * (2 * randomness + parameters.commit_window + parameters.reveal_window)
 

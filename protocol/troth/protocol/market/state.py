@@ -11,6 +11,7 @@ from troth.protocol.identifiers import group_id
 from troth.protocol.mapping import PersistentMap
 from troth.protocol.market.draws import Group
 from troth.protocol.market.events import Deployed, FaultProven
+from troth.protocol.market.messages import summons_id
 from troth.protocol.market.types import (
     NO_ADDRESS,
     NO_HASH,
@@ -24,6 +25,7 @@ from troth.protocol.market.types import (
     Outcome,
     PotKind,
     Role,
+    SummonsKind,
     SummonsState,
     Tab,
     TabState,
@@ -288,6 +290,11 @@ class State:
         if segment != 255:
             return (order, segment) in self.voided
         return any(one == order for one, _ in self.voided)
+
+    def silent_in_check(self, order: Hash32, segment: int) -> tuple[Address, ...]:
+        """Nodes that stayed silent when the check of a segment was summoned: others check and judge in their place."""
+        record = self.summons.get(summons_id(order, SummonsKind.CHECK, segment))
+        return () if record is None else record.silent
 
     def head_of(self, scheduler: Address) -> tuple[int, Hash32]:
         """Number of the last log entry and the chain hash after it."""

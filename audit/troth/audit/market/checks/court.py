@@ -69,7 +69,7 @@ class Opening:
     secret: Hash32
     verdicts: tuple[Verdict, ...]
     verdict_signatures: tuple[bytes, ...]
-    check: VrfProof
+    proof: VrfProof
 
 
 def _opened(subject: Subject) -> Iterator[Result]:
@@ -92,7 +92,7 @@ def _read_opening(call: DecodedCall) -> Opening:
         secret=Hash32(call.value("secret")),
         verdicts=value(call, "verdicts", tuple[Verdict, ...]),
         verdict_signatures=tuple(call.value("verdictSignatures")),
-        check=value(call, "check", VrfProof),
+        proof=value(call, "proof", VrfProof),
     )
 
 
@@ -149,15 +149,18 @@ def _kind(subject: Subject, event: CaseOpened, before: State, opening: Opening, 
     ):
         yield _wrong("M6", event, "The leaf was not drawn by this secret, so no check of it counts")
     key = before.parties[state.scheduler].vrf_key
-    alpha = messages.check_alpha(event.order, opening.secret, opening.draw.results)
     try:
-        beta = Hash32(vrf.verify(key, alpha, opening.check.proof))
+        beta = Hash32(vrf.verify(key, messages.draw_alpha(event.order), opening.proof.proof))
     except InvalidProof as error:
-        yield _wrong("M6", event, f"The proof of who checks does not hold: {error}")
+        yield _wrong("M6", event, f"The proof of the lottery does not hold: {error}")
         return
+    if beta != opening.draw.beta:
+        yield _wrong("M6", event, "Beta is not the output of the scheduler's proof")
     signers = (_signer(result, subject.evidence.domain, signature) for result, signature in _signed_results(opening))
     owners = {before.owner_of(signer) for signer in signers if signer is not None}
-    seed = messages.segment_seed(beta, opening.segment)
+    owners |= {before.owner_of(node) for node in before.silent_in_check(event.order, opening.segment)}
+    chance = messages.check_seed(event.order, opening.secret, beta, opening.draw.results)
+    seed = messages.segment_seed(chance, opening.segment)
     drawn = _draw(subject, before, state, seed=seed, count=rules.verifiers, excluded=owners)
     said = {
         _signer(verdict, subject.evidence.domain, signature): verdict.opinion

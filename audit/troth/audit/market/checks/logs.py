@@ -250,19 +250,21 @@ class _Leaf:
             if self.line.verdicts:
                 yield self.cheated("M16", "An answer was checked that was not drawn")
             return
-        if not self.line.check_proof or not self.line.verdicts:
+        if not self.line.verdicts:
             action = "Summons.summonCheck with order, draw and secret, within half the lag"
             yield self.cheated("M16", "The answer was drawn, and there is no check of it", action=action)
             return
-        yield from self._verdicts(secret)
+        yield from self._verdicts(secret, beta)
 
-    def _verdicts(self, secret: Hash32) -> Iterator[Finding]:
+    def _verdicts(self, secret: Hash32, beta: Hash32) -> Iterator[Finding]:
         results = [log_data.read_hash(seen.result) for seen in self.line.results]
-        alpha = messages.check_alpha(self.order, secret, Hash32(keccak256(b"".join(results))))
-        beta = self._beta(alpha, self.line.check_proof, "who checks")
-        owners = tuple({self.state.owner_of(log_data.read_address(seen.node)) for seen in self.line.results})
+        seed = messages.check_seed(self.order, secret, beta, Hash32(keccak256(b"".join(results))))
+        owners = {self.state.owner_of(log_data.read_address(seen.node)) for seen in self.line.results}
         for segment, span in enumerate(self.segments()):
-            drawn = self._draw(beta, segment, span, self.rules.verifiers, excluded=owners, seasoned=True)
+            silent = {self.state.owner_of(node) for node in self.state.silent_in_check(self.order, segment)}
+            drawn = self._draw(
+                seed, segment, span, self.rules.verifiers, excluded=tuple(owners | silent), seasoned=True
+            )
             opinions: dict[Address, Opinion] = {}
             for said in (one for one in self.line.verdicts if one.segment == segment):
                 verifier, opinion = log_data.read_address(said.verifier), log_data.opinion_of(said)
@@ -323,7 +325,7 @@ class _Leaf:
 
     def _draw(
         self,
-        beta: Hash32,
+        chance: Hash32,
         segment: int,
         span: Segment,
         count: int,
@@ -338,7 +340,7 @@ class _Leaf:
             first=span.first,
             end=span.end,
             block_number=self.line.reference_block,
-            seed=messages.segment_seed(beta, segment),
+            seed=messages.segment_seed(chance, segment),
             count=count,
             seasoned=seasoned,
             distinct=not seasoned,

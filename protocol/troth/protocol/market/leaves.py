@@ -1,0 +1,272 @@
+"""What a claimed leaf is worth, and what a claimant shows for it (contract Leaves).
+
+Somebody objects to a number of a claim; the claimant answers with the number's path and its leaf, ``abi.encode`` of
+one of these. An order is shown with its results and a draw over them that is so fresh that the payer, who may see the
+answer for the first time, has its lottery and the court as if it had been answered. A promise of inference is shown
+with the node's result. A promise of a check is shown with the verdict and two traces that were hidden when the verifier
+committed to its own, the verifier's and the node's; in a tolerant class each with the one tile that both roots
+together pick. So a verifier that always says yes is paid nothing: it has no trace that agrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from troth.protocol import typed_data
+from troth.protocol.assignment import tile_indices
+from troth.protocol.dtype import Dtype
+from troth.protocol.errors import InvalidOpening
+from troth.protocol.hashing import keccak256
+from troth.protocol.market import messages, prices
+from troth.protocol.market.checks import Opened, agree
+from troth.protocol.market.errors import InvalidClaim
+from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
+from troth.protocol.market.types import (
+    Bytes,
+    Draw,
+    LeafKind,
+    NodeReveal,
+    Opinion,
+    Order,
+    Promise,
+    Result,
+    Rules,
+    SignedOrder,
+    Tab,
+    Verdict,
+    Work,
+)
+from troth.protocol.trace import CommittedTrace, TileOpening, opening_root, tile_count
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import Address, Hash32, to_hash32
+
+
+@dataclass(frozen=True, slots=True)
+class OrderLeaf:
+    """A client's order, its results with their nodes' signatures, and a fresh draw over them."""
+
+    order: SignedOrder
+    results: tuple[Result, ...]
+    result_signatures: tuple[Bytes, ...]
+    draw: Draw
+    draw_signature: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceLeaf:
+    """A promise of inference, and the result that was promised."""
+
+    promise: Promise
+    promise_signature: Bytes
+    result: Result
+    result_signature: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLeaf:
+    """A promise of a check, the verdict over a result, and the traces of the verifier and of the node it judged."""
+
+    promise: Promise
+    promise_signature: Bytes
+    verdict: Verdict
+    verdict_signature: Bytes
+    result: Result
+    own: NodeReveal
+    judged: NodeReveal
+
+
+Leaf = OrderLeaf | InferenceLeaf | CheckLeaf
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the chain says in the block of an answer: about the deployment, the class and who is part of a leaf.
+
+    ``rules`` are those of the order's class, or of the payee's for a promise. ``bonded`` is what each node of that
+    class that can be slashed has at stake, locked or not. ``void``: the payee was convicted of something around the
+    leaf's block, or the court voided the leaf.
+    """
+
+    domain: Domain
+    block: int
+    window: int
+    rules: Rules
+    bonded: Mapping[Address, int]
+    void: bool = False
+    key_check: KeyCheck = signed_by_account
+
+
+# ------------------------------------------------------------------------------------------------- building an answer
+
+
+def kind_of(leaf: Leaf) -> LeafKind:
+    """What an answer calls it."""
+    return LeafKind.ORDER if isinstance(leaf, OrderLeaf) else LeafKind.PROMISE
+
+
+def encode(leaf: Leaf) -> bytes:
+    """``abi.encode`` of what is shown, as an answer carries it."""
+    return messages.abi_encode_fields(leaf)
+
+
+def order_leaf(order: Signed[Order], tab: Tab, results: Sequence[Signed[Result]], draw: Signed[Draw]) -> OrderLeaf:
+    """The leaf of a served order; the scheduler signs ``draw`` again with the newest block."""
+    return OrderLeaf(
+        SignedOrder(order.message, tab.payer, tab.payee, tab.key, order.signature),
+        tuple(one.message for one in results),
+        tuple(one.signature for one in results),
+        draw.message,
+        draw.signature,
+    )
+
+
+def inference_leaf(promised: Signed[Promise], result: Signed[Result]) -> InferenceLeaf:
+    """The leaf of a node that served."""
+    return InferenceLeaf(promised.message, promised.signature, result.message, result.signature)
+
+
+def check_leaf(
+    promised: Signed[Promise], verdict: Signed[Verdict], result: Result, own: NodeReveal, judged: NodeReveal
+) -> CheckLeaf:
+    """The leaf of a verifier; ``shown`` makes the openings."""
+    words = (promised.message, promised.signature, verdict.message, verdict.signature)
+    return CheckLeaf(*words, result, own, judged)
+
+
+def shown(
+    trace: CommittedTrace, salt: Hash32, roots: tuple[Hash32, Hash32], result: Result, rules: Rules
+) -> NodeReveal:
+    """A trace as a check's leaf shows it: with the tile that ``roots``, the verifier's and the node's, pick."""
+    root = Hash32(trace.root)
+    if rules.exact:
+        return NodeReveal(root, salt)
+    opening = trace.open([tile_of(roots, result, rules)])
+    return NodeReveal(root, salt, opening.tiles, tuple(Hash32(one) for one in opening.siblings))
+
+
+def tile_of(roots: tuple[Hash32, Hash32], result: Result, rules: Rules) -> int:
+    """The tile of both traces that a check's leaf shows; nobody knew it when the verifier committed."""
+    own, judged = roots
+    seed = Hash32(keccak256(to_hash32(own) + to_hash32(judged)))
+    count = tile_count(_rows(result), rules.hidden_size, Dtype(rules.dtype))
+    return tile_indices(seed, result.segment, 1, count)[0]
+
+
+# --------------------------------------------------------------------------------------------------- what it is worth
+
+
+def worth(leaf: Leaf, tab: Tab, number: int, standing: Standing) -> int:
+    """What a leaf of a tab is worth at most; raises a ProtocolError where it is worth nothing."""
+    message = leaf.order.order if isinstance(leaf, OrderLeaf) else leaf.promise
+    if message.tab != messages.tab_id(tab):
+        raise InvalidClaim("The leaf is of another tab", message.tab, "Show a leaf of this tab.")
+    if message.sequence != number:
+        raise InvalidClaim(f"The objection is to number {number}", message.sequence, "Show the leaf of this number.")
+    if standing.void:
+        raise InvalidClaim("The leaf fell, in court or with its payee's conviction", number, "Claim without it.")
+    if isinstance(leaf, OrderLeaf):
+        return _order_worth(leaf, tab, standing)
+    _require_key(tab, leaf.promise, leaf.promise_signature, standing)
+    if isinstance(leaf, InferenceLeaf):
+        _require_work(leaf.promise, Work.INFERENCE, leaf.result)
+        typed_data.require_signer(leaf.result, standing.domain, leaf.result_signature, tab.payee)
+        return prices.promise_worth(leaf.promise, leaf.result)
+    _require_checked(leaf, tab.payee, standing)
+    return leaf.promise.price
+
+
+def _order_worth(leaf: OrderLeaf, tab: Tab, standing: Standing) -> int:
+    """The fee, once everything that makes it owed is shown."""
+    order, domain = leaf.order.order, standing.domain
+    _require_key(tab, order, leaf.order.signature, standing)
+    nodes = _signers(leaf, messages.order_id(order, domain), domain)
+    _require_fresh(leaf, tab.payee, messages.order_id(order, domain), standing)
+    for node in nodes:
+        if standing.bonded.get(node, 0) < standing.rules.penalty:
+            what = f"The node {node} of this class has less than {standing.rules.penalty} at stake"
+            raise InvalidClaim(what, standing.bonded.get(node, 0), "Only work of nodes that can lose L is owed.")
+    return prices.fee(order, standing.rules, len(leaf.results), leaf.results[-1])
+
+
+def _signers(leaf: OrderLeaf, digest: Hash32, domain: Domain) -> list[Address]:
+    """Who signed the results, one for each segment, which meet."""
+    segments = messages.segment_count(leaf.order.order.ends)
+    if not len(leaf.results) == len(leaf.result_signatures) == segments:
+        raise InvalidClaim(f"The order has {segments} segments", len(leaf.results), "Show one signed result for each.")
+    for segment, result in enumerate(leaf.results):
+        if (result.order, result.segment) != (digest, segment):
+            raise InvalidClaim("A result is for another place", (result.order, result.segment), "Show this one's.")
+    for before, after in pairwise(leaf.results):
+        counted = (before.prompt + before.cached, before.written), (after.prompt + after.cached, after.written)
+        if before.output_head != after.input_head or counted[0] != counted[1]:
+            raise InvalidClaim("The results do not meet", after.segment, "Show results that were drawn over.")
+    pairs = zip(leaf.results, leaf.result_signatures, strict=True)
+    return [typed_data.recover(result, domain, signature) for result, signature in pairs]
+
+
+def _require_fresh(leaf: OrderLeaf, scheduler: Address, digest: Hash32, standing: Standing) -> None:
+    named = leaf.draw
+    if (named.order, named.results) != (digest, messages.results_hash(leaf.results)):
+        raise InvalidClaim("The draw is over other results", named.results, "Draw over the results that are shown.")
+    if not standing.block - standing.window <= named.block_number <= standing.block:
+        what = f"The draw is not of the last {standing.window} blocks"
+        raise InvalidClaim(what, named.block_number, "Sign it again.")
+    typed_data.require_signer(named, standing.domain, leaf.draw_signature, scheduler)
+
+
+def _require_checked(leaf: CheckLeaf, verifier: Address, standing: Standing) -> None:
+    """The verifier signed an opinion for the place that was promised, over a trace of its own."""
+    verdict = leaf.verdict
+    _require_work(leaf.promise, Work.CHECK, verdict)
+    typed_data.require_signer(verdict, standing.domain, leaf.verdict_signature, verifier)
+    if verdict.opinion not in {Opinion.ACCEPT, Opinion.REJECT}:
+        raise InvalidClaim("Who cannot tell has not checked", verdict.opinion, "Claim without it.")
+    own, judged = leaf.own, leaf.judged
+    hidden = messages.verifier_commitment(verdict.order, verdict.segment, verifier, root=own.root, salt=own.salt)
+    named = (typed_data.struct_hash(leaf.result), messages.trace_commitment(judged.root, judged.salt), hidden)
+    if named != (verdict.result, leaf.result.trace_commitment, verdict.commitment):
+        raise InvalidClaim("The result or a trace is not what was committed to", named, "Show what was signed.")
+    if not _agree(leaf, standing.rules) and verdict.opinion == Opinion.ACCEPT:
+        raise InvalidClaim("The verifier's own trace contradicts its verdict", own.root, "It has not checked.")
+
+
+def _agree(leaf: CheckLeaf, rules: Rules) -> bool:
+    """Whether two traces agree: their roots, or the tile of each that both roots together pick."""
+    if not rules.exact:
+        index = tile_of((leaf.own.root, leaf.judged.root), leaf.result, rules)
+        for one in (leaf.own, leaf.judged):
+            _require_tile(one, index, leaf.result, rules)
+    return agree(_opened(leaf.own), _opened(leaf.judged), rules)
+
+
+def _require_tile(one: NodeReveal, index: int, result: Result, rules: Rules) -> None:
+    rows, opening = _rows(result), TileOpening(one.tiles, one.siblings)
+    try:
+        proven = opening_root(rows, rules.hidden_size, Dtype(rules.dtype), [index], opening)
+    except InvalidOpening as error:
+        raise InvalidClaim(error.what, error.value, error.remedy) from error
+    if proven != one.root:
+        raise InvalidClaim("The tile belongs to another trace", proven, f"Open tile {index} of this trace.")
+
+
+def _opened(one: NodeReveal) -> Opened:
+    return Opened(one.root, one.salt, TileOpening(one.tiles, one.siblings))
+
+
+def _rows(result: Result) -> int:
+    """Rows of a result's trace; all that it counts, since nothing is opened here but one tile."""
+    return max(prices.positions(result) - 1, 1)
+
+
+def _require_key(tab: Tab, message: Order | Promise, signature: bytes, standing: Standing) -> None:
+    if not standing.key_check(tab.key, messages.signing_digest(message, standing.domain), signature):
+        raise InvalidClaim("The tab key did not sign this", signature, "Show what it signed.")
+
+
+def _require_work(promise: Promise, work: Work, done: Result | Verdict) -> None:
+    if promise.work != work:
+        raise InvalidClaim("Other work was promised", promise.work, "Show the promise of this work.")
+    if (done.order, done.segment) != (promise.order, promise.segment):
+        raise InvalidClaim("The work is for another place", (done.order, done.segment), "Show the promised work.")

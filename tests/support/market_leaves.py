@@ -1,0 +1,141 @@
+"""Leaves of a scheduler, of a node that served and of a verifier, and each with something wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from support.market_scene import BLOCK, DOMAIN, SCHEDULER_KEY, TAB_KEY, Scene, hash_of, key_of
+
+from troth.protocol.errors import InvalidSignature
+from troth.protocol.market import leaves, messages
+from troth.protocol.market.errors import InvalidClaim
+from troth.protocol.market.leaves import CheckLeaf, OrderLeaf, Standing
+from troth.protocol.market.messages import sign
+from troth.protocol.market.types import Opinion, Tab, Work
+from troth.protocol.types import Hash32
+
+SCENE = Scene(parts=(6, 12))
+JOURNEY, VIEW = SCENE.served(), SCENE.view
+assert JOURNEY.results
+assert JOURNEY.draw
+RESULTS, DRAW = JOURNEY.results, JOURNEY.draw
+NODE = JOURNEY.nodes[1]
+VERIFIER = next(one for one in VIEW.groups[0].owners if one not in JOURNEY.nodes)
+SCHEDULER = VIEW.tab.payee
+STANDING = Standing(DOMAIN, BLOCK, 20, VIEW.rules, dict.fromkeys(JOURNEY.nodes, VIEW.rules.penalty))
+ORDER_LEAF = leaves.order_leaf(JOURNEY.order, VIEW.tab, RESULTS, DRAW)
+
+
+def tab_of(node: str) -> Tab:
+    """The scheduler's tab with a node; the scheduler is its key."""
+    return Tab(SCHEDULER, node, SCHEDULER)  # type: ignore[arg-type]
+
+
+def _promised(node: str, work: Work) -> Any:
+    promised = SCENE.promise(1, work, 5_000).message
+    return sign(replace(promised, tab=messages.tab_id(tab_of(node))), DOMAIN, SCHEDULER_KEY)
+
+
+INFERENCE_LEAF = leaves.inference_leaf(_promised(NODE, Work.INFERENCE), RESULTS[1])
+
+
+def checked(scene: Scene, opinion: Opinion = Opinion.ACCEPT, *, noise: float = 1e-7, seed: int = 5) -> CheckLeaf:
+    """The leaf of a verifier whose own trace is the node's with some noise."""
+    result, rules = scene.result(1, scene.trace()), scene.view.rules
+    node, own = scene.trace(), scene.trace(noise, seed)
+    if rules.exact and not seed:
+        own = node
+    roots, salt = (Hash32(own.root), Hash32(node.root)), hash_of("own salt")
+    hidden = messages.verifier_commitment(scene.order_id, 1, VERIFIER, root=roots[0], salt=salt)
+    verdict = sign(scene.verdict(result, hidden, opinion), DOMAIN, key_of(VERIFIER))
+    promised = scene.promise(1, Work.CHECK, 700).message
+    signed = sign(replace(promised, tab=messages.tab_id(tab_of(VERIFIER))), DOMAIN, SCHEDULER_KEY)
+    return leaves.check_leaf(
+        signed,
+        verdict,
+        result,
+        leaves.shown(own, salt, roots, result, rules),
+        leaves.shown(node, hash_of("node salt"), roots, result, rules),
+    )
+
+
+CHECK_LEAF = checked(SCENE)
+
+
+def _other(name: str, **changes: Any) -> Callable[[Any], Any]:
+    return lambda leaf: replace(leaf, **{name: replace(getattr(leaf, name), **changes)})
+
+
+def _again(name: str, key: bytes, signature: str = "", **changes: Any) -> Callable[[Any], Any]:
+    """The same with another message, signed again."""
+
+    def change(leaf: Any) -> Any:
+        made = sign(replace(getattr(leaf, name), **changes), DOMAIN, key)
+        return replace(leaf, **{name: made.message, (signature or f"{name}_signature"): made.signature})
+
+    return change
+
+
+def _results(**changes: Any) -> Callable[[OrderLeaf], OrderLeaf]:
+    """The second result is another one, and the draw is over it."""
+
+    def change(leaf: OrderLeaf) -> OrderLeaf:
+        second = sign(replace(leaf.results[1], **changes), DOMAIN, key_of(NODE))
+        results = (leaf.results[0], second.message)
+        drawn = sign(replace(leaf.draw, results=messages.results_hash(results)), DOMAIN, SCHEDULER_KEY)
+        signatures = (leaf.result_signatures[0], second.signature)
+        return OrderLeaf(leaf.order, results, signatures, drawn.message, drawn.signature)
+
+    return change
+
+
+ORDERS: dict[str, tuple[Callable[[Any], Any], dict[str, Any], type[Exception], str]] = {
+    "another tab": (_other("order", order=replace(SCENE.order, tab=hash_of("x"))), {}, InvalidClaim, "another tab"),
+    "not signed": (_other("order", signature=b""), {}, InvalidClaim, "did not sign"),
+    "one result": (lambda leaf: replace(leaf, results=leaf.results[:1]), {}, InvalidClaim, "2 segments"),
+    "another place": (_results(segment=0), {}, InvalidClaim, "another place"),
+    "heads apart": (_results(input_head=hash_of("x")), {}, InvalidClaim, "do not meet"),
+    "positions apart": (_results(written=11), {}, InvalidClaim, "do not meet"),
+    "ends with a gap": (
+        _other("order", order=replace(SCENE.order, ends=Hash32(b"\6\0\x0c".ljust(32, b"\0")))),
+        {},
+        InvalidClaim,
+        "did not sign",
+    ),
+    "another draw": (_again("draw", SCHEDULER_KEY, results=hash_of("x")), {}, InvalidClaim, "other results"),
+    "draw of another order": (_again("draw", SCHEDULER_KEY, order=hash_of("x")), {}, InvalidClaim, "other results"),
+    "stale": (lambda leaf: leaf, {"block": BLOCK + 21}, InvalidClaim, "not of the last 20"),
+    "block to come": (lambda leaf: leaf, {"block": BLOCK - 1}, InvalidClaim, "not of the last 20"),
+    "draw of a stranger": (_again("draw", TAB_KEY), {}, InvalidSignature, "Draw"),
+    "a node without stake": (
+        lambda leaf: leaf,
+        {"bonded": {JOURNEY.nodes[0]: VIEW.rules.penalty, NODE: VIEW.rules.penalty - 1}},
+        InvalidClaim,
+        "at stake",
+    ),
+    "a node of no class": (lambda leaf: leaf, {"bonded": {}}, InvalidClaim, "at stake"),
+    "void": (lambda leaf: leaf, {"void": True}, InvalidClaim, "fell"),
+}
+
+PROMISES: dict[str, tuple[leaves.Leaf, Callable[[Any], Any], type[Exception], str]] = {
+    "promise of another": (INFERENCE_LEAF, _again("promise", TAB_KEY), InvalidClaim, "did not sign"),
+    "another place": (INFERENCE_LEAF, _again("result", key_of(NODE), segment=0), InvalidClaim, "another place"),
+    "work of another": (INFERENCE_LEAF, _again("result", key_of(VERIFIER)), InvalidSignature, "Result"),
+    "no inference": (INFERENCE_LEAF, _again("promise", SCHEDULER_KEY, work=1), InvalidClaim, "Other work"),
+    "no check": (CHECK_LEAF, _again("promise", SCHEDULER_KEY, work=0), InvalidClaim, "Other work"),
+    "verdict elsewhere": (CHECK_LEAF, _again("verdict", key_of(VERIFIER), segment=0), InvalidClaim, "another place"),
+    "verdict of another": (CHECK_LEAF, _again("verdict", key_of(NODE)), InvalidSignature, "Verdict"),
+    "another result": (CHECK_LEAF, _other("result", written=13), InvalidClaim, "committed to"),
+    "another trace judged": (CHECK_LEAF, _other("judged", salt=hash_of("x")), InvalidClaim, "committed to"),
+    "another own trace": (CHECK_LEAF, _other("own", root=CHECK_LEAF.judged.root), InvalidClaim, "committed to"),
+    "another tile": (CHECK_LEAF, _other("own", tiles=CHECK_LEAF.judged.tiles), InvalidClaim, "another trace"),
+    "no tile": (CHECK_LEAF, _other("judged", tiles=b""), InvalidClaim, "tile"),
+}
+
+
+def redrawn(leaf: OrderLeaf, block: int) -> OrderLeaf:
+    """The same with a draw that the scheduler signed again, with this block."""
+    drawn = sign(replace(leaf.draw, block_number=block), DOMAIN, SCHEDULER_KEY)
+    return replace(leaf, draw=drawn.message, draw_signature=drawn.signature)

@@ -1,0 +1,109 @@
+"""What a claimed leaf is worth: the honest leaf its price, and each that lacks something nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.market_leaves import (
+    CHECK_LEAF,
+    INFERENCE_LEAF,
+    NODE,
+    ORDER_LEAF,
+    ORDERS,
+    PROMISES,
+    SCENE,
+    STANDING,
+    VERIFIER,
+    VIEW,
+    checked,
+    tab_of,
+)
+from support.market_scene import BLOCK, Scene
+
+from troth.protocol.hashing import abi_keccak, keccak256
+from troth.protocol.market import leaves, messages, prices
+from troth.protocol.market.errors import InvalidClaim
+from troth.protocol.market.leaves import InferenceLeaf
+from troth.protocol.market.types import LeafKind, NodeReveal, Opinion, Tab
+
+FEE = prices.fee(SCENE.order, VIEW.rules, 2, ORDER_LEAF.results[-1])
+
+
+def _worth(leaf: leaves.Leaf, tab: Tab, number: int = 1, **changes: Any) -> int:
+    return leaves.worth(leaf, tab, number, replace(STANDING, **changes))
+
+
+def test_each_leaf_is_worth_what_its_work_costs() -> None:
+    assert _worth(ORDER_LEAF, VIEW.tab) == FEE > 0
+    assert _worth(ORDER_LEAF, VIEW.tab, block=BLOCK + 20) == FEE
+    served = prices.promise_worth(INFERENCE_LEAF.promise, INFERENCE_LEAF.result)
+    assert _worth(INFERENCE_LEAF, tab_of(NODE)) == served > 0
+    assert _worth(CHECK_LEAF, tab_of(VERIFIER)) == 700
+    assert [leaves.kind_of(one) for one in (ORDER_LEAF, INFERENCE_LEAF)] == [LeafKind.ORDER, LeafKind.PROMISE]
+
+
+def test_a_verifier_that_always_says_yes_is_paid_nothing() -> None:
+    far = {"noise": 0.5, "seed": 9}
+    assert _worth(checked(SCENE, Opinion.REJECT, **far), tab_of(VERIFIER)) == 700
+    with pytest.raises(InvalidClaim, match="contradicts"):
+        _worth(checked(SCENE, **far), tab_of(VERIFIER))
+    with pytest.raises(InvalidClaim, match="cannot tell"):
+        _worth(checked(SCENE, Opinion.CANNOT_TELL), tab_of(VERIFIER))
+
+
+def test_in_an_exact_class_roots_are_compared() -> None:
+    scene = Scene({"exact": True, "tiles": 0}, parts=(6, 12))
+    standing = replace(STANDING, rules=scene.view.rules)
+    same = checked(scene, seed=0)
+    assert not same.own.tiles
+    assert leaves.worth(same, tab_of(VERIFIER), 1, standing) == 700
+    with pytest.raises(InvalidClaim, match="contradicts"):
+        leaves.worth(checked(scene), tab_of(VERIFIER), 1, standing)
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_an_order_that_lacks_something_is_worth_nothing(name: str) -> None:
+    change, standing, error, words = ORDERS[name]
+    with pytest.raises(error, match=words):
+        _worth(change(ORDER_LEAF), VIEW.tab, **standing)
+
+
+def test_a_leaf_has_one_number() -> None:
+    for leaf, tab in ((ORDER_LEAF, VIEW.tab), (CHECK_LEAF, tab_of(VERIFIER))):
+        with pytest.raises(InvalidClaim, match="number 2"):
+            _worth(leaf, tab, 2)
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_a_promise_without_its_work_is_worth_nothing(name: str) -> None:
+    leaf, change, error, words = PROMISES[name]
+    with pytest.raises(error, match=words):
+        _worth(change(leaf), tab_of(NODE if leaf is INFERENCE_LEAF else VERIFIER))
+
+
+def test_the_opened_tile_follows_from_both_roots() -> None:
+    roots = (CHECK_LEAF.own.root, CHECK_LEAF.judged.root)
+    count = -(-41 // 8) * 4
+    seed = int.from_bytes(keccak256(keccak256(roots[0] + roots[1]) + (1).to_bytes(32) + bytes(32)))
+    assert leaves.tile_of(roots, CHECK_LEAF.result, VIEW.rules) == seed % count
+
+
+def test_leaves_are_encoded_as_arguments() -> None:
+    for leaf in (ORDER_LEAF, INFERENCE_LEAF, CHECK_LEAF, replace(CHECK_LEAF, own=NodeReveal())):
+        whole = messages.abi_type(type(leaf))
+        kinds, depth, start = [], 0, 1
+        for place, letter in enumerate(whole):
+            depth += {"(": 1, ")": -1}.get(letter, 0)
+            if (letter == "," and depth == 1) or place == len(whole) - 1:
+                kinds.append(whole[start:place])
+                start = place + 1
+        assert keccak256(leaves.encode(leaf)) == abi_keccak(kinds, list(_plain(leaf)))
+    assert isinstance(INFERENCE_LEAF, InferenceLeaf)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "__dataclass_fields__"):
+        return tuple(_plain(getattr(value, name)) for name in value.__dataclass_fields__)
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
