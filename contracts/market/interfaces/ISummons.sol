@@ -15,10 +15,10 @@ import {
 
 /// @title A scheduler that owes results or a check is asked for them on chain, and convicted if it gives none
 /// @notice A summons is proven by the scheduler's own signature over the order's digest; the key's is not looked at and
-///         may be left out. Who has no stake, or has left, has nothing to lose: look before. The
-/// summoner's deposit goes to the scheduler at once and pays its answer's gas; unanswered, the scheduler's stake pays
-///         it back, with gas and a tenth of what was taken. A scheduler whose node is silent passes the summons on to
-///         it: a node that speaks costs it the node's gas, a silent one pays and is replaced by the next of the draw.
+///         may be left out. Who has no stake, or has left, has nothing to lose: look before. The summoner's deposit goes
+///         to the scheduler at once and pays its answer's gas; unanswered, the scheduler's stake pays it back, with gas
+///         and a tenth of what was taken. A scheduler whose node is silent passes the summons on to it: a node that
+///         speaks costs it the node's gas, a silent one pays and is replaced by the next of the draw.
 interface ISummons {
     event Summoned(bytes32 indexed summonsId, bytes32 indexed order, address indexed scheduler, SummonsState state);
     /// @notice `promised` is what the scheduler owes the node for its part.

@@ -70,13 +70,18 @@ library Orders {
 
     /// @notice How many segments an order has.
     function segmentCount(bytes32 ends) internal pure returns (uint256 count) {
+        uint256 rest = uint256(ends);
         uint256 last = 0;
-        while (count < 32 && ends[count] != 0) {
-            if (uint8(ends[count]) <= last) revert InvalidEnds(ends);
-            last = uint8(ends[count]);
-            ++count;
+        unchecked {
+            // 32 ends at most, since what is shifted in is zero.
+            for (uint256 end = rest >> 248; end != 0; end = rest >> 248) {
+                if (end <= last) revert InvalidEnds(ends);
+                last = end;
+                rest <<= 8;
+                ++count;
+            }
         }
-        if (count == 0 || (count < 32 && uint256(ends) << (count * 8) != 0)) revert InvalidEnds(ends);
+        if (count == 0 || rest != 0) revert InvalidEnds(ends);
     }
 
     /// @notice Layers [first, end) of a segment.
