@@ -416,7 +416,7 @@ contract Evidence is IEvidence {
     }
 
     function _gasCost() private view returns (uint256) {
-        return Fines.gasCost(CONVICT_GAS, COIN, GAS_PRICE);
+        return Fines.gasCost(CONVICT_GAS, COIN, GAS_PRICE, block.basefee);
     }
 
     // ----------------------------------------------------------------------------------------------------------- reads

@@ -6,7 +6,7 @@ import {TileTree} from "../libraries/TileTree.sol";
 import {IBank} from "./interfaces/IBank.sol";
 import {ICourt} from "./interfaces/ICourt.sol";
 import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
-import {ILeaves} from "./interfaces/ILeaves.sol";
+import {CheckLeaf, ILeaves} from "./interfaces/ILeaves.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {ISummons} from "./interfaces/ISummons.sol";
 import {
@@ -86,25 +86,10 @@ contract Leaves is ILeaves {
         return Prices.promiseWorth(promised, result);
     }
 
-    /// @dev What is shown of a check.
-    /// @param results struct hashes of all results, which the scheduler's draw names
-    /// @param result the judged one, with its node's signature
-    struct Check {
-        Verdict verdict;
-        bytes signature;
-        Draw draw;
-        bytes drawSignature;
-        bytes32[] results;
-        Result result;
-        bytes resultSignature;
-        NodeReveal own;
-        NodeReveal judged;
-    }
-
     /// @dev The verifier signed a verdict for that place over the result that the scheduler drew. A yes needs a trace that agrees;
     ///      a no is owed once the result fell, since it costs nothing to say no.
     function _requireChecked(Tab memory tab, Promise memory promised, bytes calldata leaf) private view {
-        (,, Check memory check) = abi.decode(leaf, (Promise, bytes, Check));
+        (,, CheckLeaf memory check) = abi.decode(leaf, (Promise, bytes, CheckLeaf));
         Verdict memory verdict = check.verdict;
         Orders.requirePlace(verdict.order, verdict.segment, promised.order, promised.segment);
         Orders.requireSigner(_domain(), Messages.hash(verdict), check.signature, tab.payee);
@@ -118,7 +103,7 @@ contract Leaves is ILeaves {
     }
 
     /// @dev The judged result is that of a draw which the payer, a scheduler, signed over this order.
-    function _requireDrawn(Tab memory tab, Promise memory promised, Check memory check) private view {
+    function _requireDrawn(Tab memory tab, Promise memory promised, CheckLeaf memory check) private view {
         Orders.requirePlace(check.draw.order, promised.segment, promised.order, promised.segment);
         Orders.requireSigner(_domain(), Messages.hash(check.draw), check.drawSignature, tab.key);
         Orders.requireEqual(Messages.resultsHash(check.results), check.draw.results);
@@ -127,7 +112,7 @@ contract Leaves is ILeaves {
         Orders.requireEqual(check.results[promised.segment], check.verdict.result);
     }
 
-    function _requireAgreement(address verifier, Check memory check) private view {
+    function _requireAgreement(address verifier, CheckLeaf memory check) private view {
         (NodeReveal memory own, NodeReveal memory judged) = (check.own, check.judged);
         Verdict memory verdict = check.verdict;
         Orders.requireEqual(keccak256(abi.encode(judged.root, judged.salt)), check.result.traceCommitment);

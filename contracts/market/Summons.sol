@@ -175,8 +175,8 @@ contract Summons is ISummons {
         SummonsState memory state,
         Result[] memory results,
         bytes[] memory resultSignatures,
-        Verdict[] memory verdicts,
-        bytes[] memory signatures,
+        Verdict[] calldata verdicts,
+        bytes[] calldata signatures,
         bytes memory hints
     ) public {
         _requireLive(summonsId, state, SummonsKind.Check);
@@ -237,8 +237,10 @@ contract Summons is ISummons {
         Orders.requireEqual(Messages.resultsHash(hashes), state.results);
         result = hashes[state.segment];
         bytes32 seed = Messages.checkSeed(state.order, state.secret, state.named, state.results);
+        // Nobody was silent before it was passed on.
+        address[] memory silent = state.extended ? _silent[summonsId] : new address[](0);
         (possible, drawn) = _draw(
-            Orders.verifiersRequest(REGISTRY, _leafOf(state), seed, signers, _silent[summonsId], hints)
+            Orders.verifiersRequest(REGISTRY, _leafOf(state), seed, signers, silent, hints)
         );
     }
 
@@ -458,7 +460,7 @@ contract Summons is ISummons {
     }
 
     function _gasCost(uint256 spent) private view returns (uint256) {
-        return Fines.gasCost(spent, COIN, GAS_PRICE);
+        return Fines.gasCost(spent, COIN, GAS_PRICE, block.basefee);
     }
 
     // -------------------------------------------------------------------------------------------------------- checks
@@ -530,12 +532,12 @@ contract Summons is ISummons {
     }
 
     /// @inheritdoc ISummons
-    function depositFor(SummonsKind kind) external view returns (uint96) {
-        return uint96(_gasCost(_answerGas(kind)));
+    function depositFor(SummonsKind kind, uint256 baseFee) external view returns (uint96) {
+        return uint96(Fines.gasCost(_answerGas(kind), COIN, GAS_PRICE, baseFee));
     }
 
     /// @inheritdoc ISummons
-    function passDepositFor() external view returns (uint96) {
-        return uint96(_gasCost(RESPONSE_GAS));
+    function passDepositFor(uint256 baseFee) external view returns (uint96) {
+        return uint96(Fines.gasCost(RESPONSE_GAS, COIN, GAS_PRICE, baseFee));
     }
 }

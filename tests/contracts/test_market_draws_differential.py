@@ -46,7 +46,7 @@ async def drawn_world(request: pytest.FixtureRequest, anvil: Any) -> AsyncIterat
     market, _ = await deploy_market(anvil.url, PARAMETERS, anvil.keys[0])
     async with market:
         # Of so few seats of so many that some draws end before they have found theirs.
-        rare = replace(class_of(), seat_cap=100 if request.param == 3 else 4)
+        rare = replace(class_of(), seat_cap=32 if request.param == 3 else 4)
         world = OwnedWorld(market, anvil, random.Random(request.param), rare)
         await world.follow()
         await build_world(world)

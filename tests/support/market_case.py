@@ -202,10 +202,10 @@ class CaseScene:
             (on.CaseOpened(case, self.scene.order_id, self.node, self.opening, META), opened),
             (on.Moved(case, *stake, *locked, limits.penalty, held - limits.penalty, limits.penalty, META), opened),
             (
-                on.ReviewersDrawn(case, 0, RANDAO, self.drawn.reviewers, self.drawn.seats, self.drawn, META),
+                on.ReviewersDrawn(case, self.drawn.drawer, 0, RANDAO, self.drawn.reviewers, self.drawn.seats, META),
                 drawing,
             ),
-            (on.ReviewsCommitted(case, self.committed.commitments, self.committed, META), committed),
+            (on.ReviewsCommitted(case, self.committed.committer, self.committed.commitments, META), committed),
         ]
         pots = {stake: held - limits.penalty, locked: limits.penalty, bond: 10_000}
         balances = {**self._stakes(), **pots}

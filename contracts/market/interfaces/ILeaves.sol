@@ -1,7 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {LeafKind, Role, Tab} from "./MarketTypes.sol";
+import {Draw, LeafKind, NodeReveal, Result, Role, Tab, Verdict} from "./MarketTypes.sol";
+
+/// @notice What is shown of a check.
+/// @param results struct hashes of all results, which the scheduler's draw names
+/// @param result the judged one, with its node's signature
+struct CheckLeaf {
+    Verdict verdict;
+    bytes signature;
+    Draw draw;
+    bytes drawSignature;
+    bytes32[] results;
+    Result result;
+    bytes resultSignature;
+    NodeReveal own;
+    NodeReveal judged;
+}
 
 /// @title What a claimed leaf is worth
 /// @notice Reads alone: it keeps nothing and moves nothing. The Bank asks it when somebody objects to a leaf.
@@ -26,9 +41,7 @@ interface ILeaves {
     ///        bonded nodes of the class and a draw over them that is younger than a summons' window: a client that never saw
     ///        this answer has its lottery now;
     ///        Promise: abi.encode(Promise, bytes signature, Result, bytes signature) for inference, and for a check
-    ///        abi.encode(Promise, bytes signature, (Verdict, bytes signature, Draw, bytes signature, bytes32[] results,
-    ///        Result, bytes signature, NodeReveal own, NodeReveal judged)): the result is the one that the scheduler drew. For
-    ///        a yes the verifier's trace as it had committed to it, and the node's; in a tolerant class each with the one tile
+    ///        abi.encode(Promise, bytes signature, CheckLeaf): the result is the one that the scheduler drew. For a yes the verifier's trace as it had committed to it, and the node's; in a tolerant class each with the one tile
     ///        that keccak256(abi.encode(own root, judged root)) picks, which nobody knew when the verifier committed: a
     ///        verifier that always says yes has no trace that agrees. A no is owed once the result fell.
     function leafWorth(Tab calldata tab, LeafKind kind, uint64 sequence, bytes calldata leaf) external view returns (uint96);

@@ -127,8 +127,10 @@ interface ISummons {
     function silentOf(bytes32 summonsId) external view returns (address[] memory);
     /// @notice Nodes that responded.
     function respondedOf(bytes32 summonsId) external view returns (address[] memory);
-    /// @notice Least deposit of a summons now. For a coin the value may be up to twice as much, as the base fee moves.
-    function depositFor(SummonsKind kind) external view returns (uint96);
+    /// @notice Least deposit of a summons at a base fee (which a call that is no transaction may not see, so that it is
+    ///         an argument). For a coin the value may be up to twice as much, as the base fee moves; for a token exactly
+    ///         this is taken.
+    function depositFor(SummonsKind kind, uint256 baseFee) external view returns (uint96);
     /// @notice Least deposit of a scheduler that passes a summons on, by the same rule.
-    function passDepositFor() external view returns (uint96);
+    function passDepositFor(uint256 baseFee) external view returns (uint96);
 }

@@ -47,8 +47,9 @@ library Fines {
 
     /// @notice What so much gas is paid back with: the ceiling for a token, at most the base fee for the coin.
     /// @param ceiling asset units per 10^9 gas
-    function gasCost(uint256 spent, bool coin, uint256 ceiling) internal view returns (uint256) {
-        uint256 price = coin && block.basefee * 1e9 < ceiling ? block.basefee * 1e9 : ceiling;
+    function gasCost(uint256 spent, bool coin, uint256 ceiling, uint256 baseFee) internal pure returns (uint256) {
+        // Compared without a product, which a caller's number could overflow.
+        uint256 price = coin && baseFee < ceiling / 1e9 ? baseFee * 1e9 : ceiling;
         return spent * price / 1e9;
     }
 

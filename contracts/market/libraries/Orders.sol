@@ -146,7 +146,7 @@ library Orders {
         (request.first, request.end) = layersOf(leaf.ends, leaf.segment);
         request.blockNumber = leaf.referenceBlock;
         request.seed = Messages.segmentSeed(seed, leaf.segment);
-        request.count = registry.rulesOf(leaf.executionClass).verifiers;
+        request.count = registry.verifiersOf(leaf.executionClass);
         request.seasoned = true;
         request.excluded = ownersOf(registry, inferencers, silent);
         request.hints = hints;
@@ -169,18 +169,32 @@ library Orders {
         Leaf memory leaf,
         bytes32 result,
         address[] memory drawn,
-        Verdict[] memory verdicts,
-        bytes[] memory signatures
+        Verdict[] calldata verdicts,
+        bytes[] calldata signatures
     ) internal pure returns (uint8[] memory opinions) {
         if (signatures.length != verdicts.length) revert WrongCount(signatures.length, verdicts.length);
         opinions = new uint8[](drawn.length);
         for (uint256 i = 0; i < verdicts.length; ++i) {
-            Verdict memory verdict = verdicts[i];
+            Verdict calldata verdict = verdicts[i];
             requirePlace(verdict.order, verdict.segment, leaf.order, leaf.segment);
-            bool spoken = verdict.opinion >= uint8(Opinion.Accept) && verdict.opinion <= uint8(Opinion.CannotTell);
-            if (!spoken || verdict.result != result) revert WrongVerdict(verdict.result, verdict.opinion, result);
-            _give(opinions, drawn, signerOf(domain, Messages.hash(verdict), signatures[i]), verdict.opinion);
+            uint8 opinion = verdict.opinion;
+            bool spoken = opinion >= uint8(Opinion.Accept) && opinion <= uint8(Opinion.CannotTell);
+            if (!spoken || verdict.result != result) revert WrongVerdict(verdict.result, opinion, result);
+            _give(opinions, drawn, _author(domain, verdict, signatures[i]), opinion);
         }
+    }
+
+    /// @dev Who signed a verdict, read where it lies.
+    function _author(bytes32 domain, Verdict calldata verdict, bytes calldata signature)
+        private
+        pure
+        returns (address)
+    {
+        uint256 position;
+        assembly ("memory-safe") {
+            position := verdict
+        }
+        return signerOf(domain, Messages.hashAt(Messages.VERDICT_TYPE, position, 6), signature);
     }
 
     /// @dev One opinion for all seats of a drawn node.

@@ -3,10 +3,12 @@ pragma solidity ^0.8.30;
 
 import {Vm} from "@uniswap/v4-core/lib/forge-std/src/Vm.sol";
 import {IEvidence} from "../../market/interfaces/IEvidence.sol";
+import {IDocket} from "../../market/interfaces/IDocket.sol";
 import {ILeaves} from "../../market/interfaces/ILeaves.sol";
 import {ISummons} from "../../market/interfaces/ISummons.sol";
 import {
     Admission,
+    CaseKind,
     ClaimState,
     LeafKind,
     Opinion,
@@ -23,7 +25,7 @@ import {
 import {Messages} from "../../market/libraries/Messages.sol";
 import {AttackMoney} from "./support/AttackMoney.sol";
 
-/// @title Attempts that succeeded when they were played: each test says what should hold
+/// @title Attempts that succeeded when they were first played, and what holds now
 contract AttacksOpenTest is AttackMoney {
     bytes32 private summonsId;
     SummonsState private state;
@@ -62,16 +64,21 @@ contract AttacksOpenTest is AttackMoney {
         worthless(tab, leaf);
     }
 
-    /// @dev What it signed before it saw the rows named another trace.
+    /// @dev What it signed before it saw the rows named another trace: who holds both convicts it, and its leaves are void.
     function test_AVerifierThatCopiesAfterItsCommitmentIsPaidNothing() public {
         Served memory made = serve(1);
         address verifier = made.seats[0];
-        bytes32 nothing = keccak256("computed nothing");
-        bytes32 before = keccak256(abi.encode(made.id, uint8(0), verifier, nothing, bytes32("salt")));
-        bytes memory earlier =
-            signAs(verifier, Messages.hash(TraceCommitment({order: made.id, segment: 0, commitment: before})));
-        assertEq(earlier.length, 65, "the scheduler holds it, and no contract takes it");
+        bytes32 earlier =
+            keccak256(abi.encode(made.id, uint8(0), verifier, keccak256("computed nothing"), bytes32("salt")));
+        TraceCommitment memory before = TraceCommitment({order: made.id, segment: 0, commitment: earlier});
         (Tab memory tab, bytes memory leaf) = checkLeaf(made, Opinion.Accept, traceRoot(0));
+        Verdict memory verdict = verdictOf(made, Opinion.Accept);
+        verdict.commitment = keccak256(abi.encode(made.id, uint8(0), verifier, traceRoot(0), bytes32("salt")));
+        bytes memory word = signAs(verifier, Messages.hash(before));
+        bytes memory other = signAs(verifier, Messages.hash(verdict));
+        uint256 stake = stakeOf(verifier);
+        evidence.convictCommitment(before, word, verdict, other);
+        assertEq(stakeOf(verifier), stake - PENALTY);
         worthless(tab, leaf);
     }
 
@@ -96,7 +103,7 @@ contract AttacksOpenTest is AttackMoney {
         Promise memory promised = promiseOf(made, tab, Work.Inference);
         (promised.promptAsk, promised.writtenAsk, promised.price) = (ASK, ASK, FEE_CAP / 2);
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        deposit = summons.passDepositFor();
+        deposit = summons.passDepositFor(block.basefee);
         vm.deal(scheduler, deposit);
         vm.recordLogs();
         vm.prank(scheduler);
@@ -142,7 +149,7 @@ contract AttacksOpenTest is AttackMoney {
         Tab memory tab = nodeTab(node);
         Promise memory promised = promiseOf(made, tab, Work.Check);
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        uint256 deposit = summons.passDepositFor();
+        uint256 deposit = summons.passDepositFor(block.basefee);
         vm.deal(scheduler, scheduler.balance + deposit);
         vm.recordLogs();
         vm.prank(scheduler);
@@ -160,7 +167,9 @@ contract AttacksOpenTest is AttackMoney {
         readState();
     }
 
-    function test_AChecksRefusalIsNotAnsweredByWhoWasGivenNothing() public {
+    /// @dev Verifiers that were given nothing say that they are there. The client still has its drawn leaf judged, by a court
+    ///      that convicts.
+    function test_AChecksRefusalKeepsNoLeafOutOfTheCourt() public {
         Served memory made = serve(1);
         summonCheck(made);
         address[] memory nodes = distinct(made.seats);
@@ -170,10 +179,12 @@ contract AttacksOpenTest is AttackMoney {
         }
         made.verdicts = new Verdict[](0);
         made.verdictSignatures = new bytes[](0);
-        vm.expectRevert();
         summons.answerCheck(
             summonsId, state, made.results, made.signatures, made.verdicts, made.verdictSignatures, made.hints
         );
+        say(made, Opinion.CannotTell);
+        Trial memory trial = open(made, Opinion.CannotTell, client);
+        assertEq(uint8(trial.state.kind), uint8(CaseKind.Acceptance), "the court can convict");
     }
 
     function test_ASummonsThatIsPassedOnLeavesTimeForTheCourt() public {
@@ -213,9 +224,6 @@ contract AttacksOpenTest is AttackMoney {
         made.order.client = victim;
         // The key doubts in the name of a client that never opened a tab.
         vm.deal(tabKey, 1 ether);
-        Trial memory trial = open(made, Opinion.None, tabKey);
-        for (uint256 i = 0; i < trial.state.excluded.length; ++i) {
-            assertTrue(trial.state.excluded[i] != ownerOf(victim), "an honest owner is left out");
-        }
+        openFails(made, Opinion.None, tabKey, abi.encodeWithSelector(IDocket.TabUnknown.selector, order.tab));
     }
 }

@@ -155,7 +155,7 @@ contract ClassesTest is MarketTest {
         ExecutionClass memory class = fresh(true);
         (class.leastCheckRate, class.honestShare, class.penalty) = (1_000_000, 10_000, 0);
         refused(class, abi.encodeWithSelector(IClasses.PenaltyTooLow.selector, 0, FEE_CAP, 1e18));
-        class.penalty = 1;
+        class.penalty = 2 * FEE_CAP;
         classes.registerClass(class);
     }
 

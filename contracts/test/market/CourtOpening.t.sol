@@ -188,7 +188,7 @@ contract CourtOpeningTest is CourtTest {
 
     function test_aCaseIsOpenedInTime() public {
         Play memory play = drawn(REJECT, REJECT, REJECT, false);
-        uint256 last = play.draw.blockNumber + LAG + 2 * SUMMONS_WINDOW;
+        uint256 last = play.draw.blockNumber + LAG + 15 * SUMMONS_WINDOW;
         vm.roll(last + 1);
         expectOpen(play, client, abi.encodeWithSelector(ICourt.TooLate.selector, last + 1, last));
         vm.roll(last);
@@ -323,6 +323,10 @@ contract CourtOpeningTest is CourtTest {
     function test_verifiersAreDrawnByTheSchedulersProof() public {
         Play memory play = drawn(REJECT, REJECT, REJECT, false);
         Play memory other = newPlay(exact, HONEST);
+        Order memory order = other.order.order;
+        order.requestHash = keccak256("another request");
+        setOrder(other, order);
+        signDraw(other, uint64(vm.getBlockNumber()));
         play.check = other.check;
         uint96 bond = court.bondFor(exact, 99);
         vm.prank(client);
@@ -425,7 +429,7 @@ contract CourtOpeningTest is CourtTest {
         expectOpen(play, client, outOfTime(play));
         signDraw(play, uint64(vm.getBlockNumber() + 1));
         expectOpen(play, client, outOfTime(play));
-        vm.roll(play.order.order.referenceBlock + REFERENCE_AGE + LAG + 2 * SUMMONS_WINDOW + 1);
+        vm.roll(play.order.order.referenceBlock + REFERENCE_AGE + LAG + 15 * SUMMONS_WINDOW + 1);
         signDraw(play, uint64(vm.getBlockNumber()));
         expectOpen(play, client, outOfTime(play));
         vm.roll(vm.getBlockNumber() - 1);

@@ -139,10 +139,10 @@ contract CourtOutcomesTest is CourtTest {
             if (i < 2) assertEq(stakeOf(node(100)), STAKE);
         }
         uint96 tolerantBond = court.bondFor(tolerant, 99);
-        // The third within the window: L, of which the opener has a tenth; nothing more for the client, whose leaf
-        // fell.
+        // The third within the window: L, and no reward, since prompts could have filled the pool; nothing more for the
+        // client, whose leaf fell.
         assertEq(stakeOf(node(100)), STAKE - L);
-        assertEq(creditOf(client), 2 * (tolerantBond - 30 * UNIT) + tolerantBond + L / 10);
+        assertEq(creditOf(client), 2 * (tolerantBond - 30 * UNIT) + tolerantBond);
         assertEq(uint256(lastFault()), uint256(Fault.Pooled));
         (uint16 count,) = court.pooledOf(ownerOf(100), tolerant);
         assertEq(count, 0);

@@ -95,6 +95,7 @@ contract CourtPipelineTest is CourtTest {
 
     function test_missingRowsInADoubtCostTheLeafAlone() public {
         Play memory play = pipeline(FALSE);
+        play.secret = 0;
         open(play, client);
         conclude(play, FALSE, say(5, MISSING_INPUT, 0));
         assertOutcome(play, Outcome.Refunded);

@@ -74,7 +74,7 @@ contract SummonCheckGasTest is EvidenceGasTest {
     }
 
     function test_GasOfASummonedCheck() public {
-        uint256 deposit = summons.depositFor(SummonsKind.Check);
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         assertLe(transact("summonCheck", address(summons), summoner, deposit, call_), 90_000);
     }
 }
@@ -88,7 +88,7 @@ contract SummonResultsGasTest is EvidenceGasTest {
     }
 
     function test_GasOfSummonedResults() public {
-        uint256 deposit = summons.depositFor(SummonsKind.Results);
+        uint256 deposit = summons.depositFor(SummonsKind.Results, block.basefee);
         assertLe(transact("summonResults", address(summons), summoner, deposit, call_), 90_000);
     }
 }
@@ -107,7 +107,7 @@ contract AnswerCheckGasTest is EvidenceGasTest {
     function test_GasOfAnAnsweredCheck() public {
         uint256 used = transact("answerCheck", address(summons), scheduler, 0, call_);
         assertLe(used, 110_000);
-        assertGt(used * 1 gwei, summons.depositFor(SummonsKind.Check), "a profit");
+        assertGt(used * 1 gwei, summons.depositFor(SummonsKind.Check, block.basefee), "a profit");
     }
 }
 
@@ -128,7 +128,7 @@ contract AnswerResultsGasTest is EvidenceGasTest {
     function test_GasOfAnsweredResults() public {
         uint256 used = transact("answerResults", address(summons), scheduler, 0, call_);
         assertLe(used, 110_000);
-        assertGt(used * 1 gwei, summons.depositFor(SummonsKind.Results), "a profit");
+        assertGt(used * 1 gwei, summons.depositFor(SummonsKind.Results, block.basefee), "a profit");
     }
 }
 
@@ -170,7 +170,7 @@ contract PassOnGasTest is EvidenceGasTest {
     }
 
     function test_GasOfPassingOn() public {
-        transact("passOnCheck", address(summons), scheduler, summons.passDepositFor(), call_);
+        transact("passOnCheck", address(summons), scheduler, summons.passDepositFor(block.basefee), call_);
     }
 }
 
@@ -185,7 +185,7 @@ contract RespondGasTest is EvidenceGasTest {
         Promise memory promised = promiseOf(made, node, 0, Work.Check);
         Tab memory tab = nodeTab(node);
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        uint256 deposit = summons.passDepositFor();
+        uint256 deposit = summons.passDepositFor(block.basefee);
         SummonsState memory current = state;
         vm.recordLogs();
         vm.prank(scheduler);
@@ -200,7 +200,7 @@ contract RespondGasTest is EvidenceGasTest {
     }
 
     function test_GasOfAResponse() public {
-        assertGt(transact("respond", address(summons), node, 0, call_) * 1 gwei, summons.passDepositFor(), "a profit");
+        assertGt(transact("respond", address(summons), node, 0, call_) * 1 gwei, summons.passDepositFor(block.basefee), "a profit");
     }
 }
 

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ICourt} from "../../market/interfaces/ICourt.sol";
-import {ILeaves} from "../../market/interfaces/ILeaves.sol";
+import {CheckLeaf, ILeaves} from "../../market/interfaces/ILeaves.sol";
 import {
     Fault,
     LeafKind,
@@ -180,26 +180,28 @@ contract LeavesTest is EvidenceTest {
         (own.root, own.salt) = (root, keccak256("verifier's salt"));
         (judged.root, judged.salt) = (traceRoot(verdict.segment), traceSalt(verdict.segment));
         verdict.commitment = keccak256(abi.encode(made.id, verdict.segment, node, own.root, own.salt));
-        return shown(promised, verdict, node, made.results[verdict.segment], own, judged);
+        return shown(made, promised, verdict, node, own, judged);
     }
 
     function shown(
+        Play memory made,
         Promise memory promised,
         Verdict memory verdict,
         address node,
-        Result memory result_,
         NodeReveal memory own,
         NodeReveal memory judged
     ) private view returns (bytes memory) {
-        return abi.encode(
-            promised,
-            sign(SCHEDULER_KEY, Messages.hash(promised)),
-            verdict,
-            signAs(node, Messages.hash(verdict)),
-            result_,
-            own,
-            judged
-        );
+        CheckLeaf memory check;
+        (check.verdict, check.signature) = (verdict, signAs(node, Messages.hash(verdict)));
+        (check.draw, check.drawSignature) = (made.draw, made.drawSignature);
+        check.results = new bytes32[](made.results.length);
+        for (uint256 s = 0; s < made.results.length; ++s) {
+            check.results[s] = Messages.hash(made.results[s]);
+        }
+        check.result = made.results[verdict.segment];
+        check.resultSignature = made.resultSignatures[verdict.segment];
+        (check.own, check.judged) = (own, judged);
+        return abi.encode(promised, sign(SCHEDULER_KEY, Messages.hash(promised)), check);
     }
 
     function inference() private view returns (Play memory made, Promise memory promised, Tab memory tab) {
@@ -222,13 +224,17 @@ contract LeavesTest is EvidenceTest {
         assertEq(leaves.leafWorth(tab, LeafKind.Promise, 1, promiseLeaf(made, promised, 1)), 7);
     }
 
-    function test_APromiseOfACheckIsWorthItsPriceForAnOpinionAlone() public {
+    function test_APromiseOfACheckIsWorthItsPriceForAYesThatAgreesOrANoThatHeld() public {
         Play memory made = load();
         address node = exactNode(0);
         Promise memory promised = promiseOf(made, node, 0, Work.Check);
         for (uint8 opinion = 0; opinion < 5; ++opinion) {
             Verdict memory verdict = verdictOf(made, 0, Opinion(opinion));
             bytes memory leaf = checkLeaf(made, promised, verdict, node, traceRoot(0));
+            if (opinion == uint8(Opinion.Reject)) {
+                promiseFails(nodeTab(node), leaf, ILeaves.NotRejected.selector);
+                vm.mockCall(address(court), abi.encodeCall(ICourt.isVoided, (made.id, 0)), abi.encode(true));
+            }
             if (opinion == 1 || opinion == 2) {
                 assertEq(leaves.leafWorth(nodeTab(node), LeafKind.Promise, 1, leaf), promised.price);
             } else {
@@ -249,17 +255,18 @@ contract LeavesTest is EvidenceTest {
         // It copies the root afterwards: that is not what it had committed to.
         NodeReveal memory copied;
         (copied.root, copied.salt) = (traceRoot(0), traceSalt(0));
-        leaf = shown(promised, verdict, node, made.results[0], copied, copied);
+        leaf = shown(made, promised, verdict, node, copied, copied);
         promiseFails(nodeTab(node), leaf, Orders.Mismatch.selector);
         // It shows another node's trace as the one that it judged.
         NodeReveal memory own;
         NodeReveal memory judged;
         (own.root, own.salt) = (keccak256("made up"), keccak256("verifier's salt"));
         (judged.root, judged.salt) = (own.root, own.salt);
-        leaf = shown(promised, verdict, node, made.results[0], own, judged);
+        leaf = shown(made, promised, verdict, node, own, judged);
         promiseFails(nodeTab(node), leaf, Orders.Mismatch.selector);
-        // Or the verdict is over another result.
-        leaf = shown(promised, verdict, node, made.results[1], own, judged);
+        // Or its verdict is over a result of its own making, which no draw names.
+        verdict.result = keccak256("a result of its own");
+        leaf = shown(made, promised, verdict, node, own, own);
         promiseFails(nodeTab(node), leaf, Orders.Mismatch.selector);
     }
 

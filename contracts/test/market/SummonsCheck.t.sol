@@ -11,7 +11,7 @@ import {SummonsTest} from "./support/SummonsTest.sol";
 
 contract SummonsCheckTest is SummonsTest {
     function summonFails(Play memory made, uint8 segment, bytes memory failure) private {
-        uint256 deposit = summons.depositFor(SummonsKind.Check);
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.expectRevert(failure);
         vm.prank(summoner);
         summons.summonCheck{value: deposit}(made.order, made.draw, made.drawSignature, segment, made.secret);
@@ -26,7 +26,7 @@ contract SummonsCheckTest is SummonsTest {
 
     function test_ADrawnCheckIsSummonedAndTheDepositPaysTheSchedulersGas() public {
         Play memory made = play(exact, WHOLE, 1);
-        uint96 deposit = summons.depositFor(SummonsKind.Check);
+        uint96 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         assertGt(deposit, 0);
         summonCheck(made, 0);
         assertEq(creditOf(scheduler), deposit);
@@ -97,7 +97,7 @@ contract SummonsCheckTest is SummonsTest {
     function test_AMalleatedSignatureSummonsNobody() public {
         Play memory made = play(exact, WHOLE, 1);
         made.drawSignature = malleated(made.drawSignature);
-        uint256 deposit = summons.depositFor(SummonsKind.Check);
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.expectPartialRevert(ECDSA.ECDSAInvalidSignatureS.selector);
         summons.summonCheck{value: deposit}(made.order, made.draw, made.drawSignature, 0, made.secret);
     }
@@ -105,13 +105,13 @@ contract SummonsCheckTest is SummonsTest {
     function test_AForeignDeploymentsDrawSummonsNobody() public {
         Play memory made = play(exact, WHOLE, 1);
         made.drawSignature = foreign(SCHEDULER_KEY, Messages.hash(made.draw));
-        uint256 deposit = summons.depositFor(SummonsKind.Check);
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.expectPartialRevert(Orders.WrongSigner.selector);
         summons.summonCheck{value: deposit}(made.order, made.draw, made.drawSignature, 0, made.secret);
     }
 
     function test_ClientKeyAndSchedulerCannotBeSwappedUnderAnOrder() public {
-        uint256 deposit = summons.depositFor(SummonsKind.Check);
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         for (uint256 change = 0; change < 3; ++change) {
             Play memory made = play(exact, WHOLE, 1);
             if (change == 0) made.order.client = stranger;
@@ -155,7 +155,7 @@ contract SummonsCheckTest is SummonsTest {
 
     function test_TheDepositIsTheAnswersGasAndAtMostTwiceIt() public {
         Play memory made = play(exact, WHOLE, 1);
-        uint256 least = summons.depositFor(SummonsKind.Check);
+        uint256 least = summons.depositFor(SummonsKind.Check, block.basefee);
         for (uint256 i = 0; i < 2; ++i) {
             uint256 value = i == 0 ? least - 1 : 2 * least + 1;
             vm.expectRevert(abi.encodeWithSelector(ISummons.WrongDeposit.selector, value, least, 2 * least));
@@ -175,11 +175,11 @@ contract SummonsCheckTest is SummonsTest {
     }
 
     function test_ALowBaseFeeLowersTheDeposit() public {
-        uint256 ceiling = summons.depositFor(SummonsKind.Check);
+        uint256 ceiling = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.fee(10 gwei);
-        assertEq(summons.depositFor(SummonsKind.Check), ceiling);
+        assertEq(summons.depositFor(SummonsKind.Check, block.basefee), ceiling);
         vm.fee(0.1 gwei);
-        assertEq(summons.depositFor(SummonsKind.Check), ceiling / 10);
+        assertEq(summons.depositFor(SummonsKind.Check, block.basefee), ceiling / 10);
     }
 
     // ---- answers
@@ -390,9 +390,9 @@ contract SummonsCheckTest is SummonsTest {
             summonCheck(made, 0);
             answerCheck(made, checkOf(made, 0, Opinion.Accept));
         }
-        assertEq(before - summoner.balance, count * summons.depositFor(SummonsKind.Check));
+        assertEq(before - summoner.balance, count * summons.depositFor(SummonsKind.Check, block.basefee));
         assertEq(creditOf(summoner), 0);
-        assertEq(creditOf(scheduler), count * summons.depositFor(SummonsKind.Check));
+        assertEq(creditOf(scheduler), count * summons.depositFor(SummonsKind.Check, block.basefee));
         assertEq(stakeOf(scheduler), SCHEDULER_STAKE);
     }
 

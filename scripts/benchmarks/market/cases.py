@@ -27,6 +27,7 @@ from troth.protocol.calls import mask_tiles
 from troth.protocol.dtype import Dtype
 from troth.protocol.market import messages
 from troth.protocol.market.events import CaseDecided, CaseOpened, CaseSeeded, ReviewersDrawn, ReviewsCommitted
+from troth.protocol.market.fold import case_after
 from troth.protocol.market.messages import sign, state_hash
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import (
@@ -169,7 +170,7 @@ def draw(case: Case) -> None:
         raise AssertionError("No committee of distinct nodes was drawn")
     event = case.send("draw", case.identifier, state, header.raw, hints).only(ReviewersDrawn)
     assert event.reviewers == reviewers
-    case.state = event.state
+    case.state = case_after(event, case.state)
 
 
 def commit(case: Case) -> dict[Address, Hash32]:
@@ -194,7 +195,7 @@ def commit(case: Case) -> dict[Address, Hash32]:
         commitments.append(commitment)
         signatures.append(sign(message, stage.domain, stage.keys[reviewer].secret).signature)
     sent = case.send("commit", case.identifier, case.state, commitments, b"".join(signatures))
-    case.state = sent.only(ReviewsCommitted).state
+    case.state = case_after(sent.only(ReviewsCommitted), case.state)
     return salts
 
 
@@ -202,7 +203,8 @@ def seed(case: Case) -> None:
     """The RANDAO that picks the tiles."""
     case.stage.mine(PARAMETERS.lookahead + 1)
     header = case.stage.header(case.state.phase_block + PARAMETERS.lookahead)
-    case.state = case.send("seed", case.identifier, case.state, header.raw).only(CaseSeeded).state
+    seeded = case.send("seed", case.identifier, case.state, header.raw).only(CaseSeeded)
+    case.state = case_after(seeded, case.state)
 
 
 def decide(case: Case, salts: dict[Address, Hash32]) -> None:

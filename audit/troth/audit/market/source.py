@@ -145,7 +145,7 @@ def parameters_of(history: History) -> Parameters:
 def drawing_blocks(history: History, parameters: Parameters, last: int) -> set[int]:
     """Blocks whose RANDAO draws reviewers or tiles: a lookahead after an opening and after the commitments."""
     begun = {
-        step.event.state.phase_block + parameters.lookahead
+        step.event.meta.block + parameters.lookahead
         for step in history.steps
         if isinstance(step.event, CaseOpened | CaseRestarted | ReviewsCommitted)
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {CheckLeaf} from "../../../market/interfaces/ILeaves.sol";
 import {
     Claim,
     ClaimState,
@@ -82,16 +83,14 @@ abstract contract AttackMoney is AttackStage {
         });
         Verdict memory verdict = verdictOf(made, opinion);
         verdict.commitment = keccak256(abi.encode(made.id, uint8(0), verifier, own, bytes32("salt")));
-        bytes memory signature = signAs(verifier, Messages.hash(verdict));
-        leaf = abi.encode(
-            promised,
-            sign(SCHEDULER_KEY, Messages.hash(promised)),
-            verdict,
-            signature,
-            made.results[0],
-            shown(own, "salt"),
-            shown(judged, traceSalt(0))
-        );
+        CheckLeaf memory check;
+        (check.verdict, check.signature) = (verdict, signAs(verifier, Messages.hash(verdict)));
+        (check.draw, check.drawSignature) = (made.draw, made.drawSignature);
+        check.results = new bytes32[](1);
+        check.results[0] = Messages.hash(made.results[0]);
+        (check.result, check.resultSignature) = (made.results[0], made.signatures[0]);
+        (check.own, check.judged) = (shown(own, "salt"), shown(judged, traceSalt(0)));
+        leaf = abi.encode(promised, sign(SCHEDULER_KEY, Messages.hash(promised)), check);
     }
 
     function shown(bytes32 root, bytes32 salt) internal pure returns (NodeReveal memory trace) {

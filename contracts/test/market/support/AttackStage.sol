@@ -4,6 +4,7 @@ pragma solidity ^0.8.30;
 import {Vm} from "@uniswap/v4-core/lib/forge-std/src/Vm.sol";
 import {ICourt} from "../../../market/interfaces/ICourt.sol";
 import {
+    CasePhase,
     CaseState,
     Draw,
     DrawRequest,
@@ -116,6 +117,7 @@ abstract contract AttackStage is MarketTest {
     /// @dev Opens a case by the drawn verifiers' common opinion; None: a Doubt.
     function open(Served memory made, Opinion opinion, address opener) internal returns (Trial memory trial) {
         say(made, opinion);
+        if (!bank.tabOf(Messages.tabId(clientTab())).known) openClientTab();
         uint96 bond = bondOf(made);
         vm.deal(opener, opener.balance + bond);
         vm.recordLogs();
@@ -132,7 +134,7 @@ abstract contract AttackStage is MarketTest {
             made.draw,
             made.drawSignature,
             0,
-            made.secret,
+            made.verdicts.length == 0 ? bytes32(0) : made.secret,
             made.verdicts,
             made.verdictSignatures,
             made.proof,
@@ -143,6 +145,7 @@ abstract contract AttackStage is MarketTest {
 
     function openFails(Served memory made, Opinion opinion, address opener, bytes memory failure) internal {
         say(made, opinion);
+        if (!bank.tabOf(Messages.tabId(clientTab())).known) openClientTab();
         uint96 bond = bondOf(made);
         vm.deal(opener, opener.balance + bond);
         vm.expectRevert(failure);
@@ -159,8 +162,10 @@ abstract contract AttackStage is MarketTest {
         bytes memory hints = reviewHints(trial, randao);
         vm.recordLogs();
         court.draw(trial.id, trial.state, header, hints);
-        (,,,, trial.state) =
-            abi.decode(logged(ICourt.ReviewersDrawn.selector), (uint8, bytes32, address[], uint8[], CaseState));
+        (,, trial.state.reviewers, trial.state.seats) =
+            abi.decode(logged(ICourt.ReviewersDrawn.selector), (uint8, bytes32, address[], uint8[]));
+        (trial.state.drawer, trial.state.phase) = (address(this), CasePhase.Drawn);
+        trial.state.phaseBlock = uint40(vm.getBlockNumber());
     }
 
     function reviewHints(Trial memory trial, bytes32 randao) internal view returns (bytes memory hints) {
@@ -213,7 +218,9 @@ abstract contract AttackStage is MarketTest {
         }
         vm.recordLogs();
         court.commit(trial.id, trial.state, commitments, signatures);
-        (, trial.state) = abi.decode(logged(ICourt.ReviewsCommitted.selector), (bytes32[], CaseState));
+        trial.state.commitments = abi.decode(logged(ICourt.ReviewsCommitted.selector), (bytes32[]));
+        (trial.state.committer, trial.state.phase) = (address(this), CasePhase.Committed);
+        trial.state.phaseBlock = uint40(vm.getBlockNumber());
     }
 
     function nodeReveal() internal pure returns (NodeReveal memory shown) {

@@ -67,7 +67,7 @@ abstract contract BankTest is Test {
     }
 
     function contracts() external view returns (Contracts memory parts) {
-        (parts.registry, parts.evidence) = (address(registry), address(evidence));
+        (parts.registry, parts.evidence, parts.leaves) = (address(registry), address(evidence), address(evidence));
         (parts.court, parts.summons) = (court, summons);
     }
 

@@ -22,7 +22,7 @@ abstract contract SummonsTest is EvidenceTest {
     }
 
     function summonCheck(Play memory made, uint8 segment) internal {
-        uint256 deposit = summons.depositFor(SummonsKind.Check);
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.recordLogs();
         vm.prank(summoner);
         summonsId =
@@ -31,7 +31,7 @@ abstract contract SummonsTest is EvidenceTest {
     }
 
     function summonResults(Play memory made) internal {
-        uint256 deposit = summons.depositFor(SummonsKind.Results);
+        uint256 deposit = summons.depositFor(SummonsKind.Results, block.basefee);
         vm.recordLogs();
         vm.prank(summoner);
         summonsId = summons.summonResults{value: deposit}(made.order, made.admission, made.admissionSignature);

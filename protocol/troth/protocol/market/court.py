@@ -36,8 +36,9 @@ from troth.protocol.market.types import (
 from troth.protocol.types import Address, Hash32
 
 SUMMONS_WINDOWS = 15
-"""Windows of a summons that is passed on as often as it can be, and two for who opens a case then. Fewer, and a check that
-friends were asked for in turn would end when no court hears the case any more."""
+"""Windows of a summons that is passed on as often as it can be, and two for who opens a case then.
+
+Fewer, and a check that friends were asked for in turn would end when no court hears the case any more."""
 TOLD = frozenset({Opinion.ACCEPT, Opinion.REJECT})
 """Opinions that stand on a trace of one's own."""
 

@@ -439,11 +439,11 @@ class ReviewersDrawn:
     """The committee, by the RANDAO of a proven header."""
 
     case_id: Hash32
+    drawer: Address
     round: int
     randao: Hash32
     reviewers: tuple[Address, ...]
     seats: tuple[int, ...]
-    state: CaseState
     meta: LogMeta
 
 
@@ -463,8 +463,8 @@ class ReviewsCommitted:
     """The commitments are complete, or their time is over."""
 
     case_id: Hash32
+    committer: Address
     commitments: tuple[Hash32, ...]
-    state: CaseState
     meta: LogMeta
 
 
@@ -473,8 +473,8 @@ class CaseSeeded:
     """Which tiles are opened is known."""
 
     case_id: Hash32
+    seeder: Address
     seed: Hash32
-    state: CaseState
     meta: LogMeta
 
 
@@ -507,7 +507,8 @@ class CaseRestarted:
     """No cluster in the first round: there is a second."""
 
     case_id: Hash32
-    state: CaseState
+    round: int
+    bond: int
     meta: LogMeta
 
 

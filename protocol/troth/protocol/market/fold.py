@@ -29,7 +29,7 @@ from troth.protocol.market.state import (
     account_id,
     with_pot,
 )
-from troth.protocol.market.types import NO_ADDRESS, PotKind, Role, Tab
+from troth.protocol.market.types import NO_ADDRESS, NO_HASH, CasePhase, CaseState, PotKind, Role, Tab
 from troth.protocol.types import Address, Hash32, Segment
 
 REMEDY = "A log is missing; follow the chain anew."
@@ -323,12 +323,34 @@ def _convicted(event: on.Convicted, state: State) -> State:
 # ---------------------------------------------------------------------------------------------------------- court
 
 
+def case_after(
+    event: on.ReviewersDrawn | on.ReviewsCommitted | on.CaseSeeded | on.CaseRestarted, case: CaseState
+) -> CaseState:
+    """A case's state after an event that carries it on: the state that the contract's next call takes."""
+    block = event.meta.block
+    match event:
+        case on.ReviewersDrawn():
+            drawn = replace(case, phase=CasePhase.DRAWN, phase_block=block, drawer=event.drawer)
+            return replace(drawn, reviewers=event.reviewers, seats=event.seats)
+        case on.ReviewsCommitted():
+            committed = replace(case, phase=CasePhase.COMMITTED, phase_block=block, committer=event.committer)
+            return replace(committed, commitments=event.commitments)
+        case on.CaseSeeded():
+            return replace(case, phase=CasePhase.SEEDED, phase_block=block, seeder=event.seeder, seed=event.seed)
+        case on.CaseRestarted():
+            nobody = replace(case, drawer=NO_ADDRESS, committer=NO_ADDRESS, seeder=NO_ADDRESS, seed=NO_HASH)
+            anew = replace(nobody, reviewers=(), seats=(), commitments=(), round=event.round, bond=event.bond)
+            return replace(anew, phase=CasePhase.OPENED, phase_block=block)
+        case _:
+            assert_never(event)
+
+
 def _court(event: CourtEvent, state: State) -> State:
     match event:
         case on.CaseOpened():
             return _opened(event, state)
         case on.ReviewersDrawn() | on.ReviewsCommitted() | on.CaseSeeded() | on.CaseRestarted():
-            return _with_case(state, event, state=event.state)
+            return _with_case(state, event, state=case_after(event, _case(state, event.case_id).state))
         case on.ReviewPosted():
             posts = _case(state, event.case_id).posts.with_item((event.round, event.reviewer), event.commitment)
             return _with_case(state, event, posts=posts)

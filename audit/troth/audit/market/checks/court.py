@@ -197,7 +197,7 @@ def _randomness(subject: Subject) -> Iterator[Result]:
             yield Result(event.case_id, tuple(_reviewers(subject, event, before, was, header.randao)))
         else:
             seed = messages.tiles_seed(event.case_id, was.commitments, header.randao)
-            pairs = (("seed", event.seed, seed), ("state's seed", event.state.seed, seed))
+            pairs = (("seed", event.seed, seed),)
             yield Result(event.case_id, tuple(_differences("M7", pairs, event.case_id, event.meta)))
 
 
@@ -211,8 +211,6 @@ def _reviewers(
         ("randao", event.randao, randao),
         ("reviewers", event.reviewers, tuple(drawn)),
         ("seats", event.seats, tuple(drawn.values())),
-        ("state's reviewers", event.state.reviewers, event.reviewers),
-        ("state's seats", event.state.seats, event.seats),
     )
     yield from _differences("M7", pairs, event.case_id, event.meta)
     block, parameters = event.meta.block, subject.evidence.parameters
