@@ -9,9 +9,10 @@ from typing import Any
 from support.market_scene import BLOCK, DOMAIN, SCHEDULER_KEY, TAB_KEY, Scene, hash_of, key_of
 
 from troth.protocol.errors import InvalidSignature
+from troth.protocol.hashing import keccak256
 from troth.protocol.market import leaves, messages
 from troth.protocol.market.errors import InvalidClaim
-from troth.protocol.market.leaves import CheckLeaf, OrderLeaf, Standing
+from troth.protocol.market.leaves import CheckLeaf, OrderLeaf, ShownCheck, Standing
 from troth.protocol.market.messages import sign
 from troth.protocol.market.types import Opinion, Tab, Work
 from troth.protocol.types import Hash32
@@ -43,7 +44,10 @@ INFERENCE_LEAF = leaves.inference_leaf(_promised(NODE, Work.INFERENCE), RESULTS[
 
 def checked(scene: Scene, opinion: Opinion = Opinion.ACCEPT, *, noise: float = 1e-7, seed: int = 5) -> CheckLeaf:
     """The leaf of a verifier whose own trace is the node's with some noise."""
-    result, rules = scene.result(1, scene.trace()), scene.view.rules
+    rules, journey = scene.view.rules, scene.served()
+    assert journey.results
+    assert journey.draw
+    result = journey.results[1].message
     node, own = scene.trace(), scene.trace(noise, seed)
     if rules.exact and not seed:
         own = node
@@ -52,20 +56,24 @@ def checked(scene: Scene, opinion: Opinion = Opinion.ACCEPT, *, noise: float = 1
     verdict = sign(scene.verdict(result, hidden, opinion), DOMAIN, key_of(VERIFIER))
     promised = scene.promise(1, Work.CHECK, 700).message
     signed = sign(replace(promised, tab=messages.tab_id(tab_of(VERIFIER))), DOMAIN, SCHEDULER_KEY)
-    return leaves.check_leaf(
-        signed,
-        verdict,
-        result,
-        leaves.shown(own, salt, roots, result, rules),
-        leaves.shown(node, hash_of("node salt"), roots, result, rules),
-    )
+    traces = {
+        "own": leaves.shown(own, salt, roots, result, rules),
+        "judged": leaves.shown(node, hash_of("node salt"), roots, result, rules),
+    }
+    return leaves.check_leaf(signed, verdict, journey.draw, journey.results, **traces)
 
 
 CHECK_LEAF = checked(SCENE)
+REJECT_LEAF = checked(SCENE, Opinion.REJECT, noise=0.5, seed=9)
 
 
 def _other(name: str, **changes: Any) -> Callable[[Any], Any]:
     return lambda leaf: replace(leaf, **{name: replace(getattr(leaf, name), **changes)})
+
+
+def _shown(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same with a change of what is shown of the check."""
+    return lambda leaf: replace(leaf, check=change(leaf.check))
 
 
 def _again(name: str, key: bytes, signature: str = "", **changes: Any) -> Callable[[Any], Any]:
@@ -76,6 +84,13 @@ def _again(name: str, key: bytes, signature: str = "", **changes: Any) -> Callab
         return replace(leaf, **{name: made.message, (signature or f"{name}_signature"): made.signature})
 
     return change
+
+
+def _drawn_over(check: ShownCheck, results: tuple[Hash32, ...]) -> ShownCheck:
+    """The scheduler drew over these."""
+    named = replace(check.draw, results=Hash32(keccak256(b"".join(results))))
+    draw = sign(named, DOMAIN, SCHEDULER_KEY)
+    return replace(check, results=results, draw=draw.message, draw_signature=draw.signature)
 
 
 def _results(**changes: Any) -> Callable[[OrderLeaf], OrderLeaf]:
@@ -116,7 +131,9 @@ ORDERS: dict[str, tuple[Callable[[Any], Any], dict[str, Any], type[Exception], s
         "at stake",
     ),
     "a node of no class": (lambda leaf: leaf, {"bonded": {}}, InvalidClaim, "at stake"),
-    "void": (lambda leaf: leaf, {"void": True}, InvalidClaim, "fell"),
+    "a convict's": (lambda leaf: leaf, {"convicted": frozenset({SCHEDULER})}, InvalidClaim, "fell"),
+    "voided": (lambda leaf: leaf, {"voided": True}, InvalidClaim, "fell"),
+    "kept back": (lambda leaf: leaf, {"unanswered": True}, InvalidClaim, "fell"),
 }
 
 PROMISES: dict[str, tuple[leaves.Leaf, Callable[[Any], Any], type[Exception], str]] = {
@@ -125,13 +142,59 @@ PROMISES: dict[str, tuple[leaves.Leaf, Callable[[Any], Any], type[Exception], st
     "work of another": (INFERENCE_LEAF, _again("result", key_of(VERIFIER)), InvalidSignature, "Result"),
     "no inference": (INFERENCE_LEAF, _again("promise", SCHEDULER_KEY, work=1), InvalidClaim, "Other work"),
     "no check": (CHECK_LEAF, _again("promise", SCHEDULER_KEY, work=0), InvalidClaim, "Other work"),
-    "verdict elsewhere": (CHECK_LEAF, _again("verdict", key_of(VERIFIER), segment=0), InvalidClaim, "another place"),
-    "verdict of another": (CHECK_LEAF, _again("verdict", key_of(NODE)), InvalidSignature, "Verdict"),
-    "another result": (CHECK_LEAF, _other("result", written=13), InvalidClaim, "committed to"),
-    "another trace judged": (CHECK_LEAF, _other("judged", salt=hash_of("x")), InvalidClaim, "committed to"),
-    "another own trace": (CHECK_LEAF, _other("own", root=CHECK_LEAF.judged.root), InvalidClaim, "committed to"),
-    "another tile": (CHECK_LEAF, _other("own", tiles=CHECK_LEAF.judged.tiles), InvalidClaim, "another trace"),
-    "no tile": (CHECK_LEAF, _other("judged", tiles=b""), InvalidClaim, "tile"),
+    "verdict elsewhere": (
+        CHECK_LEAF,
+        _shown(_again("verdict", key_of(VERIFIER), "signature", segment=0)),
+        InvalidClaim,
+        "another place",
+    ),
+    "verdict of another": (
+        CHECK_LEAF,
+        _shown(_again("verdict", key_of(NODE), "signature")),
+        InvalidSignature,
+        "Verdict",
+    ),
+    "verdict over another": (
+        CHECK_LEAF,
+        _shown(_again("verdict", key_of(VERIFIER), "signature", result=hash_of("x"))),
+        InvalidClaim,
+        "not the drawn one",
+    ),
+    "draw elsewhere": (
+        CHECK_LEAF,
+        _shown(_again("draw", SCHEDULER_KEY, order=hash_of("x"))),
+        InvalidClaim,
+        "another order",
+    ),
+    "draw of a stranger to the tab": (CHECK_LEAF, _shown(_again("draw", TAB_KEY)), InvalidSignature, "Draw"),
+    "draw over others": (
+        CHECK_LEAF,
+        _shown(_again("draw", SCHEDULER_KEY, results=hash_of("x"))),
+        InvalidClaim,
+        "other results",
+    ),
+    "draw over one": (
+        CHECK_LEAF,
+        _shown(lambda check: _drawn_over(check, check.results[:1])),
+        InvalidClaim,
+        "1 results",
+    ),
+    "another result": (CHECK_LEAF, _shown(_other("result", written=13)), InvalidClaim, "not the drawn one"),
+    "another trace judged": (CHECK_LEAF, _shown(_other("judged", salt=hash_of("x"))), InvalidClaim, "committed to"),
+    "another own trace": (
+        CHECK_LEAF,
+        _shown(_other("own", root=CHECK_LEAF.check.judged.root)),
+        InvalidClaim,
+        "committed to",
+    ),
+    "another tile": (
+        CHECK_LEAF,
+        _shown(_other("own", tiles=CHECK_LEAF.check.judged.tiles)),
+        InvalidClaim,
+        "another trace",
+    ),
+    "no tile": (CHECK_LEAF, _shown(_other("judged", tiles=b"")), InvalidClaim, "tile"),
+    "a rejection of what stands": (REJECT_LEAF, lambda leaf: leaf, InvalidClaim, "result stands"),
 }
 
 

@@ -70,6 +70,23 @@ def test_two_verdicts_convict_a_verifier_only_over_one_result() -> None:
         convictions.two_verdicts(said, _again(said, key, opinion=Opinion.REJECT, result=hash_of("x")), DOMAIN)
 
 
+def test_a_verdict_over_another_trace_than_was_committed_to_convicts_its_verifier() -> None:
+    assert JOURNEY.checks
+    check = JOURNEY.checks[0]
+    verifier, said = next(iter(check.verdicts.items()))
+    before, key = check.commitments[verifier], key_of(verifier)
+    proven = convictions.other_commitment(before, _again(said, key, commitment=hash_of("x")), DOMAIN)
+    assert proven == Conviction(Fault.TWO_VERDICTS, verifier, ID)
+    for verdict, words in (
+        (said, "same"),
+        (_again(said, TAB_KEY, commitment=hash_of("x")), "Two parties"),
+        (_again(said, key, commitment=hash_of("x"), segment=1), "segment"),
+        (_again(said, key, commitment=hash_of("x"), order=hash_of("x")), "order"),
+    ):
+        with pytest.raises(NotEvidence, match=words):
+            convictions.other_commitment(before, verdict, DOMAIN)
+
+
 def test_two_words_of_a_scheduler_convict_it() -> None:
     assert JOURNEY.draw
     admitted = _again(JOURNEY.admission, SCHEDULER_KEY, nodes=hash_of("x"))

@@ -13,7 +13,10 @@ from support.market_leaves import (
     ORDER_LEAF,
     ORDERS,
     PROMISES,
+    REJECT_LEAF,
+    RESULTS,
     SCENE,
+    SCHEDULER,
     STANDING,
     VERIFIER,
     VIEW,
@@ -45,19 +48,42 @@ def test_each_leaf_is_worth_what_its_work_costs() -> None:
 
 
 def test_a_verifier_that_always_says_yes_is_paid_nothing() -> None:
-    far = {"noise": 0.5, "seed": 9}
-    assert _worth(checked(SCENE, Opinion.REJECT, **far), tab_of(VERIFIER)) == 700
     with pytest.raises(InvalidClaim, match="contradicts"):
-        _worth(checked(SCENE, **far), tab_of(VERIFIER))
+        _worth(checked(SCENE, noise=0.5, seed=9), tab_of(VERIFIER))
     with pytest.raises(InvalidClaim, match="cannot tell"):
         _worth(checked(SCENE, Opinion.CANNOT_TELL), tab_of(VERIFIER))
+
+
+def test_a_rejection_is_owed_once_the_result_fell() -> None:
+    blank = replace(REJECT_LEAF, check=replace(REJECT_LEAF.check, own=NodeReveal(), judged=NodeReveal()))
+    for leaf in (REJECT_LEAF, blank):
+        assert _worth(leaf, tab_of(VERIFIER), voided=True) == 700
+        assert _worth(leaf, tab_of(VERIFIER), convicted=frozenset({NODE})) == 700
+        for standing in ({}, {"unanswered": True}, {"convicted": frozenset({SCHEDULER})}):
+            with pytest.raises(InvalidClaim, match="result stands"):
+                _worth(leaf, tab_of(VERIFIER), **standing)
+    # Who did not sign the drawn result is not the one that fell.
+    other = replace(REJECT_LEAF, check=replace(REJECT_LEAF.check, result_signature=RESULTS[0].signature))
+    with pytest.raises(InvalidClaim, match="result stands"):
+        _worth(other, tab_of(VERIFIER), convicted=frozenset({NODE}))
+
+
+def test_only_its_own_conviction_voids_a_check() -> None:
+    fallen: tuple[dict[str, Any], ...] = ({"voided": True}, {"unanswered": True})
+    for standing in fallen:
+        assert _worth(CHECK_LEAF, tab_of(VERIFIER), **standing) == 700
+        with pytest.raises(InvalidClaim, match="fell"):
+            _worth(INFERENCE_LEAF, tab_of(NODE), **standing)
+    for leaf, payee in ((CHECK_LEAF, VERIFIER), (REJECT_LEAF, VERIFIER), (INFERENCE_LEAF, NODE)):
+        with pytest.raises(InvalidClaim, match="fell"):
+            _worth(leaf, tab_of(payee), convicted=frozenset({payee}))
 
 
 def test_in_an_exact_class_roots_are_compared() -> None:
     scene = Scene({"exact": True, "tiles": 0}, parts=(6, 12))
     standing = replace(STANDING, rules=scene.view.rules)
     same = checked(scene, seed=0)
-    assert not same.own.tiles
+    assert not same.check.own.tiles
     assert leaves.worth(same, tab_of(VERIFIER), 1, standing) == 700
     with pytest.raises(InvalidClaim, match="contradicts"):
         leaves.worth(checked(scene), tab_of(VERIFIER), 1, standing)
@@ -84,14 +110,15 @@ def test_a_promise_without_its_work_is_worth_nothing(name: str) -> None:
 
 
 def test_the_opened_tile_follows_from_both_roots() -> None:
-    roots = (CHECK_LEAF.own.root, CHECK_LEAF.judged.root)
+    roots = (CHECK_LEAF.check.own.root, CHECK_LEAF.check.judged.root)
     count = -(-41 // 8) * 4
     seed = int.from_bytes(keccak256(keccak256(roots[0] + roots[1]) + (1).to_bytes(32) + bytes(32)))
-    assert leaves.tile_of(roots, CHECK_LEAF.result, VIEW.rules) == seed % count
+    assert leaves.tile_of(roots, CHECK_LEAF.check.result, VIEW.rules) == seed % count
 
 
 def test_leaves_are_encoded_as_arguments() -> None:
-    for leaf in (ORDER_LEAF, INFERENCE_LEAF, CHECK_LEAF, replace(CHECK_LEAF, own=NodeReveal())):
+    without = replace(CHECK_LEAF, check=replace(CHECK_LEAF.check, own=NodeReveal()))
+    for leaf in (ORDER_LEAF, INFERENCE_LEAF, CHECK_LEAF, without):
         whole = messages.abi_type(type(leaf))
         kinds, depth, start = [], 0, 1
         for place, letter in enumerate(whole):

@@ -367,6 +367,19 @@ def test_a_case_is_of_its_kind_by_the_committee_that_was_drawn() -> None:
             live(replace(journey, case=wrong), SCENE.view)
 
 
+def test_where_no_majority_rejects_the_client_alone_calls_a_drawn_leaf_into_question() -> None:
+    for opinion in (Opinion.ACCEPT, Opinion.CANNOT_TELL):
+        journey = SCENE.checked(opinion=opinion)
+        case = _case(SCENE, journey, CaseKind.ACCEPTANCE, Opinion.REJECT)
+        assert isinstance(live(replace(journey, case=case), SCENE.view), Decided)
+        stranger = replace(case, state=replace(case.state, opener=journey.nodes[0]))
+        with pytest.raises(InvalidCase, match="Only the client"):
+            live(replace(journey, case=stranger), SCENE.view)
+        doubt = _case(SCENE, journey, CaseKind.DOUBT, Opinion.REJECT)
+        with pytest.raises(InvalidCase, match="no doubt"):
+            live(replace(journey, case=doubt), SCENE.view)
+
+
 def test_without_a_proper_cluster_the_case_is_drawn_once_more_and_then_undecided() -> None:
     journey = SCENE.checked(node=SCENE.trace(0.5, 77), opinion=Opinion.REJECT)
     for round_, outcome in ((0, Outcome.NONE), (1, Outcome.UNDECIDED)):

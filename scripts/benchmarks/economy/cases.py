@@ -7,13 +7,14 @@ trace of its own, which is also its node's. Reviewers have a seat each.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
 from benchmarks.economy.world import CLASS_ID, COST, GAS, SEGMENT, World, address
 from troth.protocol.hashing import keccak256
-from troth.protocol.market import court, prices, shipped
+from troth.protocol.market import court, court_money, prices
 from troth.protocol.market.court import Finding, Hearing, Showing
 from troth.protocol.market.types import CaseKind, CaseState, Opinion, Outcome, PotKind
 from troth.protocol.types import Address, Hash32
@@ -23,8 +24,6 @@ ORDER = Hash32(keccak256(b"order"))
 ODD_SCORE = 1_500_000
 """Millionths of the first cut, below a second cut of twice the first."""
 NODE, CLIENT, OPENER = address("node"), address("client"), address("opener")
-OPENING_REPAID, REST_REPAID = 200_000, 725_000
-"""Gas that a case pays back: a little less than it costs. Here its opener carries it on, too."""
 
 
 class Side(Enum):
@@ -91,17 +90,17 @@ def _judge(world: World, play: Play) -> Account:
         finding = replace(finding, outcome=Outcome.UNDECIDED)
     state = _state(world, play)
     before = _balances(world, play, state)
-    repaid = (int(world.paid_back(OPENING_REPAID)), int(world.paid_back(REST_REPAID)))
-    movements = court.settle(state, finding, rules, before, [(OPENER, amount) for amount in repaid])
-    after = court.apply_movements(before, movements)
+    # The round is odd: an undecided one is the last. The opener carries its case on, and gets the gas of all steps.
+    price = int(world.paid_back(prices.PER))
+    movements = court_money.settle(state, finding, rules, court_money.Circumstances(before, price, OPENER))
+    after = court_money.apply_movements(before, movements)
     delta = {pot: after.get(pot, 0) - before.get(pot, 0) for pot in before.keys() | after.keys()}
     return _account(world, play, state, finding, delta)
 
 
 def bond(world: World) -> int:
     """What an opener puts up."""
-    gas = shipped.BOND_GAS * world.parameters.gas_price // prices.PER
-    return court.bond_of(world.rules, world.positions, gas)
+    return court_money.bond_of(world.rules, world.positions - 1, world.parameters.gas_price)
 
 
 def verifier(number: int) -> Address:
@@ -148,6 +147,9 @@ def _state(world: World, play: Play) -> CaseState:
     stake = world.money.seat if play.stake is None else play.stake
     return CaseState(
         kind=play.kind,
+        round=1,
+        drawer=OPENER,
+        committer=OPENER,
         suspends=play.suspends,
         reference_block=world.order.reference_block,
         rows=world.positions - 1,
@@ -162,37 +164,48 @@ def _state(world: World, play: Play) -> CaseState:
         unit=world.unit,
         bond=bond(world),
         locked=min(world.penalty, stake) if checked else 0,
-        verifiers=tuple(verifier(number) for number in range(count)),
+        verifiers=_verifiers(opinions),
         opinions=opinions,
         reviewers=tuple(reviewer(number) for number in range(world.money.reviewers)),
         seats=(1,) * world.money.reviewers,
     )
 
 
-def _balances(world: World, play: Play, state: CaseState) -> dict[court.Pot, int]:
+def _verifiers(opinions: tuple[int, ...]) -> tuple[Address, ...]:
+    """The drawn verifiers; the first that rejects opens the case: a stranger would have half of the reward."""
+    first = next((number for number, opinion in enumerate(opinions) if opinion == Opinion.REJECT), None)
+    return tuple(OPENER if number == first else verifier(number) for number in range(len(opinions)))
+
+
+def _balances(world: World, play: Play, state: CaseState) -> dict[court_money.Pot, int]:
     stake = world.money.seat if play.stake is None else play.stake
     pots = {
-        court.pot_of(PotKind.STAKE, NODE): stake - state.locked,
-        court.pot_of(PotKind.LOCKED, NODE): state.locked,
+        court_money.pot_of(PotKind.STAKE, NODE): stake - state.locked,
+        court_money.pot_of(PotKind.LOCKED, NODE): state.locked,
         (PotKind.BOND, court.case_of(state)): state.bond,
     }
     for account, opinion in zip(state.verifiers, state.opinions, strict=True):
         locks = play.suspends and opinion == Opinion.REJECT
-        pots[court.pot_of(PotKind.LOCKED, account)] = world.penalty if locks else 0
-        pots[court.pot_of(PotKind.STAKE, account)] = world.money.seat - world.penalty * locks
+        pots[court_money.pot_of(PotKind.LOCKED, account)] = world.penalty if locks else 0
+        pots[court_money.pot_of(PotKind.STAKE, account)] = world.money.seat - world.penalty * locks
     for account in state.reviewers:
-        pots[court.pot_of(PotKind.STAKE, account)] = world.money.seat
+        pots[court_money.pot_of(PotKind.STAKE, account)] = world.money.seat
     return pots
 
 
-def _account(world: World, play: Play, state: CaseState, finding: Finding, delta: dict[court.Pot, int]) -> Account:
+def _account(
+    world: World, play: Play, state: CaseState, finding: Finding, delta: dict[court_money.Pot, int]
+) -> Account:
     def moved(*accounts: Address) -> int:
         kinds = (PotKind.CREDIT, PotKind.STAKE, PotKind.LOCKED)
-        return sum(delta.get(court.pot_of(kind, account), 0) for account in accounts for kind in kinds)
+        return sum(delta.get(court_money.pot_of(kind, account), 0) for account in accounts for kind in kinds)
+
+    def others(accounts: Iterable[Address]) -> int:
+        return moved(*(account for account in accounts if account != OPENER))
 
     checking, judging = play.honest_verifiers, play.honest_reviewers
     opener = moved(OPENER) - state.bond - world.wei(GAS.case)
-    friends = moved(*state.verifiers[checking:], *state.reviewers[judging:])
+    friends = others((*state.verifiers[checking:], *state.reviewers[judging:]))
     sides = {Side.COALITION: friends, Side.HONEST: 0}
     for account, side in (
         (moved(NODE), Side.HONEST if play.node_honest else Side.COALITION),
@@ -205,10 +218,10 @@ def _account(world: World, play: Play, state: CaseState, finding: Finding, delta
         coalition=sides[Side.COALITION],
         node=moved(NODE),
         opener=opener,
-        verifiers=moved(*state.verifiers[:checking]),
+        verifiers=others(state.verifiers[:checking]),
         reviewers=moved(*state.reviewers[:judging]),
         client=moved(CLIENT),
-        burnt=delta.get(court.BURNT, 0),
+        burnt=delta.get(court_money.BURNT, 0),
     )
 
 

@@ -112,7 +112,8 @@ def many_tabs(world: World, *, covered: bool = True) -> float:
         else:
             short += ORDERS * world.g
         gas += GAS.open_tab + GAS.close_tab
-    taken, _ = convictions.broken_promise(world.parameters.scheduler_stake, short)
+    least = world.parameters.scheduler_stake
+    taken = sum(convictions.broken_promise(least, short, least))
     return short - taken - world.wei(gas)
 
 

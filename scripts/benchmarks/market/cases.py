@@ -21,7 +21,6 @@ from benchmarks.market.orders import (
     verdicts_of,
 )
 from benchmarks.market.stage import PARAMETERS, Sent, Stage
-from troth.protocol import vrf
 from troth.protocol.assignment import tile_indices
 from troth.protocol.calls import mask_tiles
 from troth.protocol.dtype import Dtype
@@ -111,10 +110,11 @@ def _checked(stage: Stage, opened: Opened, rules: ExecutionClass, node: Address,
     trace = _trace(rules, CHEAT)
     commitment = messages.trace_commitment(Hash32(trace.root), hash_of("node salt"))
     leaf = serve(stage, opened, rules, [node], name=name, trace_commitment=commitment)
-    proof = proof_of(stage, messages.check_alpha(leaf.digest, leaf.secrets.draw, leaf.draw.results))
+    proof = proof_of(stage, messages.draw_alpha(leaf.digest))
     if not is_typical(proof):
         return None
-    verifiers, hints = draw_verifiers(stage, leaf, rules, Hash32(vrf.proof_to_hash(proof.proof)))
+    seed = messages.check_seed(leaf.digest, leaf.secrets.draw, leaf.draw.beta, leaf.draw.results)
+    verifiers, hints = draw_verifiers(stage, leaf, rules, seed)
     if len(set(verifiers)) < len(verifiers):
         return None
     return Case(stage, rules, leaf, verifiers, proof, hints, {node: trace})

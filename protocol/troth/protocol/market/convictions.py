@@ -9,6 +9,7 @@ fault                two words of one party, or one word that its own proof cont
 TWO_RESULTS          two results for one segment of one order                             node
 TWO_ROWS             two rows for one position                                            node
 TWO_VERDICTS         two verdicts over one result, of other opinions or traces            verifier
+TWO_VERDICTS         a verdict over another trace than it had committed to                verifier
 TWO_ADMISSIONS       one order, other nodes                                               scheduler
 TWO_DRAWS            one order, other results or output                                   scheduler
 WRONG_NODES          an admission of a node that the VRF did not draw                     scheduler
@@ -32,7 +33,18 @@ from troth.protocol.market.court_money import BURNT, pot_of
 from troth.protocol.market.economy import REWARD_SHARE
 from troth.protocol.market.errors import InvalidAdmission, InvalidResults, NotEvidence
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Admission, Draw, Fault, Movement, Order, PotKind, Result, Row, Verdict
+from troth.protocol.market.types import (
+    Admission,
+    Draw,
+    Fault,
+    Movement,
+    Order,
+    PotKind,
+    Result,
+    Row,
+    TraceCommitment,
+    Verdict,
+)
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 
@@ -69,6 +81,13 @@ def two_verdicts(one: Signed[Verdict], other: Signed[Verdict], domain: Domain) -
     _require_same(one.message, other.message, ("order", "segment", "result"))
     _require_differing(one.message, other.message, ("opinion", "commitment"))
     return Conviction(Fault.TWO_VERDICTS, _one_signer(one, other, domain), one.message.order)
+
+
+def other_commitment(before: Signed[TraceCommitment], verdict: Signed[Verdict], domain: Domain) -> Conviction:
+    """A verdict over another trace than the one that its verifier had committed to before it saw the node's rows."""
+    _require_same(before.message, verdict.message, ("order", "segment"))
+    _require_differing(before.message, verdict.message, ("commitment",))
+    return Conviction(Fault.TWO_VERDICTS, _one_signer(before, verdict, domain), before.message.order)
 
 
 def two_admissions(order: Order, one: Signed[Admission], other: Signed[Admission], view: View) -> Conviction:

@@ -52,9 +52,13 @@ def last_opening_block(draw_block: int, parameters: Parameters) -> int:
 
 
 def kind_of(majority: Opinion | None) -> CaseKind:
-    """What kind of case a check's majority (None: no check) leaves to a client."""
-    kinds = {Opinion.REJECT: CaseKind.REJECTION, Opinion.ACCEPT: CaseKind.ACCEPTANCE}
-    return CaseKind.DOUBT if majority is None else kinds.get(majority, CaseKind.DOUBT)
+    """What kind of case a check's majority leaves; None: the leaf was not drawn, so no secret and no verdict is shown.
+
+    Where no majority rejects a drawn leaf, too few judged or they accepted: only its client calls that into question.
+    """
+    if majority is None:
+        return CaseKind.DOUBT
+    return CaseKind.REJECTION if majority is Opinion.REJECT else CaseKind.ACCEPTANCE
 
 
 def require_opener(kind: CaseKind, opener: Address, view: View) -> None:

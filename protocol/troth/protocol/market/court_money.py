@@ -41,47 +41,45 @@ def apply_movements(balances: Mapping[Pot, int], movements: Sequence[Movement]) 
     return after
 
 
+_DRAW, _COMMIT, _SEED, _DECIDE = 90_000, 50_000, 80_000, 120_000
+
+
 @dataclass(frozen=True, slots=True)
 class CaseGas:
     """What the steps of a case cost, as far as it is paid back (library CaseGas), at a price per 10^9 gas.
 
-    A little less than measured, so that nobody earns by it.
+    Below what each step costs at least, so that nobody earns by carrying cases on. ``reviewers``: distinct ones.
     """
 
     rules: Rules
     price: int
 
-    @property
-    def opening(self) -> int:
-        """Opening a case."""
-        return self._worth(200_000)
+    def opening(self, kind: CaseKind) -> int:
+        """Opening a case; a doubt shows no verifiers."""
+        return self._worth(120_000 if kind is CaseKind.DOUBT else 250_000)
 
-    @property
-    def drawing(self) -> int:
+    def drawing(self, reviewers: int) -> int:
         """Proving the beacon and drawing the reviewers."""
-        return self._worth(60_000 + 4_000 * self.rules.reviewers)
+        return self._worth(_DRAW + 3_000 * reviewers)
 
-    @property
-    def committing(self) -> int:
+    def committing(self, reviewers: int) -> int:
         """Ending the commitments."""
-        return self._worth(50_000 + 5_000 * self.rules.reviewers)
+        return self._worth(_COMMIT + 2_500 * reviewers)
 
     @property
     def seeding(self) -> int:
         """Proving the beacon that picks the tiles."""
-        return self._worth(60_000)
+        return self._worth(_SEED)
 
-    @property
-    def deciding(self) -> int:
+    def deciding(self, reviewers: int) -> int:
         """Comparing all openings."""
-        return self._worth(60_000 + (14_000 + 10_000 * self.rules.tiles) * self.rules.reviewers)
+        return self._worth(_DECIDE + (6_000 + 8_000 * self.rules.tiles) * reviewers)
 
     @property
     def whole(self) -> int:
         """An opening and two rounds: what a bond holds."""
-        rules = self.rules
-        steps = 170_000 + (23_000 + 10_000 * rules.tiles) * rules.reviewers + (0 if rules.exact else 60_000)
-        return self._worth(200_000 + 2 * steps)
+        per_reviewer = 3_000 + 2_500 + 6_000 + 8_000 * self.rules.tiles
+        return self._worth(250_000 + 2 * (_DRAW + _COMMIT + _SEED + _DECIDE + per_reviewer * self.rules.reviewers))
 
     def _worth(self, gas: int) -> int:
         return gas * self.price // PER
@@ -193,6 +191,9 @@ def settle(state: CaseState, finding: Finding, rules: Rules, around: Circumstanc
     pool = around.pool.counted(around.block, rules)
     convicted = convict_of(state, finding, pool, rules)
     taken = 0 if convicted is None else _take_penalty(draft, state, convicted, rules, around.voided)
+    if convicted is not None and convicted[0] == state.node:
+        # Its own lock is used up; what else is locked is another case's.
+        state = replace(state, locked=0)
     for index in sorted(finding.cluster) if finding.paid else ():
         draft.pay(state.reviewers[index], prices.REWARD_UNITS * state.unit * state.seats[index])
     since = len(draft.movements)
@@ -247,11 +248,12 @@ def _take_penalty(draft: _Draft, state: CaseState, convicted: tuple[Address, Fau
 
 
 def _pay_gas(draft: _Draft, state: CaseState, gas: CaseGas, decider: Address, since: int) -> None:
+    reviewers = len(state.reviewers)
     steps = (
-        (state.drawer, gas.drawing),
-        (state.committer, gas.committing),
+        (state.drawer, gas.drawing(reviewers)),
+        (state.committer, gas.committing(reviewers)),
         (state.seeder, gas.seeding),
-        (decider, gas.deciding),
+        (decider, gas.deciding(reviewers)),
     )
     for account, amount in steps:
         if account != ZERO_ADDRESS:
@@ -268,7 +270,7 @@ def _pay_opener(draft: _Draft, state: CaseState, taken: int, gas: CaseGas, since
     rejecting = [one for one, said in zip(state.verifiers, state.opinions, strict=True) if said == Opinion.REJECT]
     stranger = state.opener != state.client and state.opener not in rejecting
     shared = reward // 2 if state.kind is CaseKind.REJECTION and stranger else 0
-    draft.pay(state.opener, state.bond + gas.opening + reward - shared, since)
+    draft.pay(state.opener, state.bond + gas.opening(state.kind) + reward - shared, since)
     for verifier in rejecting if shared else ():
         draft.pay(verifier, shared // len(rejecting), since)
 

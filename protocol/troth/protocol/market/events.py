@@ -132,10 +132,9 @@ class TabToppedUp:
 
 @dataclass(frozen=True, slots=True)
 class TabRedeemed:
-    """A voucher or a settled claim was paid to the payee's credit; ``owed`` is the cumulative sum that was shown."""
+    """A voucher or a settled claim was paid to the payee's credit."""
 
     tab: Hash32
-    owed: int
     paid: int
     meta: LogMeta
 

@@ -150,8 +150,8 @@ def _tab_opened(event: on.TabOpened, state: State) -> State:
 def _redeemed(event: on.TabRedeemed, state: State) -> State:
     record = _tab(state, event.tab)
     redeemed, balance = record.redeemed + event.paid, state.pot(PotKind.TAB, event.tab) - event.paid
-    if balance < 0 or redeemed > event.owed:
-        _refuse("A tab paid more than it held, or than was owed", event)
+    if balance < 0:
+        _refuse("A tab paid more than it held", event)
     credit = account_id(record.tab.payee)
     state = with_pot(_with_tab(state, event.tab, redeemed=redeemed), PotKind.TAB, event.tab, balance)
     return with_pot(state, PotKind.CREDIT, credit, state.pot(PotKind.CREDIT, credit) + event.paid)

@@ -3,9 +3,10 @@
 Somebody objects to a number of a claim; the claimant answers with the number's path and its leaf, ``abi.encode`` of
 one of these. An order is shown with its results and a draw over them that is so fresh that the payer, who may see the
 answer for the first time, has its lottery and the court as if it had been answered. A promise of inference is shown
-with the node's result. A promise of a check is shown with the verdict and two traces that were hidden when the verifier
-committed to its own, the verifier's and the node's; in a tolerant class each with the one tile that both roots
-together pick. So a verifier that always says yes is paid nothing: it has no trace that agrees.
+with the node's result. A promise of a check is shown with the verdict over the result that the scheduler drew. A yes
+needs two traces that were hidden when the verifier committed to its own, the verifier's and the node's; in a tolerant
+class each with the one tile that both roots together pick. So a verifier that always says yes is paid nothing: it has
+no trace that agrees. A no costs nothing to say, so it is owed once the result fell.
 """
 
 from __future__ import annotations
@@ -65,16 +66,31 @@ class InferenceLeaf:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownCheck:
+    """What is shown of a check: the verdict, the draw that names all results, the judged one, and both traces.
+
+    ``results`` are struct hashes, one for each segment. ``own`` is the verifier's trace and ``judged`` the node's; a
+    rejection may leave them empty.
+    """
+
+    verdict: Verdict
+    signature: Bytes
+    draw: Draw
+    draw_signature: Bytes
+    results: tuple[Hash32, ...]
+    result: Result
+    result_signature: Bytes
+    own: NodeReveal
+    judged: NodeReveal
+
+
+@dataclass(frozen=True, slots=True)
 class CheckLeaf:
-    """A promise of a check, the verdict over a result, and the traces of the verifier and of the node it judged."""
+    """A promise of a check, and what is shown of that check."""
 
     promise: Promise
     promise_signature: Bytes
-    verdict: Verdict
-    verdict_signature: Bytes
-    result: Result
-    own: NodeReveal
-    judged: NodeReveal
+    check: ShownCheck
 
 
 Leaf = OrderLeaf | InferenceLeaf | CheckLeaf
@@ -85,8 +101,9 @@ class Standing:
     """What the chain says in the block of an answer: about the deployment, the class and who is part of a leaf.
 
     ``rules`` are those of the order's class, or of the payee's for a promise. ``bonded`` is what each node of that
-    class that can be slashed has at stake, locked or not. ``void``: the payee was convicted of something around the
-    leaf's block, or the court voided the leaf.
+    class that can be slashed has at stake, locked or not. ``convicted``: who was convicted of something around the
+    leaf's block. ``voided``: the court voided the promised segment, or for an order's leaf any segment of it.
+    ``unanswered``: a summons for the order's results ended without them.
     """
 
     domain: Domain
@@ -94,8 +111,14 @@ class Standing:
     window: int
     rules: Rules
     bonded: Mapping[Address, int]
-    void: bool = False
+    convicted: frozenset[Address] = frozenset()
+    voided: bool = False
+    unanswered: bool = False
     key_check: KeyCheck = signed_by_account
+
+
+NO_TRACE = NodeReveal()
+"""No opening: what a rejection may show of a trace."""
 
 
 # ------------------------------------------------------------------------------------------------- building an answer
@@ -128,11 +151,23 @@ def inference_leaf(promised: Signed[Promise], result: Signed[Result]) -> Inferen
 
 
 def check_leaf(
-    promised: Signed[Promise], verdict: Signed[Verdict], result: Result, own: NodeReveal, judged: NodeReveal
+    promised: Signed[Promise],
+    verdict: Signed[Verdict],
+    draw: Signed[Draw],
+    results: Sequence[Signed[Result]],
+    *,
+    own: NodeReveal = NO_TRACE,
+    judged: NodeReveal = NO_TRACE,
 ) -> CheckLeaf:
-    """The leaf of a verifier; ``shown`` makes the openings."""
-    words = (promised.message, promised.signature, verdict.message, verdict.signature)
-    return CheckLeaf(*words, result, own, judged)
+    """The leaf of a verifier; ``results`` are all that the draw names.
+
+    ``shown`` makes the openings that an acceptance needs.
+    """
+    hashes = tuple(typed_data.struct_hash(one.message) for one in results)
+    result = results[promised.message.segment]
+    words = (verdict.message, verdict.signature, draw.message, draw.signature)
+    check = ShownCheck(*words, hashes, result.message, result.signature, own, judged)
+    return CheckLeaf(promised.message, promised.signature, check)
 
 
 def shown(
@@ -164,8 +199,11 @@ def worth(leaf: Leaf, tab: Tab, number: int, standing: Standing) -> int:
         raise InvalidClaim("The leaf is of another tab", message.tab, "Show a leaf of this tab.")
     if message.sequence != number:
         raise InvalidClaim(f"The objection is to number {number}", message.sequence, "Show the leaf of this number.")
-    if standing.void:
-        raise InvalidClaim("The leaf fell, in court or with its payee's conviction", number, "Claim without it.")
+    # A check is owed whether or not the result stands: only its payee's own conviction voids it.
+    fell = not _is_check(message) and (standing.voided or standing.unanswered)
+    if fell or tab.payee in standing.convicted:
+        what = "The leaf fell: in court, with its payee's conviction or with a summons that nobody answered"
+        raise InvalidClaim(what, number, "Claim without it.")
     if isinstance(leaf, OrderLeaf):
         return _order_worth(leaf, tab, standing)
     _require_key(tab, leaf.promise, leaf.promise_signature, standing)
@@ -173,8 +211,12 @@ def worth(leaf: Leaf, tab: Tab, number: int, standing: Standing) -> int:
         _require_work(leaf.promise, Work.INFERENCE, leaf.result)
         typed_data.require_signer(leaf.result, standing.domain, leaf.result_signature, tab.payee)
         return prices.promise_worth(leaf.promise, leaf.result)
-    _require_checked(leaf, tab.payee, standing)
+    _require_checked(leaf, tab, standing)
     return leaf.promise.price
+
+
+def _is_check(message: Order | Promise) -> bool:
+    return isinstance(message, Promise) and message.work == Work.CHECK
 
 
 def _order_worth(leaf: OrderLeaf, tab: Tab, standing: Standing) -> int:
@@ -216,29 +258,57 @@ def _require_fresh(leaf: OrderLeaf, scheduler: Address, digest: Hash32, standing
     typed_data.require_signer(named, standing.domain, leaf.draw_signature, scheduler)
 
 
-def _require_checked(leaf: CheckLeaf, verifier: Address, standing: Standing) -> None:
-    """The verifier signed an opinion for the place that was promised, over a trace of its own."""
-    verdict = leaf.verdict
+def _require_checked(leaf: CheckLeaf, tab: Tab, standing: Standing) -> None:
+    """The verifier signed an opinion for the place that was promised, over the result that the scheduler drew."""
+    check, domain = leaf.check, standing.domain
+    verdict = check.verdict
     _require_work(leaf.promise, Work.CHECK, verdict)
-    typed_data.require_signer(verdict, standing.domain, leaf.verdict_signature, verifier)
-    if verdict.opinion not in {Opinion.ACCEPT, Opinion.REJECT}:
+    typed_data.require_signer(verdict, domain, check.signature, tab.payee)
+    _require_drawn(leaf, tab, domain)
+    if verdict.opinion == Opinion.ACCEPT:
+        _require_agreement(check, tab.payee, standing.rules)
+    elif verdict.opinion != Opinion.REJECT:
         raise InvalidClaim("Who cannot tell has not checked", verdict.opinion, "Claim without it.")
-    own, judged = leaf.own, leaf.judged
+    elif not (
+        typed_data.recover(check.result, domain, check.result_signature) in standing.convicted or standing.voided
+    ):
+        place = (verdict.order, verdict.segment)
+        raise InvalidClaim("The verifier rejects, and the result stands", place, "Bring it to the court first.")
+
+
+def _require_drawn(leaf: CheckLeaf, tab: Tab, domain: Domain) -> None:
+    """The judged result is that of a draw which the payer, a scheduler, signed over this order."""
+    check, segment = leaf.check, leaf.promise.segment
+    if check.draw.order != leaf.promise.order:
+        raise InvalidClaim("The draw is over another order", check.draw.order, "Show the promised order's draw.")
+    typed_data.require_signer(check.draw, domain, check.draw_signature, tab.key)
+    if Hash32(keccak256(b"".join(check.results))) != check.draw.results:
+        raise InvalidClaim("The draw is over other results", check.draw.results, "Show the results that it names.")
+    if segment >= len(check.results):
+        raise InvalidClaim(f"The draw has {len(check.results)} results", segment, "Claim without it.")
+    drawn = check.results[segment]
+    if not typed_data.struct_hash(check.result) == drawn == check.verdict.result:
+        raise InvalidClaim("The judged result is not the drawn one", check.verdict.result, "Show what was judged.")
+
+
+def _require_agreement(check: ShownCheck, verifier: Address, rules: Rules) -> None:
+    """The verifier accepted a trace with which the one that it had committed to agrees."""
+    verdict, own, judged = check.verdict, check.own, check.judged
     hidden = messages.verifier_commitment(verdict.order, verdict.segment, verifier, root=own.root, salt=own.salt)
-    named = (typed_data.struct_hash(leaf.result), messages.trace_commitment(judged.root, judged.salt), hidden)
-    if named != (verdict.result, leaf.result.trace_commitment, verdict.commitment):
-        raise InvalidClaim("The result or a trace is not what was committed to", named, "Show what was signed.")
-    if not _agree(leaf, standing.rules) and verdict.opinion == Opinion.ACCEPT:
+    named = (messages.trace_commitment(judged.root, judged.salt), hidden)
+    if named != (check.result.trace_commitment, verdict.commitment):
+        raise InvalidClaim("A trace is not what was committed to", named, "Show what was signed.")
+    if not _agree(check, rules):
         raise InvalidClaim("The verifier's own trace contradicts its verdict", own.root, "It has not checked.")
 
 
-def _agree(leaf: CheckLeaf, rules: Rules) -> bool:
+def _agree(check: ShownCheck, rules: Rules) -> bool:
     """Whether two traces agree: their roots, or the tile of each that both roots together pick."""
     if not rules.exact:
-        index = tile_of((leaf.own.root, leaf.judged.root), leaf.result, rules)
-        for one in (leaf.own, leaf.judged):
-            _require_tile(one, index, leaf.result, rules)
-    return agree(_opened(leaf.own), _opened(leaf.judged), rules)
+        index = tile_of((check.own.root, check.judged.root), check.result, rules)
+        for one in (check.own, check.judged):
+            _require_tile(one, index, check.result, rules)
+    return agree(_opened(check.own), _opened(check.judged), rules)
 
 
 def _require_tile(one: NodeReveal, index: int, result: Result, rules: Rules) -> None:

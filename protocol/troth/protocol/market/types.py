@@ -483,7 +483,7 @@ class SignedOrder:
 
 
 class CaseKind(IntEnum):
-    """Why a case was opened: a majority rejected, a majority accepted and the client doubts, or nobody checked."""
+    """Why a case was opened: a majority rejected, none did and the client doubts, or the leaf was not drawn."""
 
     NONE = 0
     REJECTION = 1

@@ -49,6 +49,7 @@ from troth.protocol.market.types import (
     ReviewCommitment,
     Rules,
     SignedOrder,
+    Tab,
     Verdict,
     VrfProof,
 )
@@ -104,6 +105,9 @@ def _opening(subject: Subject, event: CaseOpened, before: State, opening: Openin
     if not messages.signed_by_account(opening.order.key, digest, opening.order.signature):
         what = "The tab's key did not sign the order as an account; a contract that is a key was asked on chain"
         yield Finding("M6", Kind.INCONCLUSIVE, what, event.case_id, party=opening.order.key, place=event.meta)
+    tab = messages.tab_id(Tab(opening.order.client, opening.order.scheduler, opening.order.key))
+    if not before.tab_state(tab).known:
+        yield _wrong("M6", event, "Nobody opened the tab that the order is of")
     nodes = [
         _signer(result, domain, signature)
         for result, signature in zip(opening.results, opening.result_signatures, strict=False)
@@ -140,9 +144,12 @@ def _locked(before: State, state: CaseState, rules: Rules) -> int:
 
 
 def _kind(subject: Subject, event: CaseOpened, before: State, opening: Opening, rules: Rules) -> Iterator[Finding]:
-    """A check's majority makes the kind of case, and only where the client's secret hit."""
+    """A check's majority makes the kind of case, where the client's secret hit; without secret and check it doubts."""
     state, order = event.state, opening.order.order
-    if state.kind is CaseKind.DOUBT:
+    doubts = not any(opening.secret) and not opening.verdicts
+    if doubts is not (state.kind is CaseKind.DOUBT):
+        yield _wrong("M6", event, "A case is a doubt where neither a secret nor a verdict is shown, and only there")
+    if doubts:
         return
     if keccak256(opening.secret) != order.draw_hash or not lottery.hits(
         opening.secret, opening.draw.beta, order.check_rate
@@ -168,15 +175,16 @@ def _kind(subject: Subject, event: CaseOpened, before: State, opening: Opening, 
         if verdict.result == state.result
     }
     opinions = tuple(said.get(seat, int(Opinion.NONE)) for seat in drawn)
-    wanted = Opinion.REJECT if state.kind is CaseKind.REJECTION else Opinion.ACCEPT
+    rejected = 2 * opinions.count(int(Opinion.REJECT)) > len(drawn)
     yield from _differences(
         "M6",
         (("verifiers", state.verifiers, drawn), ("opinions", state.opinions, opinions)),
         event.case_id,
         event.meta,
     )
-    if 2 * opinions.count(int(wanted)) <= rules.verifiers:
-        yield _wrong("M6", event, f"No majority of the drawn seats says {wanted.name}")
+    if rejected is not (state.kind is CaseKind.REJECTION):
+        whose = "A" if rejected else "No"
+        yield _wrong("M6", event, f"{whose} majority of the drawn seats rejects, and the case is a {state.kind.name}")
 
 
 def _signed_results(opening: Opening) -> Iterator[tuple[NodeResult, bytes]]:

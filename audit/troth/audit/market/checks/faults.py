@@ -29,7 +29,17 @@ from troth.protocol.market.events import (
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Admission, Draw, Fault, Row, SignedOrder, SummonsKind, Verdict, VrfProof
+from troth.protocol.market.types import (
+    Admission,
+    Draw,
+    Fault,
+    Row,
+    SignedOrder,
+    SummonsKind,
+    TraceCommitment,
+    Verdict,
+    VrfProof,
+)
 from troth.protocol.market.types import Result as NodeResult
 from troth.protocol.types import Hash32
 
@@ -40,6 +50,7 @@ _PAIRS: Mapping[str, tuple[type[Any], Callable[..., Conviction]]] = {
 }
 _FUNCTIONS = (
     *_PAIRS,
+    "convictCommitment",
     "convictAdmissions",
     "convictDraws",
     "convictNodes",
@@ -101,6 +112,9 @@ def _evidence(subject: Subject, call: DecodedCall, before: State) -> Conviction 
     if name in _PAIRS:
         kind, rule = _PAIRS[name]
         return rule(_signed(call, "one", kind), _signed(call, "other", kind), domain)
+    if name == "convictCommitment":
+        before_rows, verdict = _signed(call, "before", TraceCommitment), _signed(call, "verdict", Verdict)
+        return convictions.other_commitment(before_rows, verdict, domain)
     order = value(call, "order", SignedOrder)
     digest = messages.order_id(order.order, domain)
     if name in {"convictAdmissions", "convictDraws"}:

@@ -62,11 +62,8 @@ def _claimed(subject: Subject, event: Claimed, before: State) -> Iterator[Findin
 def _redeemed(subject: Subject, event: TabRedeemed, before: State) -> Iterator[Finding]:
     """The voucher behind a payment; a settled claim's payment is what the claim showed."""
     settled = subject.history.beside(event, ClaimSettled)
-    if any(one.tab == event.tab and one.owed == event.owed for one in settled):
+    if any(one.tab == event.tab and one.paid == event.paid for one in settled):
         return
-    expected = min(max(event.owed - before.tabs[event.tab].redeemed, 0), before.pot(PotKind.TAB, event.tab))
-    if event.paid != expected:
-        yield _wrong(event, f"{event.paid} were paid where {expected} were due")
     call = call_behind(subject.evidence, event.meta, Part.BANK, "redeem", "redeemMany")
     if isinstance(call, Unavailable):
         yield unavailable("M5", call, event.meta, event.tab)
@@ -76,9 +73,14 @@ def _redeemed(subject: Subject, event: TabRedeemed, before: State) -> Iterator[F
     else:
         tabs, vouchers = value(call, "tabs", tuple[Tab, ...]), value(call, "vouchers", tuple[Voucher, ...])
         words = list(zip(tabs, vouchers, call.value("signatures"), strict=False))
-    mine = [word for word in words if tab_id(word[0]) == event.tab and word[1].spent == event.owed]
+    due = {
+        min(max(word[1].spent - before.tabs[event.tab].redeemed, 0), before.pot(PotKind.TAB, event.tab)): word
+        for word in words
+        if tab_id(word[0]) == event.tab
+    }
+    mine = [due[event.paid]] if event.paid in due else []
     if not mine:
-        yield _wrong(event, "No voucher of the call shows what was paid")
+        yield _wrong(event, f"{event.paid} were paid, and no voucher of the call shows that so much was due")
         return
     tab, voucher, signature = mine[0]
     yield from _signature(subject, event, tab, voucher, signature)
