@@ -144,8 +144,8 @@ contract Evidence is IEvidence {
         return uint64(block.number > REFERENCE_AGE ? block.number - REFERENCE_AGE : 0);
     }
 
-    /// @dev Two different messages of a node for one place. They are read where they lie: a word with dirty bits is a message
-    ///      that nobody signs.
+    /// @dev Two different messages of a node for one place. They are read where they lie: a word with dirty bits is a
+    ///      message that nobody signs.
     function _convictTwice(Words memory words, bytes calldata oneSignature, bytes calldata otherSignature) private {
         (bytes32 one, bytes32 other) = (_wordsAt(words.one, words.same), _wordsAt(words.other, words.same));
         Orders.requireEqual(other, one);
@@ -223,9 +223,12 @@ contract Evidence is IEvidence {
     }
 
     /// @inheritdoc IEvidence
-    function convictBeta(SignedOrder memory order, Draw calldata draw, bytes calldata signature, VrfProof calldata proof)
-        public
-    {
+    function convictBeta(
+        SignedOrder memory order,
+        Draw calldata draw,
+        bytes calldata signature,
+        VrfProof calldata proof
+    ) public {
         bytes32 digest = _requireDraw(order, draw, signature);
         bytes32 beta = _output(order.scheduler, Messages.drawAlpha(digest), proof);
         if (beta == draw.beta) revert BetaIsRight(beta);
@@ -233,9 +236,12 @@ contract Evidence is IEvidence {
     }
 
     /// @inheritdoc IEvidence
-    function convictHeads(SignedOrder memory order, Draw calldata draw, bytes calldata signature, Result[] memory results)
-        public
-    {
+    function convictHeads(
+        SignedOrder memory order,
+        Draw calldata draw,
+        bytes calldata signature,
+        Result[] memory results
+    ) public {
         bytes32 digest = _requireDraw(order, draw, signature);
         bytes32[] memory hashes = new bytes32[](results.length);
         bool meet = results.length == Orders.segmentCount(order.order.ends);
@@ -345,8 +351,11 @@ contract Evidence is IEvidence {
         bytes32 subject = keccak256(abi.encode(Fault.ByProof, proven));
         bytes32 executionClass = REGISTRY.classOf(party);
         // A scheduler serves many classes: a proof takes the stake that each must have.
-        if (executionClass == 0) return _convict(subject, Fault.ByProof, party, Role.Scheduler, SCHEDULER_STAKE, offenceBlock);
-        _convict(subject, Fault.ByProof, party, Role.Node, _rulesOf(executionClass).penalty, offenceBlock);
+        if (executionClass == 0) {
+            _convict(subject, Fault.ByProof, party, Role.Scheduler, SCHEDULER_STAKE, offenceBlock);
+        } else {
+            _convict(subject, Fault.ByProof, party, Role.Node, _rulesOf(executionClass).penalty, offenceBlock);
+        }
     }
 
     // ------------------------------------------------------------------------------------------------------ conviction
@@ -406,7 +415,7 @@ contract Evidence is IEvidence {
     }
 
     function _gasCost() private view returns (uint256) {
-        return Fines.gasCost(CONVICT_GAS, COIN, GAS_PRICE);
+        return Fines.gasCost(CONVICT_GAS, COIN, GAS_PRICE, block.basefee);
     }
 
     // ----------------------------------------------------------------------------------------------------------- reads

@@ -658,6 +658,11 @@ contract Registry is IRegistry {
     }
 
     /// @inheritdoc IRegistry
+    function verifiersOf(bytes32 executionClass) external view returns (uint8) {
+        return _rulesFor(executionClass).verifiers;
+    }
+
+    /// @inheritdoc IRegistry
     function roleOf(address operator) external view returns (Role role, address owner, uint40 exitBlock) {
         Party storage party = _parties[operator];
         return (party.role, party.owner, party.exitBlock);

@@ -15,7 +15,6 @@ import {
     PotKind,
     Promise,
     Result,
-    Role,
     Rules,
     SignedOrder,
     SummonsKind,
@@ -29,17 +28,19 @@ import {Messages} from "./libraries/Messages.sol";
 import {Orders} from "./libraries/Orders.sol";
 
 /// @title A scheduler that owes results or a check is asked for them on chain, and convicted if it gives none
-/// @dev One summons per order, kind and segment, ever. Its life: asked -> (passed on -> responded or silent)* -> answered or
-///      unanswered. Deposits are credited at once to who will have the gas to pay; a silent party's stake pays them back.
+/// @dev One summons per order, kind and segment, ever. Its life: asked -> (passed on -> responded or silent)* ->
+///      answered or unanswered. Deposits are credited at once to who will have the gas to pay; a silent party's stake
+///      pays them back.
 contract Summons is ISummons {
     /// @dev Gas that is paid back, a little below what each call takes, so that nobody earns by calling.
     uint256 private constant SUMMON_GAS = 80_000;
-    uint256 private constant ANSWER_GAS = 95_000;
-    uint256 private constant PASS_GAS = 110_000;
-    uint256 private constant RESPONSE_GAS = 45_000;
+    uint256 private constant CHECK_GAS = 95_000;
+    uint256 private constant RESULTS_GAS = 50_000;
+    uint256 private constant PASS_GAS = 150_000;
+    uint256 private constant RESPONSE_GAS = 70_000;
     uint256 private constant CONVICT_GAS = 80_000;
-    /// @dev How often a check is passed on. Three honest seats among the first nine draws are there but for 3 in 10,000 where
-    ///      80 % are honest, and an honest scheduler needs no more than three.
+    /// @dev How often a check is passed on. Three honest seats among the first nine draws are there but for 3 in 10,000
+    ///      where 80 % are honest, and an honest scheduler needs no more than three.
     uint256 private constant MOST_PASSES = 6;
     /// @dev An order's price is six units, silence costs two.
     uint256 private constant SILENCE_SHARE = 3;
@@ -75,13 +76,12 @@ contract Summons is ISummons {
     function summonResults(SignedOrder memory order, Admission memory admission, bytes memory signature)
         public
         payable
-       
         returns (bytes32 summonsId)
     {
-        SummonsState memory state = _stateOf(SummonsKind.Results, order, 0);
-        Orders.segmentCount(state.ends);
+        bytes32 domain = _domain();
+        SummonsState memory state = _stateOf(domain, SummonsKind.Results, order, 0);
         Orders.requirePlace(admission.order, 0, state.order, 0);
-        Orders.requireSigner(_domain(), Messages.hash(admission), signature, order.scheduler);
+        Orders.requireSigner(domain, Messages.hash(admission), signature, order.scheduler);
         state.offenceBlock = admission.blockNumber;
         state.named = admission.nodes;
         _requireWithin(uint256(admission.blockNumber) + WINDOW, uint256(admission.blockNumber) + LAG);
@@ -96,10 +96,10 @@ contract Summons is ISummons {
         uint8 segment,
         bytes32 secret
     ) public payable returns (bytes32 summonsId) {
-        SummonsState memory state = _stateOf(SummonsKind.Check, order, segment);
-        if (segment >= Orders.segmentCount(state.ends)) revert Orders.UnknownSegment(segment, state.ends);
+        bytes32 domain = _domain();
+        SummonsState memory state = _stateOf(domain, SummonsKind.Check, order, segment);
         Orders.requirePlace(draw.order, 0, state.order, 0);
-        Orders.requireSigner(_domain(), Messages.hash(draw), drawSignature, order.scheduler);
+        Orders.requireSigner(domain, Messages.hash(draw), drawSignature, order.scheduler);
         _requireHit(order.order.drawHash, secret, draw.beta, order.order.checkRate);
         state.offenceBlock = draw.blockNumber;
         state.results = draw.results;
@@ -114,14 +114,17 @@ contract Summons is ISummons {
         if (!Messages.hits(secret, beta, checkRate)) revert SecretMisses(secret, beta, checkRate);
     }
 
-    function _stateOf(SummonsKind kind, SignedOrder memory order, uint8 segment)
+    function _stateOf(bytes32 domain, SummonsKind kind, SignedOrder memory order, uint8 segment)
         private
         view
         returns (SummonsState memory state)
     {
+        if (segment >= Orders.segmentCount(order.order.ends)) {
+            revert Orders.UnknownSegment(segment, order.order.ends);
+        }
         state.kind = kind;
         state.segment = segment;
-        state.order = Orders.digestOf(_domain(), order);
+        state.order = Orders.digestOf(domain, order);
         state.referenceBlock = order.order.referenceBlock;
         state.executionClass = order.order.executionClass;
         state.ends = order.order.ends;
@@ -135,18 +138,11 @@ contract Summons is ISummons {
     function _open(SummonsState memory state) private returns (bytes32 summonsId) {
         summonsId = summonsIdOf(state.order, state.kind, state.segment);
         if (_summons[summonsId] != 0) revert AlreadySummoned(summonsId);
-        _requireScheduler(state.scheduler);
         state.deadline = uint40(block.number + WINDOW);
-        state.deposit = _depositOf(ANSWER_GAS);
+        state.deposit = _depositOf(_answerGas(state.kind));
         _summons[summonsId] = _hash(state);
         emit Summoned(summonsId, state.order, state.scheduler, state);
         _collect(summonsId, state.scheduler, state.deposit);
-    }
-
-    function _requireScheduler(address scheduler) private view {
-        (Role role,, uint40 exitBlock) = REGISTRY.roleOf(scheduler);
-        if (role != Role.Scheduler) revert NotScheduler(scheduler);
-        if (exitBlock != 0 && block.number > exitBlock) revert PartyLeft(scheduler, exitBlock, block.number);
     }
 
     // ------------------------------------------------------------------------------------------------------- answers
@@ -179,8 +175,8 @@ contract Summons is ISummons {
         SummonsState memory state,
         Result[] memory results,
         bytes[] memory resultSignatures,
-        Verdict[] memory verdicts,
-        bytes[] memory signatures,
+        Verdict[] calldata verdicts,
+        bytes[] calldata signatures,
         bytes memory hints
     ) public {
         _requireLive(summonsId, state, SummonsKind.Check);
@@ -227,8 +223,8 @@ contract Summons is ISummons {
         Orders.requireEqual(Messages.nodesHash(nodes), state.named);
     }
 
-    /// @dev The drawn verifiers of a summoned check, and the result that they judge. Not possible: the group of that block has
-    ///      too few seats for this draw, which the scheduler could not know when it admitted the order.
+    /// @dev The drawn verifiers of a summoned check, and the result that they judge. Not possible: the group of that
+    ///      block has too few seats for this draw, which the scheduler could not know when it admitted the order.
     function _verifiers(
         bytes32 summonsId,
         SummonsState memory state,
@@ -241,8 +237,10 @@ contract Summons is ISummons {
         Orders.requireEqual(Messages.resultsHash(hashes), state.results);
         result = hashes[state.segment];
         bytes32 seed = Messages.checkSeed(state.order, state.secret, state.named, state.results);
+        // Nobody was silent before it was passed on.
+        address[] memory silent = state.extended ? _silent[summonsId] : new address[](0);
         (possible, drawn) = _draw(
-            Orders.verifiersRequest(REGISTRY, _leafOf(state), seed, signers, _silent[summonsId], hints)
+            Orders.verifiersRequest(REGISTRY, _leafOf(state), seed, signers, silent, hints)
         );
     }
 
@@ -367,10 +365,10 @@ contract Summons is ISummons {
         if (block.number <= state.deadline) revert TooEarly(uint256(state.deadline) + 1, block.number);
         if (state.passedTo != address(0)) return _endSilence(summonsId, state);
         _summons[summonsId] = UNANSWERED;
-        // Whether the node or the scheduler kept results back nobody can tell where the node spoke. Nothing is owed for an order
-        // without results, so that who keeps them back gains nothing.
+        // Whether the node or the scheduler kept results back nobody can tell where the node spoke. Nothing is owed for
+        // an order without results, so that who keeps them back gains nothing.
         if (state.extended && state.kind == SummonsKind.Results) return _endResults(summonsId, state);
-        uint256 taken = Fines.available(BANK, state.scheduler, REGISTRY.rulesOf(state.executionClass).penalty);
+        uint256 taken = _available(state.scheduler, REGISTRY.rulesOf(state.executionClass).penalty);
         Fines.Payee[] memory payees = new Fines.Payee[](2);
         payees[0] = Fines.Payee(state.summoner, state.deposit + _gasCost(SUMMON_GAS) + taken / Fines.REWARD_SHARE);
         payees[1] = Fines.Payee(msg.sender, _gasCost(CONVICT_GAS));
@@ -415,12 +413,18 @@ contract Summons is ISummons {
         Rules memory rules = REGISTRY.rulesOf(state.executionClass);
         uint256 fine = (state.fee < rules.feeCap ? state.fee : rules.feeCap) / SILENCE_SHARE;
         for (uint256 i = 0; i < payees.length; ++i) fine += payees[i].amount;
-        uint256 taken = Fines.available(BANK, party, fine);
+        uint256 taken = _available(party, fine);
         Fines.take(BANK, summonsId, party, taken, payees);
         // Reverts where nothing has to change, and anyone may call it again.
         // solhint-disable-next-line no-empty-blocks
         if (party != state.scheduler) try REGISTRY.evict(party) {} catch {}
         return uint96(taken);
+    }
+
+    /// @dev Who has left is out of reach: whoever summons looks first whether there is anything to take.
+    function _available(address operator, uint256 penalty) private view returns (uint256) {
+        (,, uint40 exitBlock) = REGISTRY.roleOf(operator);
+        return exitBlock != 0 && block.number > exitBlock ? 0 : Fines.available(BANK, operator, penalty);
     }
 
     /// @dev Not beyond this block, which an order's reference block can be.
@@ -430,7 +434,8 @@ contract Summons is ISummons {
 
     // ------------------------------------------------------------------------------------------------------- deposits
 
-    /// @dev What the caller puts up for so much gas. For a coin it is the value: the base fee moves until the call is included.
+    /// @dev What the caller puts up for so much gas. For a coin it is the value: the base fee moves until the call is
+    ///      included.
     function _depositOf(uint256 spent) private view returns (uint96) {
         uint256 least = _gasCost(spent);
         if (!COIN) {
@@ -439,6 +444,12 @@ contract Summons is ISummons {
         }
         if (msg.value < least || msg.value > 2 * least) revert WrongDeposit(msg.value, least, 2 * least);
         return uint96(msg.value);
+    }
+
+    /// @dev Below what the answer takes: a scheduler that lets itself be summoned for what it could hand over earns
+    ///      nothing.
+    function _answerGas(SummonsKind kind) private pure returns (uint256) {
+        return kind == SummonsKind.Check ? CHECK_GAS : RESULTS_GAS;
     }
 
     /// @dev Takes the caller's deposit to the credit of who will need it.
@@ -450,7 +461,7 @@ contract Summons is ISummons {
     }
 
     function _gasCost(uint256 spent) private view returns (uint256) {
-        return Fines.gasCost(spent, COIN, GAS_PRICE);
+        return Fines.gasCost(spent, COIN, GAS_PRICE, block.basefee);
     }
 
     // -------------------------------------------------------------------------------------------------------- checks
@@ -522,12 +533,12 @@ contract Summons is ISummons {
     }
 
     /// @inheritdoc ISummons
-    function depositFor() external view returns (uint96) {
-        return uint96(_gasCost(ANSWER_GAS));
+    function depositFor(SummonsKind kind, uint256 baseFee) external view returns (uint96) {
+        return uint96(Fines.gasCost(_answerGas(kind), COIN, GAS_PRICE, baseFee));
     }
 
     /// @inheritdoc ISummons
-    function passDepositFor() external view returns (uint96) {
-        return uint96(_gasCost(RESPONSE_GAS));
+    function passDepositFor(uint256 baseFee) external view returns (uint96) {
+        return uint96(Fines.gasCost(RESPONSE_GAS, COIN, GAS_PRICE, baseFee));
     }
 }

@@ -7,7 +7,8 @@ import {IRegistry} from "../interfaces/IRegistry.sol";
 import {DrawRequest, Opinion, Result, SignedOrder, Tab, Verdict} from "../interfaces/MarketTypes.sol";
 import {Messages} from "./Messages.sol";
 
-/// @title What summons, evidence and cases check alike: orders, results, the scheduler's words, verdicts of who was drawn
+/// @title What summons, evidence and cases check alike: orders, results, the scheduler's words, verdicts of who was
+/// drawn
 /// @notice An order's tab id holds client, scheduler and key, and its digest holds the tab id, so that whoever signed
 ///         something over the digest named all of them: nothing in a SignedOrder is free once its tab fits.
 library Orders {
@@ -69,13 +70,18 @@ library Orders {
 
     /// @notice How many segments an order has.
     function segmentCount(bytes32 ends) internal pure returns (uint256 count) {
+        uint256 rest = uint256(ends);
         uint256 last = 0;
-        while (count < 32 && ends[count] != 0) {
-            if (uint8(ends[count]) <= last) revert InvalidEnds(ends);
-            last = uint8(ends[count]);
-            ++count;
+        unchecked {
+            // 32 ends at most, since what is shifted in is zero.
+            for (uint256 end = rest >> 248; end != 0; end = rest >> 248) {
+                if (end <= last) revert InvalidEnds(ends);
+                last = end;
+                rest <<= 8;
+                ++count;
+            }
         }
-        if (count == 0 || (count < 32 && uint256(ends) << (count * 8) != 0)) revert InvalidEnds(ends);
+        if (count == 0 || rest != 0) revert InvalidEnds(ends);
     }
 
     /// @notice Layers [first, end) of a segment.
@@ -125,7 +131,8 @@ library Orders {
         }
     }
 
-    /// @notice The draw of a segment's verifiers: seasoned seats, without owners of inferencers and of who stayed silent.
+    /// @notice The draw of a segment's verifiers: seasoned seats, without owners of inferencers and of who stayed
+    ///         silent.
     /// @param silent nodes that a summons replaced (Summons.silentOf)
     function verifiersRequest(
         IRegistry registry,
@@ -139,7 +146,7 @@ library Orders {
         (request.first, request.end) = layersOf(leaf.ends, leaf.segment);
         request.blockNumber = leaf.referenceBlock;
         request.seed = Messages.segmentSeed(seed, leaf.segment);
-        request.count = registry.rulesOf(leaf.executionClass).verifiers;
+        request.count = registry.verifiersOf(leaf.executionClass);
         request.seasoned = true;
         request.excluded = ownersOf(registry, inferencers, silent);
         request.hints = hints;
@@ -162,18 +169,32 @@ library Orders {
         Leaf memory leaf,
         bytes32 result,
         address[] memory drawn,
-        Verdict[] memory verdicts,
-        bytes[] memory signatures
+        Verdict[] calldata verdicts,
+        bytes[] calldata signatures
     ) internal pure returns (uint8[] memory opinions) {
         if (signatures.length != verdicts.length) revert WrongCount(signatures.length, verdicts.length);
         opinions = new uint8[](drawn.length);
         for (uint256 i = 0; i < verdicts.length; ++i) {
-            Verdict memory verdict = verdicts[i];
+            Verdict calldata verdict = verdicts[i];
             requirePlace(verdict.order, verdict.segment, leaf.order, leaf.segment);
-            bool spoken = verdict.opinion >= uint8(Opinion.Accept) && verdict.opinion <= uint8(Opinion.CannotTell);
-            if (!spoken || verdict.result != result) revert WrongVerdict(verdict.result, verdict.opinion, result);
-            _give(opinions, drawn, signerOf(domain, Messages.hash(verdict), signatures[i]), verdict.opinion);
+            uint8 opinion = verdict.opinion;
+            bool spoken = opinion >= uint8(Opinion.Accept) && opinion <= uint8(Opinion.CannotTell);
+            if (!spoken || verdict.result != result) revert WrongVerdict(verdict.result, opinion, result);
+            _give(opinions, drawn, _author(domain, verdict, signatures[i]), opinion);
         }
+    }
+
+    /// @dev Who signed a verdict, read where it lies.
+    function _author(bytes32 domain, Verdict calldata verdict, bytes calldata signature)
+        private
+        pure
+        returns (address)
+    {
+        uint256 position;
+        assembly ("memory-safe") {
+            position := verdict
+        }
+        return signerOf(domain, Messages.hashAt(Messages.VERDICT_TYPE, position, 6), signature);
     }
 
     /// @dev One opinion for all seats of a drawn node.

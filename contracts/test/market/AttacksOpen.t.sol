@@ -15,6 +15,7 @@ import {
     Order,
     Promise,
     Result,
+    SummonsKind,
     SummonsState,
     Tab,
     TraceCommitment,
@@ -94,7 +95,7 @@ contract AttacksOpenTest is AttackMoney {
         address node = made.nodes[0];
         (Admission memory admission, bytes memory word) = signAdmission(made.order.order, made.nodes);
         pass(parameters().summonsWindow);
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Results, block.basefee);
         vm.recordLogs();
         vm.prank(client);
         summonsId = summons.summonResults{value: deposit}(made.order, admission, word);
@@ -103,7 +104,7 @@ contract AttacksOpenTest is AttackMoney {
         Promise memory promised = promiseOf(made, tab, Work.Inference);
         (promised.promptAsk, promised.writtenAsk, promised.price) = (ASK, ASK, FEE_CAP / 2);
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        deposit = summons.passDepositFor();
+        deposit = summons.passDepositFor(block.basefee);
         vm.deal(scheduler, deposit);
         vm.recordLogs();
         vm.prank(scheduler);
@@ -138,7 +139,7 @@ contract AttacksOpenTest is AttackMoney {
     }
 
     function summonCheck(Served memory made) private {
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.recordLogs();
         vm.prank(client);
         summonsId = summons.summonCheck{value: deposit}(made.order, made.draw, made.drawSignature, 0, made.secret);
@@ -149,7 +150,7 @@ contract AttacksOpenTest is AttackMoney {
         Tab memory tab = nodeTab(node);
         Promise memory promised = promiseOf(made, tab, Work.Check);
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        uint256 deposit = summons.passDepositFor();
+        uint256 deposit = summons.passDepositFor(block.basefee);
         vm.deal(scheduler, scheduler.balance + deposit);
         vm.recordLogs();
         vm.prank(scheduler);

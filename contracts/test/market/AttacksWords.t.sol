@@ -208,7 +208,7 @@ contract AttacksWordsTest is AttackStage {
     // ---- summons
 
     function summon(Served memory made, address summoner) private returns (bytes32 id, SummonsState memory state) {
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.deal(summoner, summoner.balance + deposit);
         vm.recordLogs();
         vm.prank(summoner);
@@ -229,7 +229,7 @@ contract AttacksWordsTest is AttackStage {
         // And once.
         vm.expectPartialRevert(ISummons.SummonsMismatch.selector);
         summons.convict(id, state);
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.expectRevert(abi.encodeWithSelector(ISummons.AlreadySummoned.selector, id));
         summons.summonCheck{value: deposit}(made.order, made.draw, made.drawSignature, 0, made.secret);
     }
@@ -238,7 +238,7 @@ contract AttacksWordsTest is AttackStage {
     function test_NobodyIsSummonedOverOrdersThatItNeverTook() public {
         Served memory made = serve(1);
         bytes memory own = sign(CLIENT_KEY, Messages.hash(made.draw));
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.expectRevert(abi.encodeWithSelector(Orders.WrongSigner.selector, client, scheduler));
         summons.summonCheck{value: deposit}(made.order, made.draw, own, 0, made.secret);
         (Admission memory admission, bytes memory word) = signAdmission(made.order.order, made.nodes);
@@ -302,7 +302,7 @@ contract AttacksWordsTest is AttackStage {
         made.nodes[0] = victim;
         (Admission memory admission, bytes memory word) = signAdmission(made.order.order, made.nodes);
         pass(parameters().summonsWindow);
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Results, block.basefee);
         vm.deal(friend, deposit);
         vm.recordLogs();
         vm.prank(friend);
@@ -313,7 +313,7 @@ contract AttacksWordsTest is AttackStage {
         vm.prank(victim);
         summons.respond(id, state, "");
         assertEq(stakeOf(victim), NODE_STAKE);
-        assertEq(creditOf(victim), summons.passDepositFor());
+        assertEq(creditOf(victim), summons.passDepositFor(block.basefee));
     }
 
     SummonsState private passed;
@@ -325,7 +325,7 @@ contract AttacksWordsTest is AttackStage {
         (promised.sequence, promised.order) = (1, made.id);
         promised.referenceBlock = made.order.order.referenceBlock;
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        uint256 deposit = summons.passDepositFor();
+        uint256 deposit = summons.passDepositFor(block.basefee);
         vm.deal(scheduler, deposit);
         vm.recordLogs();
         vm.prank(scheduler);

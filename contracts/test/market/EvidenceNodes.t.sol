@@ -151,7 +151,8 @@ contract EvidenceNodesTest is EvidenceTest {
     function test_ABadlyPaddedMessageIsNotTheSignedOne() public {
         (Result memory one, Result memory other) = (resultOf(1), resultOf(2));
         bytes memory call_ = abi.encodeCall(IEvidence.convictResults, (one, sign(one), one, sign(other)));
-        // The second message's segment gets a bit that a byte does not have: it hashes otherwise, and nobody signed that.
+        // The second message's segment gets a bit that a byte does not have: it hashes otherwise, and nobody signed
+        // that.
         call_[4 + 10 * 32 + 32 + 32] = 0x01;
         (bool success,) = address(evidence).call(call_);
         assertFalse(success);

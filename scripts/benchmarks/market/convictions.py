@@ -23,7 +23,7 @@ from troth.protocol.market import claims, messages
 from troth.protocol.market.events import Claimed, Convicted, Evicted, Summoned
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import ExecutionClass, Opinion, Result, Row, Verdict
+from troth.protocol.market.types import ExecutionClass, Opinion, Result, Row, SummonsKind, Verdict
 from troth.protocol.types import Address, Hash32
 
 LANES = 4
@@ -48,15 +48,20 @@ class Summons:
 
 def summon(stage: Stage, rules: ExecutionClass, node: Address) -> Summons:
     """A check and results of one segment are asked for and shown; k = 3 distinct verifiers."""
-    deposit: int = stage.read(Part.SUMMONS, "depositFor", returns=int)
-    deposit = max(deposit, 10**14)
     stage.credit(stage.scheduler.address)
-    check, answer_check = _check(stage, rules, node, deposit)
-    results, answer_results = _results(stage, rules, node, deposit)
+    check, answer_check = _check(stage, rules, node)
+    results, answer_results = _results(stage, rules, node)
     return Summons(check, answer_check, results, answer_results)
 
 
-def _check(stage: Stage, rules: ExecutionClass, node: Address, deposit: int) -> tuple[int, int]:
+def _deposit(stage: Stage, kind: SummonsKind) -> int:
+    """Half as much again as the least, since the base fee moves until the call is included."""
+    base_fee = int(stage.node.rpc("eth_getBlockByNumber", "latest", False)["baseFeePerGas"], 16)
+    least: int = stage.read(Part.SUMMONS, "depositFor", kind, base_fee, returns=int)
+    return least * 3 // 2
+
+
+def _check(stage: Stage, rules: ExecutionClass, node: Address) -> tuple[int, int]:
     for attempt in range(100):
         leaf = serve(stage, open_tab(stage, f"summoned {attempt}"), rules, [node], name=f"summoned {attempt}")
         alpha = (leaf.digest, leaf.secrets.draw, leaf.draw.beta, leaf.draw.results)
@@ -66,6 +71,7 @@ def _check(stage: Stage, rules: ExecutionClass, node: Address, deposit: int) -> 
             break
     arguments = (leaf.signed, leaf.draw, leaf.draw_signature, 0, leaf.secrets.draw)
     client = leaf.signed.client
+    deposit = _deposit(stage, SummonsKind.CHECK)
     asked = stage.send(Part.SUMMONS, "summonCheck", *arguments, sender=client, value=deposit)
     event = asked.only(Summoned)
     verdicts, signatures = verdicts_of(stage, leaf, verifiers, Opinion.ACCEPT, locks=False)
@@ -76,10 +82,11 @@ def _check(stage: Stage, rules: ExecutionClass, node: Address, deposit: int) -> 
     return asked.gas, answered.gas
 
 
-def _results(stage: Stage, rules: ExecutionClass, node: Address, deposit: int) -> tuple[int, int]:
+def _results(stage: Stage, rules: ExecutionClass, node: Address) -> tuple[int, int]:
     leaf = serve(stage, open_tab(stage, "without results"), rules, [node], name="without results")
     stage.mine(PARAMETERS.summons_window)
     arguments = (leaf.signed, leaf.admission, leaf.admission_signature)
+    deposit = _deposit(stage, SummonsKind.RESULTS)
     asked = stage.send(Part.SUMMONS, "summonResults", *arguments, sender=leaf.signed.client, value=deposit)
     event = asked.only(Summoned)
     draw, signature = resigned(stage, leaf.draw, stage.scheduler, block_number=stage.block)

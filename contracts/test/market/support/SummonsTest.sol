@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Vm} from "@uniswap/v4-core/lib/forge-std/src/Vm.sol";
-import {SummonsState} from "../../../market/interfaces/MarketTypes.sol";
+import {SummonsKind, SummonsState} from "../../../market/interfaces/MarketTypes.sol";
 import {ISummons} from "../../../market/interfaces/ISummons.sol";
 import {EvidenceTest} from "./EvidenceTest.sol";
 
@@ -22,7 +22,7 @@ abstract contract SummonsTest is EvidenceTest {
     }
 
     function summonCheck(Play memory made, uint8 segment) internal {
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.recordLogs();
         vm.prank(summoner);
         summonsId =
@@ -31,7 +31,7 @@ abstract contract SummonsTest is EvidenceTest {
     }
 
     function summonResults(Play memory made) internal {
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Results, block.basefee);
         vm.recordLogs();
         vm.prank(summoner);
         summonsId = summons.summonResults{value: deposit}(made.order, made.admission, made.admissionSignature);
