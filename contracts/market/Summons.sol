@@ -16,11 +16,12 @@ import {
     Promise,
     Result,
     Rules,
+    Signature,
     SignedOrder,
     SummonsKind,
     SummonsState,
     Tab,
-    Verdict,
+    Word,
     Work
 } from "./interfaces/MarketTypes.sol";
 import {Fines} from "./libraries/Fines.sol";
@@ -53,6 +54,8 @@ contract Summons is ISummons {
     uint32 private immutable LAG;
     uint32 private immutable WINDOW;
     uint96 private immutable GAS_PRICE;
+    uint256 private immutable CHAIN;
+    bytes32 private immutable DOMAIN;
 
     mapping(bytes32 summonsId => bytes32) private _summons;
     mapping(bytes32 summonsId => address[]) private _silent;
@@ -68,6 +71,8 @@ contract Summons is ISummons {
         LAG = parameters.lag;
         WINDOW = parameters.summonsWindow;
         GAS_PRICE = parameters.gasPrice;
+        CHAIN = block.chainid;
+        DOMAIN = Messages.separator(contracts.bank);
     }
 
     // ------------------------------------------------------------------------------------------------------- summons
@@ -152,8 +157,8 @@ contract Summons is ISummons {
         bytes32 summonsId,
         SummonsState memory state,
         address[] memory nodes,
-        Result[] memory results,
-        bytes[] memory signatures,
+        Result[] calldata results,
+        Signature[] calldata signatures,
         Draw memory draw,
         bytes memory drawSignature
     ) public {
@@ -173,10 +178,9 @@ contract Summons is ISummons {
     function answerCheck(
         bytes32 summonsId,
         SummonsState memory state,
-        Result[] memory results,
-        bytes[] memory resultSignatures,
-        Verdict[] calldata verdicts,
-        bytes[] calldata signatures,
+        Result[] calldata results,
+        Signature[] calldata resultSignatures,
+        Word[] calldata words,
         bytes memory hints
     ) public {
         _requireLive(summonsId, state, SummonsKind.Check);
@@ -186,7 +190,7 @@ contract Summons is ISummons {
         bytes32 evidence = 0;
         if (possible) {
             uint8[] memory opinions =
-                Orders.opinionsOf(_domain(), _leafOf(state), result, drawn, verdicts, signatures);
+                Orders.opinionsOf(_domain(), state.order, state.segment, result, drawn, words);
             _requireAll(summonsId, drawn, opinions);
             evidence = keccak256(abi.encode(drawn, opinions));
         }
@@ -207,12 +211,12 @@ contract Summons is ISummons {
     function _admittedResults(
         SummonsState memory state,
         address[] memory nodes,
-        Result[] memory results,
-        bytes[] memory signatures
+        Result[] calldata results,
+        Signature[] calldata signatures
     ) private view returns (bytes32) {
         _requireNodes(state, nodes);
         (bytes32[] memory hashes, address[] memory signers) =
-            Orders.resultsOf(_domain(), state.order, state.ends, results, signatures);
+            Orders.resultsAt(_domain(), state.order, state.ends, results, signatures);
         for (uint256 s = 0; s < signers.length; ++s) {
             if (signers[s] != nodes[s]) revert Orders.WrongSigner(signers[s], nodes[s]);
         }
@@ -228,12 +232,12 @@ contract Summons is ISummons {
     function _verifiers(
         bytes32 summonsId,
         SummonsState memory state,
-        Result[] memory results,
-        bytes[] memory signatures,
+        Result[] calldata results,
+        Signature[] calldata signatures,
         bytes memory hints
     ) private view returns (bool possible, address[] memory drawn, bytes32 result) {
         (bytes32[] memory hashes, address[] memory signers) =
-            Orders.resultsOf(_domain(), state.order, state.ends, results, signatures);
+            Orders.resultsAt(_domain(), state.order, state.ends, results, signatures);
         Orders.requireEqual(Messages.resultsHash(hashes), state.results);
         result = hashes[state.segment];
         bytes32 seed = Messages.checkSeed(state.order, state.secret, state.named, state.results);
@@ -277,8 +281,8 @@ contract Summons is ISummons {
     function passOnCheck(
         bytes32 summonsId,
         SummonsState memory state,
-        Result[] memory results,
-        bytes[] memory resultSignatures,
+        Result[] calldata results,
+        Signature[] calldata resultSignatures,
         Tab memory tab,
         Promise memory promised,
         bytes memory signature,
@@ -368,11 +372,11 @@ contract Summons is ISummons {
         // Whether the node or the scheduler kept results back nobody can tell where the node spoke. Nothing is owed for
         // an order without results, so that who keeps them back gains nothing.
         if (state.extended && state.kind == SummonsKind.Results) return _endResults(summonsId, state);
-        uint256 taken = _available(state.scheduler, REGISTRY.rulesOf(state.executionClass).penalty);
+        (uint256 free, uint256 taken) = _available(state.scheduler, REGISTRY.rulesOf(state.executionClass).penalty);
         Fines.Payee[] memory payees = new Fines.Payee[](2);
         payees[0] = Fines.Payee(state.summoner, state.deposit + _gasCost(SUMMON_GAS) + taken / Fines.REWARD_SHARE);
         payees[1] = Fines.Payee(msg.sender, _gasCost(CONVICT_GAS));
-        Fines.take(BANK, summonsId, state.scheduler, taken, payees);
+        Fines.take(BANK, summonsId, state.scheduler, free, taken, payees);
         REGISTRY.convict(state.scheduler, Fault.Unanswered, summonsId, _offenceBlock(state));
         emit SummonsUnanswered(summonsId, state.scheduler, uint96(taken));
     }
@@ -413,8 +417,8 @@ contract Summons is ISummons {
         Rules memory rules = REGISTRY.rulesOf(state.executionClass);
         uint256 fine = (state.fee < rules.feeCap ? state.fee : rules.feeCap) / SILENCE_SHARE;
         for (uint256 i = 0; i < payees.length; ++i) fine += payees[i].amount;
-        uint256 taken = _available(party, fine);
-        Fines.take(BANK, summonsId, party, taken, payees);
+        (uint256 free, uint256 taken) = _available(party, fine);
+        Fines.take(BANK, summonsId, party, free, taken, payees);
         // Reverts where nothing has to change, and anyone may call it again.
         // solhint-disable-next-line no-empty-blocks
         if (party != state.scheduler) try REGISTRY.evict(party) {} catch {}
@@ -422,9 +426,9 @@ contract Summons is ISummons {
     }
 
     /// @dev Who has left is out of reach: whoever summons looks first whether there is anything to take.
-    function _available(address operator, uint256 penalty) private view returns (uint256) {
+    function _available(address operator, uint256 penalty) private view returns (uint256 free, uint256 taken) {
         (,, uint40 exitBlock) = REGISTRY.roleOf(operator);
-        return exitBlock != 0 && block.number > exitBlock ? 0 : Fines.available(BANK, operator, penalty);
+        if (exitBlock == 0 || block.number <= exitBlock) (free, taken) = Fines.available(BANK, operator, penalty);
     }
 
     /// @dev Not beyond this block, which an order's reference block can be.
@@ -507,7 +511,8 @@ contract Summons is ISummons {
     }
 
     function _domain() private view returns (bytes32) {
-        return Messages.separator(address(BANK));
+        // A fork that changes the chain's number gets a domain of its own.
+        return block.chainid == CHAIN ? DOMAIN : Messages.separator(address(BANK));
     }
 
     // --------------------------------------------------------------------------------------------------------- reads

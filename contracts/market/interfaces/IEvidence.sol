@@ -21,6 +21,7 @@ import {
 ///         burns the rest. One order's segment (a scheduler's order) convicts once for each fault, however many pairs
 ///         of messages show it.
 interface IEvidence {
+    /// @notice `taken` is zero where a conviction is dated; its subject is the hash of the dated one.
     event FaultProven(
         bytes32 indexed subject, address indexed convict, address indexed reporter, Fault fault, uint96 taken
     );
@@ -30,6 +31,7 @@ interface IEvidence {
     /// @notice The two messages do not contradict each other.
     error NoContradiction(bytes32 one, bytes32 other);
     error AlreadyProven(bytes32 subject);
+    error NotProven(bytes32 subject);
     error WrongParty(address operator, Role role, Role expected);
     error PartyLeft(address operator, uint40 exitBlock, uint256 blockNumber);
     error NothingAtStake(address operator);
@@ -61,14 +63,19 @@ interface IEvidence {
         Verdict calldata other,
         bytes calldata otherSignature
     ) external;
-    /// @notice A verdict over another trace than the one that its verifier had committed to before it saw the node's
-    ///         rows.
+    /// @notice A verdict over another trace than the one that its verifier had committed to for this result before it
+    ///         saw the node's rows. One offence with two verdicts: either convicts, and not both.
     function convictCommitment(
         TraceCommitment calldata before,
         bytes calldata beforeSignature,
         Verdict calldata verdict,
         bytes calldata verdictSignature
     ) external;
+    /// @notice Anyone, once: shows the order of a node's conviction by two words. They do not tell how old it is, so
+    ///         that the conviction voids from the oldest order that can be served on; an older one voids from its lag
+    ///         on as well.
+    /// @param fault TwoResults, TwoRows or TwoVerdicts
+    function date(Fault fault, address node, uint8 segment, SignedOrder calldata order) external;
     /// @notice Two admissions of one order that name different nodes.
     function convictAdmissions(
         SignedOrder calldata order,

@@ -6,11 +6,12 @@ import {
     Draw,
     Promise,
     Result,
+    Signature,
     SignedOrder,
     SummonsKind,
     SummonsState,
     Tab,
-    Verdict
+    Word
 } from "./MarketTypes.sol";
 
 /// @title A scheduler that owes results or a check is asked for them on chain, and convicted if it gives none
@@ -72,20 +73,19 @@ interface ISummons {
         SummonsState calldata state,
         address[] calldata nodes,
         Result[] calldata results,
-        bytes[] calldata signatures,
+        Signature[] calldata signatures,
         Draw calldata draw,
         bytes calldata drawSignature
     ) external;
 
-    /// @notice Anyone: shows the verdicts of the drawn verifiers, one per distinct node. A node that only responded
-    ///         counts as CannotTell. What the verdicts say is for the court.
+    /// @notice Anyone: shows what the drawn verifiers said over the drawn result of this segment, one word per distinct
+    ///         node. A node that only responded counts as CannotTell. What the verdicts say is for the court.
     function answerCheck(
         bytes32 summonsId,
         SummonsState calldata state,
         Result[] calldata results,
-        bytes[] calldata resultSignatures,
-        Verdict[] calldata verdicts,
-        bytes[] calldata signatures,
+        Signature[] calldata resultSignatures,
+        Word[] calldata words,
         bytes calldata hints
     ) external;
 
@@ -105,7 +105,7 @@ interface ISummons {
         bytes32 summonsId,
         SummonsState calldata state,
         Result[] calldata results,
-        bytes[] calldata resultSignatures,
+        Signature[] calldata resultSignatures,
         Tab calldata tab,
         Promise calldata promised,
         bytes calldata signature,

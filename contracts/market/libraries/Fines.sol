@@ -19,29 +19,43 @@ library Fines {
 
     /// @notice What can be taken of a stake, what is locked for cases included: locks keep stake from leaving, and a
     ///         convict's friends must not save it by sham cases.
-    function available(IBank bank, address operator, uint256 penalty) internal view returns (uint256 taken) {
+    /// @return free what is not locked
+    function available(IBank bank, address operator, uint256 penalty)
+        internal
+        view
+        returns (uint256 free, uint256 taken)
+    {
         (uint96 stake, uint96 locked) = bank.stakeOf(operator);
-        taken = uint256(stake) + locked;
+        free = stake;
+        taken = free + locked;
         if (taken > penalty) taken = penalty;
     }
 
     /// @notice Takes `taken` from a stake: to the payees in order, as far as it reaches, and the rest is burnt. What is
     ///         locked is taken last.
-    function take(IBank bank, bytes32 subject, address operator, uint256 taken, Payee[] memory payees) internal {
+    /// @param free what is not locked, as `available` said
+    function take(
+        IBank bank,
+        bytes32 subject,
+        address operator,
+        uint256 free,
+        uint256 taken,
+        Payee[] memory payees
+    ) internal {
         if (taken == 0) return;
-        (uint96 stake,) = bank.stakeOf(operator);
-        Movement[] memory movements = new Movement[](payees.length + 2);
-        if (taken > stake) {
+        uint256 unlocked = taken > free ? 1 : 0;
+        Movement[] memory movements = new Movement[](payees.length + 1 + unlocked);
+        if (unlocked != 0) {
             bytes32 id = toId(operator);
-            movements[0] = Movement(PotKind.Locked, id, PotKind.Stake, id, uint96(taken - stake));
+            movements[0] = Movement(PotKind.Locked, id, PotKind.Stake, id, uint96(taken - free));
         }
         uint256 rest = taken;
         for (uint256 i = 0; i < payees.length; ++i) {
             uint256 amount = payees[i].amount < rest ? payees[i].amount : rest;
-            movements[i + 1] = _movement(operator, PotKind.Credit, toId(payees[i].account), amount);
+            movements[i + unlocked] = _movement(operator, PotKind.Credit, toId(payees[i].account), amount);
             rest -= amount;
         }
-        movements[payees.length + 1] = _movement(operator, PotKind.Burnt, 0, rest);
+        movements[payees.length + unlocked] = _movement(operator, PotKind.Burnt, 0, rest);
         bank.move(subject, movements);
     }
 

@@ -4,7 +4,16 @@ pragma solidity ^0.8.30;
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
 import {IRegistry} from "../interfaces/IRegistry.sol";
-import {DrawRequest, Opinion, Result, SignedOrder, Tab, Verdict} from "../interfaces/MarketTypes.sol";
+import {
+    DrawRequest,
+    Opinion,
+    Result,
+    Signature,
+    SignedOrder,
+    Tab,
+    Verdict,
+    Word
+} from "../interfaces/MarketTypes.sol";
 import {Messages} from "./Messages.sol";
 
 /// @title What summons, evidence and cases check alike: orders, results, the scheduler's words, verdicts of who was
@@ -28,7 +37,8 @@ library Orders {
     error Mismatch(bytes32 given, bytes32 expected);
     error NotDrawn(address signer);
     error JudgedTwice(address signer);
-    error WrongVerdict(bytes32 result, uint8 opinion, bytes32 expected);
+    /// @notice A verifier accepts, rejects or cannot tell; a word over another result has another signer.
+    error WrongOpinion(uint256 index, uint8 opinion);
 
     /// @notice Which leaf is checked: one segment of an order.
     struct Leaf {
@@ -112,6 +122,37 @@ library Orders {
         }
     }
 
+    /// @notice The same for results in the calldata, read where they lie, and signatures of 64 bytes.
+    function resultsAt(
+        bytes32 domain,
+        bytes32 order,
+        bytes32 ends,
+        Result[] calldata results,
+        Signature[] calldata signatures
+    ) internal pure returns (bytes32[] memory hashes, address[] memory signers) {
+        uint256 count = segmentCount(ends);
+        if (results.length != count) revert WrongCount(results.length, count);
+        if (signatures.length != count) revert WrongCount(signatures.length, count);
+        hashes = new bytes32[](count);
+        signers = new address[](count);
+        for (uint256 s = 0; s < count; ++s) {
+            Result calldata result = results[s];
+            requirePlace(result.order, result.segment, order, s);
+            if (s > 0 && !meet(results[s - 1], result)) revert HeadsApart(s);
+            hashes[s] = _hashOf(result);
+            bytes32 digest = Messages.digest(domain, hashes[s]);
+            signers[s] = ECDSA.recover(digest, signatures[s].r, signatures[s].vs);
+        }
+    }
+
+    function _hashOf(Result calldata result) private pure returns (bytes32) {
+        uint256 position;
+        assembly ("memory-safe") {
+            position := result
+        }
+        return Messages.hashAt(Messages.RESULT_TYPE, position, 9);
+    }
+
     /// @notice Whether the next segment read what this one gave, over as many positions (each has its own cache).
     function meet(Result memory result, Result memory next) internal pure returns (bool) {
         return result.outputHead == next.inputHead && result.written == next.written
@@ -163,38 +204,26 @@ library Orders {
         for (uint256 i = 0; i < more.length; ++i) owners[operators.length + i] = registry.ownerOf(more[i]);
     }
 
-    /// @notice What each drawn seat says: verdicts over `result`, one per distinct node; None where there is none.
+    /// @notice What each drawn seat says: words over `result`, one per distinct node; None where there is none.
     function opinionsOf(
         bytes32 domain,
-        Leaf memory leaf,
+        bytes32 order,
+        uint8 segment,
         bytes32 result,
         address[] memory drawn,
-        Verdict[] calldata verdicts,
-        bytes[] calldata signatures
+        Word[] calldata words
     ) internal pure returns (uint8[] memory opinions) {
-        if (signatures.length != verdicts.length) revert WrongCount(signatures.length, verdicts.length);
         opinions = new uint8[](drawn.length);
-        for (uint256 i = 0; i < verdicts.length; ++i) {
-            Verdict calldata verdict = verdicts[i];
-            requirePlace(verdict.order, verdict.segment, leaf.order, leaf.segment);
-            uint8 opinion = verdict.opinion;
-            bool spoken = opinion >= uint8(Opinion.Accept) && opinion <= uint8(Opinion.CannotTell);
-            if (!spoken || verdict.result != result) revert WrongVerdict(verdict.result, opinion, result);
-            _give(opinions, drawn, _author(domain, verdict, signatures[i]), opinion);
+        Verdict memory verdict;
+        (verdict.order, verdict.segment, verdict.result) = (order, segment, result);
+        for (uint256 i = 0; i < words.length; ++i) {
+            Word calldata word = words[i];
+            uint8 opinion = word.opinion;
+            if (opinion < uint8(Opinion.Accept) || opinion > uint8(Opinion.CannotTell)) revert WrongOpinion(i, opinion);
+            (verdict.commitment, verdict.opinion, verdict.locks) = (word.commitment, opinion, word.locks);
+            bytes32 digest = Messages.digest(domain, Messages.hash(verdict));
+            _give(opinions, drawn, ECDSA.recover(digest, word.signature.r, word.signature.vs), opinion);
         }
-    }
-
-    /// @dev Who signed a verdict, read where it lies.
-    function _author(bytes32 domain, Verdict calldata verdict, bytes calldata signature)
-        private
-        pure
-        returns (address)
-    {
-        uint256 position;
-        assembly ("memory-safe") {
-            position := verdict
-        }
-        return signerOf(domain, Messages.hashAt(Messages.VERDICT_TYPE, position, 6), signature);
     }
 
     /// @dev One opinion for all seats of a drawn node.

@@ -71,7 +71,7 @@ contract AttacksOpenTest is AttackMoney {
         address verifier = made.seats[0];
         bytes32 earlier =
             keccak256(abi.encode(made.id, uint8(0), verifier, keccak256("computed nothing"), bytes32("salt")));
-        TraceCommitment memory before = TraceCommitment({order: made.id, segment: 0, commitment: earlier});
+        TraceCommitment memory before = TraceCommitment(made.id, 0, Messages.hash(made.results[0]), earlier);
         (Tab memory tab, bytes memory leaf) = checkLeaf(made, Opinion.Accept, traceRoot(0));
         Verdict memory verdict = verdictOf(made, Opinion.Accept);
         verdict.commitment = keccak256(abi.encode(made.id, uint8(0), verifier, traceRoot(0), bytes32("salt")));
@@ -155,7 +155,7 @@ contract AttacksOpenTest is AttackMoney {
         vm.recordLogs();
         vm.prank(scheduler);
         summons.passOnCheck{value: deposit}(
-            summonsId, state, made.results, made.signatures, tab, promised, signature, made.hints
+            summonsId, state, made.results, compacted(made.signatures), tab, promised, signature, made.hints
         );
         readState();
     }
@@ -181,7 +181,12 @@ contract AttacksOpenTest is AttackMoney {
         made.verdicts = new Verdict[](0);
         made.verdictSignatures = new bytes[](0);
         summons.answerCheck(
-            summonsId, state, made.results, made.signatures, made.verdicts, made.verdictSignatures, made.hints
+            summonsId,
+            state,
+            made.results,
+            compacted(made.signatures),
+            wordsOf(made.verdicts, made.verdictSignatures),
+            made.hints
         );
         say(made, Opinion.CannotTell);
         Trial memory trial = open(made, Opinion.CannotTell, client);
@@ -209,7 +214,12 @@ contract AttacksOpenTest is AttackMoney {
         vm.roll(state.deadline);
         say(made, Opinion.Reject);
         summons.answerCheck(
-            summonsId, state, made.results, made.signatures, made.verdicts, made.verdictSignatures, made.hints
+            summonsId,
+            state,
+            made.results,
+            compacted(made.signatures),
+            wordsOf(made.verdicts, made.verdictSignatures),
+            made.hints
         );
         Trial memory trial = open(made, Opinion.Reject, client);
         assertEq(trial.state.node, made.nodes[0]);

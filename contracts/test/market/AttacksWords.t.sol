@@ -19,7 +19,8 @@ import {
     SummonsKind,
     SummonsState,
     Tab,
-    Verdict
+    Verdict,
+    Word
 } from "../../market/interfaces/MarketTypes.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {Orders} from "../../market/libraries/Orders.sol";
@@ -257,10 +258,8 @@ contract AttacksWordsTest is AttackStage {
     function test_ADrawStarvedOfGasIsNoAnswer() public {
         Served memory made = serve(1);
         (bytes32 id, SummonsState memory state) = summon(made, friend);
-        Verdict[] memory none = new Verdict[](0);
-        bytes[] memory nothing = new bytes[](0);
         bytes memory call_ = abi.encodeCall(
-            summons.answerCheck, (id, state, made.results, made.signatures, none, nothing, made.hints)
+            summons.answerCheck, (id, state, made.results, compacted(made.signatures), new Word[](0), made.hints)
         );
         for (uint256 gas_ = 40_000; gas_ <= 200_000; gas_ += 4_000) {
             (bool success,) = address(summons).call{gas: gas_}(call_);
@@ -282,16 +281,17 @@ contract AttacksWordsTest is AttackStage {
         }
         pass(1);
         (bytes32 id, SummonsState memory state) = summon(made, friend);
+        Word[] memory words = wordsOf(made.verdicts, made.verdictSignatures);
         vm.expectPartialRevert(bytes4(keccak256("WrongHint(uint256,uint256,uint256)")));
-        summons.answerCheck(id, state, made.results, made.signatures, made.verdicts, made.verdictSignatures, "");
+        summons.answerCheck(id, state, made.results, compacted(made.signatures), words, "");
         bytes memory lies = new bytes(4000);
         vm.expectPartialRevert(bytes4(keccak256("WrongHint(uint256,uint256,uint256)")));
-        summons.answerCheck(id, state, made.results, made.signatures, made.verdicts, made.verdictSignatures, lies);
+        summons.answerCheck(id, state, made.results, compacted(made.signatures), words, lies);
         (, bytes memory hints) = seatsOf(made, new address[](0));
         assertGt(hints.length, 0);
         // More than is needed changes nothing.
         hints = bytes.concat(hints, lies);
-        summons.answerCheck(id, state, made.results, made.signatures, made.verdicts, made.verdictSignatures, hints);
+        summons.answerCheck(id, state, made.results, compacted(made.signatures), words, hints);
         assertEq(uint256(summons.summonsOf(id)), 1);
     }
 

@@ -57,9 +57,8 @@ abstract contract EvidenceGasTest is SummonsTest {
                 summonsId,
                 current,
                 made.results,
-                made.resultSignatures,
-                check.verdicts,
-                check.signatures,
+                compacted(made.resultSignatures),
+                wordsOf(check.verdicts, check.signatures),
                 check.hints
             )
         );
@@ -125,7 +124,7 @@ contract AnswerResultsGasTest is EvidenceGasTest {
         SummonsState memory current = state;
         call_ = abi.encodeCall(
             ISummons.answerResults,
-            (summonsId, current, made.nodes, made.results, made.resultSignatures, made.draw, made.drawSignature)
+            (summonsId, current, made.nodes, made.results, compacted(made.resultSignatures), made.draw, made.drawSignature)
         );
     }
 
@@ -164,7 +163,7 @@ contract PassOnGasTest is EvidenceGasTest {
                 summonsId,
                 current,
                 made.results,
-                made.resultSignatures,
+                compacted(made.resultSignatures),
                 tab,
                 promised,
                 sign(SCHEDULER_KEY, Messages.hash(promised)),
@@ -194,7 +193,7 @@ contract RespondGasTest is EvidenceGasTest {
         vm.recordLogs();
         vm.prank(scheduler);
         summons.passOnCheck{value: deposit}(
-            summonsId, current, made.results, made.resultSignatures, tab, promised, signature, check.hints
+            summonsId, current, made.results, compacted(made.resultSignatures), tab, promised, signature, check.hints
         );
         read();
         current = state;

@@ -37,7 +37,7 @@ contract SummonsPassOnTest is SummonsTest {
         vm.recordLogs();
         vm.prank(scheduler);
         summons.passOnCheck{value: deposit}(
-            summonsId, state, load().results, load().resultSignatures, tab, promised, signature, hints
+            summonsId, state, load().results, compacted(load().resultSignatures), tab, promised, signature, hints
         );
         read();
     }
@@ -50,7 +50,7 @@ contract SummonsPassOnTest is SummonsTest {
         vm.expectRevert(failure);
         vm.prank(scheduler);
         summons.passOnCheck{value: deposit}(
-            summonsId, state, load().results, load().resultSignatures, tab, promised, signature, hints
+            summonsId, state, load().results, compacted(load().resultSignatures), tab, promised, signature, hints
         );
     }
 
@@ -180,7 +180,7 @@ contract SummonsPassOnTest is SummonsTest {
         vm.expectPartialRevert(ISummons.WrongPromise.selector);
         vm.prank(scheduler);
         summons.passOnCheck{value: deposit}(
-            summonsId, state, load().results, load().resultSignatures, tab, promised, signature, hints
+            summonsId, state, load().results, compacted(load().resultSignatures), tab, promised, signature, hints
         );
     }
 

@@ -16,12 +16,12 @@ from benchmarks.market.orders import (
     serve,
     verdicts_of,
 )
-from benchmarks.market.stage import ETHER, HALF, LAYERS, PARAMETERS, WHOLE, Sent, Stage, account, key
+from benchmarks.market.stage import ETHER, GWEI, HALF, LAYERS, PARAMETERS, WHOLE, Sent, Stage, account, key
 from benchmarks.market.tabs import voucher_of
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import claims, messages
 from troth.protocol.market.events import Claimed, Convicted, Evicted, Summoned
-from troth.protocol.market.messages import sign
+from troth.protocol.market.messages import Signed, compact, sign, word_of
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import ExecutionClass, Opinion, Result, Row, SummonsKind, Verdict
 from troth.protocol.types import Address, Hash32
@@ -55,10 +55,9 @@ def summon(stage: Stage, rules: ExecutionClass, node: Address) -> Summons:
 
 
 def _deposit(stage: Stage, kind: SummonsKind) -> int:
-    """Half as much again as the least, since the base fee moves until the call is included."""
-    base_fee = int(stage.node.rpc("eth_getBlockByNumber", "latest", False)["baseFeePerGas"], 16)
-    least: int = stage.read(Part.SUMMONS, "depositFor", kind, base_fee, returns=int)
-    return least * 3 // 2
+    """The least at the base fee that the stage sets for each call."""
+    least: int = stage.read(Part.SUMMONS, "depositFor", kind, GWEI, returns=int)
+    return least
 
 
 def _check(stage: Stage, rules: ExecutionClass, node: Address) -> tuple[int, int]:
@@ -75,7 +74,8 @@ def _check(stage: Stage, rules: ExecutionClass, node: Address) -> tuple[int, int
     asked = stage.send(Part.SUMMONS, "summonCheck", *arguments, sender=client, value=deposit)
     event = asked.only(Summoned)
     verdicts, signatures = verdicts_of(stage, leaf, verifiers, Opinion.ACCEPT, locks=False)
-    shown = (list(leaf.results), list(leaf.result_signatures), list(verdicts), list(signatures), hints)
+    words = [word_of(Signed(*one)) for one in zip(verdicts, signatures, strict=True)]
+    shown = (list(leaf.results), [compact(one) for one in leaf.result_signatures], words, hints)
     answered = stage.send(
         Part.SUMMONS, "answerCheck", event.summons_id, event.state, *shown, sender=stage.scheduler.address
     )
@@ -90,7 +90,7 @@ def _results(stage: Stage, rules: ExecutionClass, node: Address) -> tuple[int, i
     asked = stage.send(Part.SUMMONS, "summonResults", *arguments, sender=leaf.signed.client, value=deposit)
     event = asked.only(Summoned)
     draw, signature = resigned(stage, leaf.draw, stage.scheduler, block_number=stage.block)
-    shown = ([node], list(leaf.results), list(leaf.result_signatures), draw, signature)
+    shown = ([node], list(leaf.results), [compact(one) for one in leaf.result_signatures], draw, signature)
     answered = stage.send(
         Part.SUMMONS, "answerResults", event.summons_id, event.state, *shown, sender=stage.scheduler.address
     )

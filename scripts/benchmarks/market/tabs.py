@@ -18,7 +18,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.market import claims, prices
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.events import Claimed
-from troth.protocol.market.messages import abi_type, sign
+from troth.protocol.market.messages import abi_type, compact, sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import (
     Draw,
@@ -87,8 +87,9 @@ def _open_coin(stage: Stage) -> int:
     payer, tab_key = account("a new payer"), key("a new tab")
     stage.fund(payer)
     consent = sign(TabConsent(payer, stage.scheduler.address), stage.domain, tab_key.secret).signature
-    arguments = (stage.scheduler.address, tab_key.address, ETHER, consent)
-    return stage.send(Part.BANK, "openTab", *arguments, sender=payer, value=ETHER).gas
+    short = compact(consent)
+    arguments = (stage.scheduler.address, tab_key.address, short.r, short.vs)
+    return stage.send(Part.BANK, "openTabInCoin", *arguments, sender=payer, value=ETHER).gas
 
 
 def voucher_of(

@@ -40,13 +40,13 @@ abstract contract SummonsTest is EvidenceTest {
 
     function answerCheck(Play memory made, Check memory check) internal {
         summons.answerCheck(
-            summonsId, state, made.results, made.resultSignatures, check.verdicts, check.signatures, check.hints
+            summonsId, state, made.results, compacted(made.resultSignatures), wordsOf(check.verdicts, check.signatures), check.hints
         );
     }
 
     function answerResults(Play memory made) internal {
         summons.answerResults(
-            summonsId, state, made.nodes, made.results, made.resultSignatures, made.draw, made.drawSignature
+            summonsId, state, made.nodes, made.results, compacted(made.resultSignatures), made.draw, made.drawSignature
         );
     }
 
