@@ -21,7 +21,8 @@ import {
     PotKind,
     Tab,
     TabState,
-    Voucher
+    Voucher,
+    Work
 } from "./interfaces/MarketTypes.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Purse, Purses} from "./libraries/Purses.sol";
@@ -41,11 +42,13 @@ contract Bank is IBank, ReentrancyGuardTransient {
         uint40 blockNumber;
     }
 
-    /// @dev Gas that a claim with its settlement, and an answer with an order, with a promise, and that a place is empty
-    /// are paid back: a little below the least they cost (BankGas.t.sol, AnswerGas.t.sol), so that nobody profits.
+    /// @dev Gas that a claim with its settlement, and an answer with an order, a promise of a check or of inference, and
+    /// that a place is empty are paid back: below the least they cost (BankGas.t.sol, AnswerGas.t.sol), so that nobody
+    /// profits.
     uint256 private constant CLAIM_GAS = 100_000;
-    uint256 private constant ORDER_GAS = 120_000;
-    uint256 private constant PROMISE_GAS = 85_000;
+    uint256 private constant ORDER_GAS = 130_000;
+    uint256 private constant CHECK_GAS = 115_000;
+    uint256 private constant PROMISE_GAS = 98_000;
     uint256 private constant EMPTY_GAS = 48_000;
     /// @dev Gas of an objection and a strike, less the deposit: a claim that was struck cost its payer so much.
     uint256 private constant STRUCK_GAS = 90_000;
@@ -324,7 +327,7 @@ contract Bank is IBank, ReentrancyGuardTransient {
         _requirePlace(state.claim, sequence, amount, siblings, sums);
         if (amount != 0) _requireWorth(tab, kind, sequence, amount, leaf);
         _claims[id] = uint256(claimId) | (count - 1);
-        uint256 used = amount == 0 ? EMPTY_GAS : kind == LeafKind.Order ? ORDER_GAS : PROMISE_GAS;
+        uint256 used = amount == 0 ? EMPTY_GAS : kind == LeafKind.Order ? ORDER_GAS : _promiseGas(leaf);
         if (used != ORDER_GAS) {
             uint256 rest = _bonds[objectionId].word.balance() * (ORDER_GAS - used) / ORDER_GAS;
             if (rest != 0) _announce(claimId, Movement(PotKind.Bond, objectionId, PotKind.Tab, id, uint96(rest)));
@@ -646,6 +649,11 @@ contract Bank is IBank, ReentrancyGuardTransient {
         deposit = _take(msg.sender, deposit);
         _add(PotKind.Bond, objectionId, deposit);
         emit Collected(claimId, msg.sender, PotKind.Bond, objectionId, deposit, deposit);
+    }
+
+    /// @dev Of a leaf that was found worth something: it begins with its promise, whose fifth word says for what work.
+    function _promiseGas(bytes calldata leaf) private pure returns (uint256) {
+        return uint256(bytes32(leaf[0x80:])) == uint256(Work.Check) ? CHECK_GAS : PROMISE_GAS;
     }
 
     /// @dev What a struck claim cost its payer counts as redeemed, up to what was ever authorised: else a payee would

@@ -44,7 +44,7 @@ contract Evidence is IEvidence {
     }
 
     /// @dev Gas that is paid back, a little below what the cheapest conviction takes, so that nobody earns by calling.
-    uint256 private constant CONVICT_GAS = 110_000;
+    uint256 private constant CONVICT_GAS = 118_000;
     uint256 private constant RESULT_FIELDS = 9;
     uint256 private constant VERDICT_FIELDS = 6;
     /// @dev What a scheduler pays on top of a shortfall: one in this many.
@@ -409,9 +409,12 @@ contract Evidence is IEvidence {
     }
 
     /// @dev Only parties that can still be slashed.
+    /// @return penalty L of a node's class
     function _requireSlashable(address operator, Role expected) private view returns (uint256 penalty) {
-        (Role role, uint40 exitBlock, uint96 ofClass) = REGISTRY.bondOf(operator);
-        penalty = ofClass;
+        Role role;
+        uint40 exitBlock;
+        if (expected == Role.Node) (role, exitBlock, penalty) = REGISTRY.bondOf(operator);
+        else (role,, exitBlock) = REGISTRY.roleOf(operator);
         if (role != expected) revert WrongParty(operator, role, expected);
         if (exitBlock != 0 && block.number > exitBlock) revert PartyLeft(operator, exitBlock, block.number);
     }

@@ -40,6 +40,7 @@ contract Summons is ISummons {
     uint256 private constant PASS_GAS = 150_000;
     uint256 private constant RESPONSE_GAS = 70_000;
     uint256 private constant CONVICT_GAS = 80_000;
+    uint256 private constant SENTENCE_GAS = 100_000;
     /// @dev How often a check is passed on. Three honest seats among the first nine draws are there but for 3 in 10,000
     ///      where 80 % are honest, and an honest scheduler needs no more than three.
     uint256 private constant MOST_PASSES = 6;
@@ -375,7 +376,7 @@ contract Summons is ISummons {
         (uint256 free, uint256 taken) = _available(state.scheduler, REGISTRY.rulesOf(state.executionClass).penalty);
         Fines.Payee[] memory payees = new Fines.Payee[](2);
         payees[0] = Fines.Payee(state.summoner, state.deposit + _gasCost(SUMMON_GAS) + taken / Fines.REWARD_SHARE);
-        payees[1] = Fines.Payee(msg.sender, _gasCost(CONVICT_GAS));
+        payees[1] = Fines.Payee(msg.sender, _gasCost(SENTENCE_GAS));
         Fines.take(BANK, summonsId, state.scheduler, free, taken, payees);
         REGISTRY.convict(state.scheduler, Fault.Unanswered, summonsId, _offenceBlock(state));
         emit SummonsUnanswered(summonsId, state.scheduler, uint96(taken));

@@ -63,7 +63,7 @@ interface IBank {
     // ---- tabs
 
     /// @notice `balance` is what arrived; what was redeemed in an earlier life of the tab stands.
-    event TabOpened(bytes32 indexed tab, address indexed payer, address indexed payee, address key, uint96 balance);
+    event TabOpened(bytes32 indexed tab, address payer, address payee, address key, uint96 balance);
     event TabToppedUp(bytes32 indexed tab, uint96 amount, uint96 balance);
     /// @notice A voucher or a settled claim was paid: the tab's balance is `paid` less, what was redeemed and the
     ///         payee's credit are `paid` more.
@@ -178,8 +178,8 @@ interface IBank {
     ///         answered number may be asked again. What is reserved pays the dearest answer, that with an order.
     function object(Tab calldata tab, ClaimState calldata state, uint64 sequence) external payable;
 
-    /// @notice Anyone: shows the leaf; its deposit pays the caller's gas (what a promise or an empty place does not need
-    ///         goes to the tab).
+    /// @notice Anyone: shows the leaf; its deposit pays the caller's gas (what another leaf than an order's, or an
+    ///         empty place, does not need goes to the tab).
     /// @param amount of the leaf; 0: the place is empty, and `leaf` is not looked at
     /// @param siblings and their sums, from the bottom (library SumTree)
     /// @param leaf abi-encoded as Leaves.leafWorth takes it

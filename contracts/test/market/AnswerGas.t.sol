@@ -6,6 +6,7 @@ import {CheckLeaf} from "../../market/interfaces/ILeaves.sol";
 import {
     Claim,
     ClaimState,
+    Fault,
     LeafKind,
     NodeReveal,
     Opinion,
@@ -24,9 +25,6 @@ import {SumTrees} from "./support/SumTrees.sol";
 abstract contract AnswerGasTest is EvidenceTest {
     /// @dev A refund of the slot that the deposit leaves.
     uint256 private constant CLEARED = 4800;
-    /// @dev Most that an answer may cost beyond what it is paid: reads and bytes that only longer claims have.
-    uint256 private constant SLACK = 12_000;
-
     address internal answerer;
     bytes internal call_;
     string internal name;
@@ -68,7 +66,12 @@ abstract contract AnswerGasTest is EvidenceTest {
         uint256 used = transact(name, address(bank), answerer, 0, call_);
         uint256 paid = (creditOf(answerer) - 1) / block.basefee;
         assertGt(used, paid + CLEARED, "a profit");
-        assertLt(used, paid + CLEARED + SLACK, "who is honest and is asked pays too much of it");
+        assertLt(used, paid + CLEARED + slack(), "who is honest and is asked pays too much of it");
+    }
+
+    /// @dev Most that an answer may cost beyond what it is paid.
+    function slack() internal pure virtual returns (uint256) {
+        return 12_000;
     }
 
     function shownPromise(Promise memory promised) internal view returns (bytes memory) {
@@ -101,7 +104,23 @@ contract PromiseAnswerGasTest is AnswerGasTest {
     }
 }
 
+/// @dev The cheapest is a no to a result that fell: it shows no trace.
+contract RejectAnswerGasTest is CheckAnswerGasTest {
+    function opinion() internal pure override returns (Opinion) {
+        return Opinion.Reject;
+    }
+}
+
 contract CheckAnswerGasTest is AnswerGasTest {
+    function opinion() internal pure virtual returns (Opinion) {
+        return Opinion.Accept;
+    }
+
+    /// @dev A yes shows two traces beside what a no shows.
+    function slack() internal pure override returns (uint256) {
+        return 20_000;
+    }
+
     function prepare() internal override {
         name = "answer with a promise of a check";
         Play memory made = play(exact, WHOLE, 1);
@@ -110,15 +129,21 @@ contract CheckAnswerGasTest is AnswerGasTest {
         Tab memory tab = nodeTab(seats[0]);
         Promise memory promised = promiseOf(made, tab.payee, 0, Work.Check);
         bytes memory leaf = abi.encode(promised, shownPromise(promised), checkLeaf(made, tab.payee));
+        if (opinion() == Opinion.Reject) {
+            vm.prank(address(court));
+            registry.convict(made.nodes[0], Fault.FalseResult, 0, uint64(vm.getBlockNumber()));
+        }
         objected(tab, SCHEDULER_KEY, LeafKind.Promise, 1, promised.price, leaf);
     }
 
     function checkLeaf(Play memory made, address verifier) private view returns (CheckLeaf memory check) {
-        Verdict memory verdict = verdictOf(made, 0, Opinion.Accept);
-        check.own = NodeReveal(traceRoot(0), "salt", "", new bytes32[](0));
-        check.judged = NodeReveal(traceRoot(0), traceSalt(0), "", new bytes32[](0));
-        verdict.commitment =
-            keccak256(abi.encode(made.id, uint8(0), verifier, check.own.root, check.own.salt));
+        Verdict memory verdict = verdictOf(made, 0, opinion());
+        if (opinion() == Opinion.Accept) {
+            check.own = NodeReveal(traceRoot(0), "salt", "", new bytes32[](0));
+            check.judged = NodeReveal(traceRoot(0), traceSalt(0), "", new bytes32[](0));
+            verdict.commitment =
+                keccak256(abi.encode(made.id, uint8(0), verifier, check.own.root, check.own.salt));
+        }
         (check.verdict, check.signature) = (verdict, signAs(verifier, Messages.hash(verdict)));
         (check.draw, check.drawSignature) = (made.draw, made.drawSignature);
         check.results = new bytes32[](1);

@@ -38,7 +38,7 @@ TABS = 32
 CLAIMED = 1_000
 """Leaves of the claim: a thousand, so that a path has ten steps."""
 ROOT = Path(__file__).resolve().parents[3]
-TOKEN = ROOT / "artifacts/contracts/test/market/support/BankMocks.sol/GoodToken.json"
+TOKEN = ROOT / "artifacts/contracts/test/market/support/BenchmarkToken.sol/BenchmarkToken.json"
 PERMIT = keccak256(b"Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)")
 DOMAIN = keccak256(b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)")
 

@@ -31,8 +31,9 @@ abstract contract BankTest is Test {
     uint256 internal constant OTHER_KEY = 0x7ab1;
     bytes32 internal constant SUBJECT = keccak256("subject");
     /// @dev Gas that an answer with an order, and a struck claim, are worth.
-    uint256 internal constant ANSWER_GAS = 120_000;
-    uint256 internal constant PROMISE_GAS = 85_000;
+    uint256 internal constant ANSWER_GAS = 130_000;
+    uint256 internal constant CHECK_GAS = 115_000;
+    uint256 internal constant PROMISE_GAS = 98_000;
     uint256 internal constant STRUCK_GAS = 90_000;
 
     IBank internal bank;

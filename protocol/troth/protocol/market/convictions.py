@@ -170,7 +170,7 @@ def void_from(conviction_block: int, lag: int, *, reference_age: int, reference_
     """The earliest reference block whose leaves a node's conviction by two words voids.
 
     The words do not tell how old they are: without their order it is the oldest that could have been served on
-    (``reference_age``), less the lag. Anyone who shows the order (Evidence.date) has it void from there, if it is older.
+    (``reference_age``), less the lag. Anyone who shows an older order (Evidence.date) has it void from there on.
     """
     oldest = max(conviction_block - reference_age, 0)
     offence = oldest if reference_block is None else min(oldest, reference_block)
