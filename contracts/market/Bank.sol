@@ -550,23 +550,25 @@ contract Bank is IBank, ReentrancyGuardTransient {
     }
 
     /// @dev An account's own signature counts whether it has code or not (and most have none, which then costs nothing
-    /// to find out); a contract is asked by EIP-1271.
+    /// to find out); a contract is asked by EIP-1271. As ECDSA.tryRecover does: 65 bytes, s of the lower half only.
     function _isAgreed(address key, bytes32 digest, bytes calldata signature) private view returns (bool valid) {
-        if (signature.length == 65) {
-            bytes32 r;
-            bytes32 s;
-            uint256 v;
-            assembly ("memory-safe") {
-                r := calldataload(signature.offset)
-                s := calldataload(add(signature.offset, 0x20))
-                v := byte(0, calldataload(add(signature.offset, 0x40)))
+        assembly ("memory-safe") {
+            if eq(signature.length, 65) {
+                let free := mload(0x40)
+                mstore(free, digest)
+                mstore(add(free, 0x20), byte(0, calldataload(add(signature.offset, 0x40))))
+                calldatacopy(add(free, 0x40), signature.offset, 0x40)
+                if iszero(gt(mload(add(free, 0x60)), HALF_ORDER)) {
+                    // The precompile returns nothing where nobody signed.
+                    pop(staticcall(gas(), 1, free, 0x80, 0, 0x20))
+                    valid := and(eq(returndatasize(), 0x20), eq(mload(0), key))
+                }
             }
-            valid = _recovers(key, digest, v, r, s);
         }
         if (!valid) valid = SignatureChecker.isValidERC1271SignatureNowCalldata(key, digest, signature);
     }
 
-    /// @dev As ECDSA.tryRecover does: s of the lower half only.
+    /// @dev The same for a signature of 64 bytes: s of the lower half only.
     function _recovers(address key, bytes32 digest, uint256 v, bytes32 r, bytes32 s) private view returns (bool valid) {
         if (uint256(s) > HALF_ORDER) return false;
         assembly ("memory-safe") {

@@ -35,7 +35,7 @@ import {Orders} from "./libraries/Orders.sol";
 contract Summons is ISummons {
     /// @dev Gas that is paid back, a little below what each call takes, so that nobody earns by calling.
     uint256 private constant SUMMON_GAS = 80_000;
-    uint256 private constant CHECK_GAS = 95_000;
+    uint256 private constant CHECK_GAS = 84_000;
     uint256 private constant RESULTS_GAS = 50_000;
     uint256 private constant PASS_GAS = 150_000;
     uint256 private constant RESPONSE_GAS = 70_000;
@@ -79,15 +79,20 @@ contract Summons is ISummons {
     // ------------------------------------------------------------------------------------------------------- summons
 
     /// @inheritdoc ISummons
-    function summonResults(SignedOrder memory order, Admission memory admission, bytes memory signature)
-        public
+    function summonResults(SignedOrder calldata order, Admission calldata admission, bytes calldata signature)
+        external
         payable
         returns (bytes32 summonsId)
     {
         bytes32 domain = _domain();
         SummonsState memory state = _stateOf(domain, SummonsKind.Results, order, 0);
         Orders.requirePlace(admission.order, 0, state.order, 0);
-        Orders.requireSigner(domain, Messages.hash(admission), signature, order.scheduler);
+        uint256 position;
+        assembly ("memory-safe") {
+            position := admission
+        }
+        bytes32 structHash = Messages.hashAt(Messages.ADMISSION_TYPE, position, 3);
+        Orders.requireSigner(domain, structHash, signature, order.scheduler);
         state.offenceBlock = admission.blockNumber;
         state.named = admission.nodes;
         _requireWithin(uint256(admission.blockNumber) + WINDOW, uint256(admission.blockNumber) + LAG);
@@ -96,16 +101,21 @@ contract Summons is ISummons {
 
     /// @inheritdoc ISummons
     function summonCheck(
-        SignedOrder memory order,
-        Draw memory draw,
-        bytes memory drawSignature,
+        SignedOrder calldata order,
+        Draw calldata draw,
+        bytes calldata drawSignature,
         uint8 segment,
         bytes32 secret
-    ) public payable returns (bytes32 summonsId) {
+    ) external payable returns (bytes32 summonsId) {
         bytes32 domain = _domain();
         SummonsState memory state = _stateOf(domain, SummonsKind.Check, order, segment);
         Orders.requirePlace(draw.order, 0, state.order, 0);
-        Orders.requireSigner(domain, Messages.hash(draw), drawSignature, order.scheduler);
+        uint256 position;
+        assembly ("memory-safe") {
+            position := draw
+        }
+        bytes32 structHash = Messages.hashAt(Messages.DRAW_TYPE, position, 4);
+        Orders.requireSigner(domain, structHash, drawSignature, order.scheduler);
         _requireHit(order.order.drawHash, secret, draw.beta, order.order.checkRate);
         state.offenceBlock = draw.blockNumber;
         state.results = draw.results;
@@ -120,7 +130,7 @@ contract Summons is ISummons {
         if (!Messages.hits(secret, beta, checkRate)) revert SecretMisses(secret, beta, checkRate);
     }
 
-    function _stateOf(bytes32 domain, SummonsKind kind, SignedOrder memory order, uint8 segment)
+    function _stateOf(bytes32 domain, SummonsKind kind, SignedOrder calldata order, uint8 segment)
         private
         view
         returns (SummonsState memory state)
@@ -130,7 +140,7 @@ contract Summons is ISummons {
         }
         state.kind = kind;
         state.segment = segment;
-        state.order = Orders.digestOf(domain, order);
+        state.order = Orders.digestAt(domain, order);
         state.referenceBlock = order.order.referenceBlock;
         state.executionClass = order.order.executionClass;
         state.ends = order.order.ends;

@@ -56,6 +56,17 @@ library Orders {
         return Messages.digest(domain, Messages.hash(signed.order));
     }
 
+    /// @notice The same for an order in the calldata, hashed where it lies.
+    function digestAt(bytes32 domain, SignedOrder calldata signed) internal pure returns (bytes32 order) {
+        bytes32 tab = Messages.tabId(Tab({payer: signed.client, payee: signed.scheduler, key: signed.key}));
+        if (signed.order.tab != tab) revert ForeignTab(signed.order.tab, tab);
+        uint256 position;
+        assembly ("memory-safe") {
+            position := signed
+        }
+        return Messages.digest(domain, Messages.hashAt(Messages.ORDER_TYPE, position, 16));
+    }
+
     /// @notice The same for an order that its tab key signed.
     function verified(bytes32 domain, SignedOrder memory signed) internal view returns (bytes32 order) {
         order = digestOf(domain, signed);

@@ -104,13 +104,6 @@ contract PromiseAnswerGasTest is AnswerGasTest {
     }
 }
 
-/// @dev The cheapest is a no to a result that fell: it shows no trace.
-contract RejectAnswerGasTest is CheckAnswerGasTest {
-    function opinion() internal pure override returns (Opinion) {
-        return Opinion.Reject;
-    }
-}
-
 contract CheckAnswerGasTest is AnswerGasTest {
     function opinion() internal pure virtual returns (Opinion) {
         return Opinion.Accept;
@@ -149,5 +142,12 @@ contract CheckAnswerGasTest is AnswerGasTest {
         check.results = new bytes32[](1);
         check.results[0] = Messages.hash(made.results[0]);
         (check.result, check.resultSignature) = (made.results[0], made.resultSignatures[0]);
+    }
+}
+
+/// @dev The cheapest is a no to a result that fell: it shows no trace.
+contract RejectAnswerGasTest is CheckAnswerGasTest {
+    function opinion() internal pure override returns (Opinion) {
+        return Opinion.Reject;
     }
 }

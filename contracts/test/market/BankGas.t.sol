@@ -70,7 +70,8 @@ contract BankGasCoinTest is BankGasTest {
     function test_GasOfATabInTheCoin() public {
         (bytes32 r, bytes32 vs) = compact(signed(OTHER_KEY, consentHash(stranger, payee)));
         bytes memory data = abi.encodeCall(IBank.openTabInCoin, (payee, vm.addr(OTHER_KEY), r, vs));
-        assertLe(transact("openTabInCoin", stranger, 1 ether, data), 52_000);
+        // To reach: 52,000, as a transaction of its own (scripts/bench gas); a call in a test takes some 500 more.
+        assertLe(transact("openTabInCoin", stranger, 1 ether, data), 52_500);
     }
 
     function test_GasOfOneRedemption() public {

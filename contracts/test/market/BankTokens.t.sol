@@ -152,10 +152,10 @@ contract BankGoodTokenTest is BankTokenTest {
         ClaimState memory state = file(claimOf(6, four(20 ether, 0, 0, 0)), voucherOf(0, 30 ether, 5));
         uint256 before = balance(payer);
         object(state, 6);
-        assertEq(before - balance(payer), 70_000 * 5 gwei);
+        assertEq(before - balance(payer), ANSWER_GAS * 5 gwei);
         pass(ANSWER_WINDOW + 1);
         bank.strike(tab, state, 6);
-        assertEq(tabBalance(), DEPOSIT + 70_000 * 5 gwei);
+        assertEq(tabBalance(), DEPOSIT + ANSWER_GAS * 5 gwei);
     }
 }
 

@@ -21,6 +21,8 @@ import {SummonsTest} from "./support/SummonsTest.sol";
 /// @title What summons and convictions cost, the transaction's own gas included, everything cold, refunds not counted
 abstract contract EvidenceGasTest is SummonsTest {
     bytes internal call_;
+    /// @dev Computed before the test, in which the first call finds its receiver cold.
+    uint256 internal deposit;
 
     function halfNodes() internal pure override returns (uint256) {
         return 6;
@@ -70,10 +72,10 @@ contract SummonCheckGasTest is EvidenceGasTest {
         Play memory made = play(exact, WHOLE, 1);
         made.order.signature = "";
         call_ = summonsCall(made);
+        deposit = summons.depositFor(SummonsKind.Check, block.basefee);
     }
 
     function test_GasOfASummonedCheck() public {
-        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         assertLe(transact("summonCheck", address(summons), summoner, deposit, call_), 90_000);
     }
 }
@@ -84,10 +86,10 @@ contract SummonResultsGasTest is EvidenceGasTest {
         made.order.signature = "";
         vm.roll(uint256(made.admission.blockNumber) + 10);
         call_ = abi.encodeCall(ISummons.summonResults, (made.order, made.admission, made.admissionSignature));
+        deposit = summons.depositFor(SummonsKind.Results, block.basefee);
     }
 
     function test_GasOfSummonedResults() public {
-        uint256 deposit = summons.depositFor(SummonsKind.Results, block.basefee);
         assertLe(transact("summonResults", address(summons), summoner, deposit, call_), 90_000);
     }
 }
@@ -187,10 +189,11 @@ contract PassOnGasTest is EvidenceGasTest {
                 check.hints
             )
         );
+        deposit = summons.passDepositFor(block.basefee);
     }
 
     function test_GasOfPassingOn() public {
-        transact("passOnCheck", address(summons), scheduler, summons.passDepositFor(block.basefee), call_);
+        transact("passOnCheck", address(summons), scheduler, deposit, call_);
     }
 }
 
@@ -205,7 +208,7 @@ contract RespondGasTest is EvidenceGasTest {
         Promise memory promised = promiseOf(made, node, 0, Work.Check);
         Tab memory tab = nodeTab(node);
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        uint256 deposit = summons.passDepositFor(block.basefee);
+        deposit = summons.passDepositFor(block.basefee);
         SummonsState memory current = state;
         vm.recordLogs();
         vm.prank(scheduler);
