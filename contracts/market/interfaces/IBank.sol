@@ -63,7 +63,7 @@ interface IBank {
     // ---- tabs
 
     /// @notice `balance` is what arrived; what was redeemed in an earlier life of the tab stands.
-    event TabOpened(bytes32 indexed tab, address indexed payer, address indexed payee, address key, uint96 balance);
+    event TabOpened(bytes32 indexed tab, address payer, address payee, address key, uint96 balance);
     event TabToppedUp(bytes32 indexed tab, uint96 amount, uint96 balance);
     /// @notice A voucher or a settled claim was paid: the tab's balance is `paid` less, what was redeemed and the
     ///         payee's credit are `paid` more.
@@ -71,7 +71,8 @@ interface IBank {
     event TabClosing(bytes32 indexed tab, uint40 closesAt);
     /// @notice `returned` was sent to the payer; 0 after a Moved to its credit, where the payer could not be paid.
     event TabClosed(bytes32 indexed tab, uint96 returned);
-    /// @notice The payer's stake paid `amount` to the payee beside the tab, where it counts as redeemed.
+    /// @notice `amount` counts as redeemed, and the tab did not pay it: the payer's stake did, or it is what a struck
+    ///         claim cost the payer.
     event TabForgiven(bytes32 indexed tab, uint96 amount, uint96 redeemed);
 
     error UnknownTab(bytes32 tab);
@@ -94,6 +95,11 @@ interface IBank {
         external
         payable
         returns (bytes32 tab);
+
+    /// @notice The same for an account's key in a deployment in the coin, cheaper: the value is the deposit.
+    /// @param r of the key's signature
+    /// @param vs its s, and its parity in the uppermost bit (EIP-2098)
+    function openTabInCoin(address payee, address key, bytes32 r, bytes32 vs) external payable returns (bytes32 tab);
 
     /// @notice The same after an EIP-2612 permit for `amount`, in one transaction.
     function openTabWithPermit(
@@ -169,11 +175,11 @@ interface IBank {
     /// @notice Payer or key: asks to see the leaf of one number, or of a place of the tree beyond the last one or left
     ///         out, which must be empty. The answer's gas is reserved from what the tab holds beyond the claim; a
     ///         caller that gives value (a coin, at least that gas), or whose tab holds too little, pays it itself. An
-    ///         answered number may be asked again.
+    ///         answered number may be asked again. What is reserved pays the dearest answer, that with an order.
     function object(Tab calldata tab, ClaimState calldata state, uint64 sequence) external payable;
 
-    /// @notice Anyone: shows the leaf; its deposit pays the caller's gas (what an empty place does not need goes to the
-    ///         tab).
+    /// @notice Anyone: shows the leaf; its deposit pays the caller's gas (what another leaf than an order's, or an
+    ///         empty place, does not need goes to the tab).
     /// @param amount of the leaf; 0: the place is empty, and `leaf` is not looked at
     /// @param siblings and their sums, from the bottom (library SumTree)
     /// @param leaf abi-encoded as Leaves.leafWorth takes it
@@ -190,7 +196,8 @@ interface IBank {
 
     /// @notice Anyone: strikes a claim whose objection was not answered in time. The deposit goes back to the tab (to
     ///         the payer's credit, once that is closed); those of other objections to a struck claim follow by a call
-    ///         each.
+    ///         each. What objection and strike cost counts as redeemed, up to what the claim's voucher
+    ///         authorises: the payee pays for a claim that it cannot show.
     function strike(Tab calldata tab, ClaimState calldata state, uint64 sequence) external;
 
     /// @notice Anyone: pays a claim that stood.

@@ -54,6 +54,8 @@ contract AttacksCourtTest is AttackStage {
         address node = made.nodes[0];
         vm.prank(node);
         registry.deregister(node);
+        // Who leaves changes entries: which hints are needed now depends on who is drawn.
+        (made.seats, made.hints) = seatsOf(made, new address[](0));
         uint40 exit = uint40(vm.getBlockNumber() + parameters().unbonding);
         for (uint256 i = 0; i < 3; ++i) {
             uint256 before = wealth(friend);
@@ -76,6 +78,8 @@ contract AttacksCourtTest is AttackStage {
         address node = made.nodes[0];
         vm.prank(node);
         registry.deregister(node);
+        // Who leaves changes entries: which hints are needed now depends on who is drawn.
+        (made.seats, made.hints) = seatsOf(made, new address[](0));
         open(made, Opinion.Reject, stranger);
         pass(parameters().unbonding + 1);
         vm.expectRevert(abi.encodeWithSelector(IRegistry.StakeLocked.selector, node, PENALTY));

@@ -51,6 +51,14 @@ def last_opening_block(draw_block: int, parameters: Parameters) -> int:
     return draw_block + parameters.lag + SUMMONS_WINDOWS * parameters.summons_window
 
 
+def answer_age(parameters: Parameters) -> int:
+    """Blocks from an order's reference block to the last draw over its results that the court hears.
+
+    Also that of a leaf which is shown for the first time at the end of a claim that was filed within the lag.
+    """
+    return last_opening_block(parameters.reference_age, parameters) + parameters.claim_delay + parameters.answer_window
+
+
 def kind_of(majority: Opinion | None) -> CaseKind:
     """What kind of case a check's majority leaves; None: the leaf was not drawn, so no secret and no verdict is shown.
 
