@@ -51,7 +51,7 @@ function onlyDrivesContracts(file) {
  * beside it, so that a changed comment of one would change the other's bytes.
  */
 const marketFiles = readdirSync(join(root, "contracts"), { recursive: true })
-  .filter((file) => file.endsWith(".sol") && /^market\/|^test\/Market\w+\.sol$/.test(file))
+  .filter((file) => file.endsWith(".sol") && /^market\/|^test\/(Market|market\/)/.test(file))
   .map((file) => `contracts/${file}`)
   .filter((file) => !quickFiles.includes(file));
 
