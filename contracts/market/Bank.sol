@@ -51,6 +51,8 @@ contract Bank is IBank, ReentrancyGuardTransient {
     /// payer.
     uint256 private constant MAXIMUM_OBJECTIONS = 32;
     uint256 private constant WINDOW = 255;
+    /// @dev Of a movement in `moveMany`: two kinds, account, amount.
+    uint256 private constant MOVEMENT_BYTES = 33;
     bytes32 private constant OBJECTION = keccak256("troth/market/objection/1");
     /// @dev Half of secp256k1's order: the other s of a signature is refused.
     uint256 private constant HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0;
@@ -101,6 +103,25 @@ contract Bank is IBank, ReentrancyGuardTransient {
             _requirePot(movement.toKind, movement.toId);
             _announce(subject, movement);
         }
+    }
+
+    /// @inheritdoc IBank
+    function moveMany(bytes32 subject, bytes calldata movements) external {
+        if (msg.sender != COURT) revert NotAuthorised(msg.sender);
+        if (movements.length % MOVEMENT_BYTES != 0) revert InvalidMovements(movements.length);
+        for (uint256 i = 0; i < movements.length; i += MOVEMENT_BYTES) {
+            uint256 kinds;
+            uint256 rest;
+            assembly ("memory-safe") {
+                let at := add(movements.offset, i)
+                kinds := byte(0, calldataload(at))
+                rest := calldataload(add(at, 1))
+            }
+            (PotKind fromKind, PotKind toKind) = (PotKind(kinds >> 4), PotKind(kinds & 0xf));
+            bytes32 fromId = _potOf(fromKind, subject, rest >> 96);
+            _move(fromKind, fromId, toKind, _potOf(toKind, subject, rest >> 96), uint96(rest));
+        }
+        emit MovedMany(subject, movements);
     }
 
     /// @inheritdoc IBank
@@ -719,6 +740,13 @@ contract Bank is IBank, ReentrancyGuardTransient {
         bool account = kind == PotKind.Credit || kind == PotKind.Stake || kind == PotKind.Locked;
         bool known = account ? id != 0 && uint256(id) >> 160 == 0 : kind == PotKind.Bond || id == 0;
         if (kind == PotKind.Tab || !known) revert InvalidPot(kind, id);
+    }
+
+    /// @dev Which pot of this kind a case's movement means.
+    function _potOf(PotKind kind, bytes32 subject, uint256 account) private pure returns (bytes32 id) {
+        if (kind == PotKind.Bond) return subject;
+        id = kind == PotKind.Burnt ? bytes32(0) : bytes32(account);
+        _requirePot(kind, id);
     }
 
     function _narrow(uint256 amount) private pure returns (uint96) {

@@ -20,7 +20,6 @@ import {
     Parameters,
     PotKind,
     Result,
-    Reveal,
     ReviewCommitment,
     SignedOrder,
     Verdict,
@@ -234,10 +233,10 @@ contract Court is ICourt, ReentrancyGuardTransient {
     // ------------------------------------------------------------------------------------------------------- showing
 
     /// @inheritdoc ICourt
-    function reveal(bytes32 caseId, CaseState calldata given, uint256 reviewer, Reveal calldata reveal_) external {
+    function reveal(bytes32 caseId, CaseState calldata given, uint256 reviewer, bytes calldata reveal_) external {
         _requireState(caseId, given);
         JUDGEMENT.handOn(IJudgement.reveal.selector, 0);
-        _show(caseId, given.round, 1 << (Marks.REVEALS + reviewer), keccak256(abi.encode(reveal_)));
+        _show(caseId, given.round, 1 << (Marks.REVEALS + reviewer), keccak256(reveal_));
     }
 
     /// @inheritdoc ICourt
@@ -265,7 +264,7 @@ contract Court is ICourt, ReentrancyGuardTransient {
     // ------------------------------------------------------------------------------------------------------- outcome
 
     /// @inheritdoc ICourt
-    function decide(bytes32 caseId, CaseState calldata given, NodeReveal calldata, Reveal[] calldata)
+    function decide(bytes32 caseId, CaseState calldata given, NodeReveal calldata, bytes calldata)
         external
         nonReentrant
     {

@@ -131,7 +131,7 @@ contract Docket is IDocket {
         uint256 stake = BANK.balanceOf(PotKind.Stake, node);
         state.locked = uint96(stake < penalty ? stake : penalty);
         Ledger.Draft memory draft = Ledger.start(caseId, 0, 1 + state.verifiers.length);
-        draft.shift(PotKind.Stake, node, PotKind.Locked, node, state.locked);
+        draft.shift(PotKind.Stake, PotKind.Locked, state.node, state.locked);
         if (state.suspends) draft.lockRejecters(state, penalty);
         return draft.toCall();
     }
