@@ -41,6 +41,46 @@ def apply_movements(balances: Mapping[Pot, int], movements: Sequence[Movement]) 
     return after
 
 
+_MOVEMENT = 33
+"""Bytes of a packed movement: the kinds that it leaves and enters, four bits each; an account; an amount."""
+
+
+def pack_movements(subject: Hash32, movements: Sequence[Movement]) -> bytes:
+    """Movements of a case as Bank.moveMany takes them: a bond is the case's, what is burnt is nobody's."""
+    packed = bytearray()
+    for one in movements:
+        accounts = {pot for kind, pot in _ends(one) if kind not in {PotKind.BOND, PotKind.BURNT}}
+        bonds = {pot for kind, pot in _ends(one) if kind is PotKind.BOND}
+        if len(accounts) > 1 or not bonds <= {subject}:
+            raise InvalidCase("A case moves money between its bond, one account and nobody", one, "Split the movement.")
+        account = accounts.pop()[12:] if accounts else bytes(20)
+        packed += bytes([one.from_kind << 4 | one.to_kind]) + account + one.amount.to_bytes(12)
+    return bytes(packed)
+
+
+def unpack_movements(subject: Hash32, packed: bytes) -> tuple[Movement, ...]:
+    """The movements that MovedMany tells of; raises InvalidCase for other bytes."""
+    if len(packed) % _MOVEMENT:
+        raise InvalidCase(f"A packed movement has {_MOVEMENT} bytes", len(packed), "Take the event's bytes.")
+    made = []
+    for start in range(0, len(packed), _MOVEMENT):
+        kinds, account = packed[start], packed[start + 1 : start + 21]
+        amount = int.from_bytes(packed[start + 21 : start + _MOVEMENT])
+        source, target = (_pot_of(PotKind(kind), subject, account) for kind in (kinds >> 4, kinds & 0xF))
+        made.append(Movement(*source, *target, amount))
+    return tuple(made)
+
+
+def _ends(movement: Movement) -> tuple[Pot, Pot]:
+    return (movement.from_kind, movement.from_id), (movement.to_kind, movement.to_id)
+
+
+def _pot_of(kind: PotKind, subject: Hash32, account: bytes) -> Pot:
+    if kind is PotKind.BOND:
+        return kind, subject
+    return BURNT if kind is PotKind.BURNT else (kind, Hash32(bytes(12) + account))
+
+
 _DRAW, _COMMIT, _SEED, _DECIDE = 90_000, 50_000, 80_000, 120_000
 
 
