@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
@@ -37,6 +36,7 @@ import {Ledger} from "./libraries/Ledger.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Owners} from "./libraries/Owners.sol";
 import {Prices} from "./libraries/Prices.sol";
+import {Signatures} from "./libraries/Signatures.sol";
 import {Windows} from "./libraries/Windows.sol";
 
 /// @title Reads what a case is opened with, and draws who reviews it and what they show
@@ -199,13 +199,23 @@ contract Docket is IDocket {
             revert ForeignResult(place, result.order, result.segment);
         }
         structHash = Messages.hash(result);
-        address signer = ECDSA.recoverCalldata(Messages.digest(domain, structHash), signature);
+        address signer = _signerOf(domain, structHash, signature);
         state.excluded.add(REGISTRY.ownerOf(signer));
         if (place != state.segment) return structHash;
         if (REGISTRY.classOf(signer) != state.executionClass) revert WrongClass(signer, state.executionClass);
         state.node = signer;
         state.result = structHash;
         state.traceCommitment = result.traceCommitment;
+    }
+
+    /// @dev Nobody is a party: what no key has signed is refused here.
+    function _signerOf(bytes32 domain, bytes32 structHash, bytes calldata signature)
+        private
+        view
+        returns (address signer)
+    {
+        signer = Signatures.signerOf(Messages.digest(domain, structHash), signature);
+        if (signer == address(0)) revert WrongSignature(signer);
     }
 
     /// @dev Ends rise to the last layer, and nothing follows them.
@@ -230,7 +240,7 @@ contract Docket is IDocket {
         if (draw.order != state.order || draw.results != expected) {
             revert ForeignDraw(draw.order, draw.results, expected);
         }
-        if (ECDSA.recoverCalldata(Messages.digest(domain, Messages.hash(draw)), signature) != state.scheduler) {
+        if (_signerOf(domain, Messages.hash(draw), signature) != state.scheduler) {
             revert WrongSignature(state.scheduler);
         }
         if (
@@ -330,7 +340,7 @@ contract Docket is IDocket {
             if (verdict.opinion == 0 || verdict.opinion > uint8(Opinion.CannotTell)) {
                 revert InvalidOpinion(i, verdict.opinion);
             }
-            address signer = ECDSA.recoverCalldata(Messages.digest(domain, Messages.hash(verdict)), signatures[i]);
+            address signer = _signerOf(domain, Messages.hash(verdict), signatures[i]);
             _seatVerdict(state, i, signer, verdict.opinion);
             if (state.suspends && verdict.opinion == uint8(Opinion.Reject) && !verdict.locks) {
                 revert LockMissing(i, signer);
@@ -372,15 +382,19 @@ contract Docket is IDocket {
     {
         if (given.phase != CasePhase.Opened) revert WrongPhase(given.phase);
         randao = _randao(given.phaseBlock, header);
-        uint8 count = REGISTRY.rulesOf(given.executionClass).reviewers;
-        CaseState memory state;
-        state.executionClass = given.executionClass;
-        state.segment = given.segment;
-        state.ends = given.ends;
-        state.referenceBlock = given.referenceBlock;
-        state.round = given.round;
-        state.excluded = given.excluded;
-        reviewers = _drawSeats(state, Messages.courtSeed(caseId, state.round, randao), count, hints);
+        (,, uint8 count) = REGISTRY.committeeOf(given.executionClass);
+        uint256 segment = given.segment;
+        DrawRequest memory request;
+        request.executionClass = given.executionClass;
+        request.first = segment == 0 ? 0 : uint8(given.ends[segment - 1]);
+        request.end = uint8(given.ends[segment]);
+        request.blockNumber = given.referenceBlock;
+        request.seed = Messages.courtSeed(caseId, given.round, randao);
+        request.count = count;
+        request.seasoned = true;
+        request.excluded = given.excluded;
+        request.hints = hints;
+        reviewers = REGISTRY.draw(request);
         seats = _seat(reviewers);
     }
 
@@ -391,7 +405,8 @@ contract Docket is IDocket {
         returns (bytes32)
     {
         if (state.phase != CasePhase.Committed) revert WrongPhase(state.phase);
-        if (REGISTRY.rulesOf(state.executionClass).exact) revert ExactClass(state.executionClass);
+        (bool exact,,) = REGISTRY.committeeOf(state.executionClass);
+        if (exact) revert ExactClass(state.executionClass);
         return Messages.tilesSeed(caseId, state.commitments, _randao(state.phaseBlock, header));
     }
 
@@ -400,10 +415,11 @@ contract Docket is IDocket {
         uint256 due = phaseBlock + LOOKAHEAD;
         if (block.number <= due) revert TooEarly(block.number, due + 1);
         if (block.number > due + DRAW_WINDOW) revert TooLate(block.number, due + DRAW_WINDOW);
-        (uint256 number, bytes32 randao, bytes32 hash) = BlockHeader.parse(header);
         bytes32 knownHash = BlockHeader.known(due);
-        if (number != due || hash != knownHash) revert WrongHeader(due, number, hash, knownHash);
-        return randao;
+        bytes32 hash = keccak256(header);
+        if (hash == knownHash) return BlockHeader.randaoOf(header);
+        (uint256 number,,) = BlockHeader.parse(header);
+        revert WrongHeader(due, number, hash, knownHash);
     }
 
     /// @dev An operator that is drawn more than once is one reviewer with more seats, at its first place.
@@ -411,11 +427,15 @@ contract Docket is IDocket {
         unchecked {
             uint256 total = drawn.length;
             uint256 count = 0;
+            // Bit b: one whose address ends with b was there; of the others nobody need be looked for.
+            uint256 seen = 0;
             seats = new uint8[](total);
             for (uint256 i = 0; i < total; ++i) {
                 address operator = drawn[i];
-                uint256 place = _placeOf(operator, drawn, count);
+                uint256 mark = 1 << uint8(uint160(operator));
+                uint256 place = seen & mark == 0 ? count : _placeOf(operator, drawn, count);
                 if (place == count) drawn[count++] = operator;
+                seen |= mark;
                 ++seats[place];
             }
             assembly ("memory-safe") {

@@ -75,17 +75,14 @@ contract Judgement is IJudgement {
     /// @dev What is shown, after its checks. Reviewer i is bit i.
     /// @param node whether the node shows its trace
     /// @param saying who shows an opinion, by its number
-    /// @param numbers score << 32 | spread
+    /// @param heads where in memory each opened reveal is (Reveals.Head)
     struct Shown {
         bool node;
         bytes32 nodeRoot;
         bytes nodeTiles;
         uint256 opened;
         uint256[7] saying;
-        uint256[] opinions;
-        bytes32[] roots;
-        bytes[] tiles;
-        uint256[] numbers;
+        uint256[] heads;
     }
 
     /// @inheritdoc IJudgement
@@ -95,7 +92,8 @@ contract Judgement is IJudgement {
         if (reviewer >= state.reviewers.length || state.reviewers[reviewer] != HandedOn.caller()) {
             revert NotReviewer(HandedOn.caller(), reviewer);
         }
-        Shown memory shown = _nobody(state.reviewers.length);
+        Shown memory shown;
+        shown.heads = new uint256[](state.reviewers.length);
         uint256 position = _position(reveal_);
         Reveals.Head memory head = Reveals.read(position, 0);
         if (head.opinion == 0) revert InvalidOpinion(reviewer, 0);
@@ -164,11 +162,7 @@ contract Judgement is IJudgement {
         returns (uint256 end)
     {
         end = head.end;
-        shown.opened |= 1 << place;
-        shown.saying[head.opinion] |= 1 << place;
-        shown.opinions[place] = head.opinion;
-        shown.roots[place] = head.root;
-        shown.numbers[place] = head.numbers;
+        _note(shown, place, head);
         if (head.opinion > uint256(Opinion.Reject)) return end;
         bytes memory tiles;
         uint256 siblings;
@@ -178,9 +172,26 @@ contract Judgement is IJudgement {
             tiles = Openings.unmasked(end + 1, length, mask);
             siblings = end + 1 + length;
             end = siblings + hearing.sample.siblingBytes();
-            shown.tiles[place] = tiles;
+            head.tiles = tiles;
         }
         _requireTiles(hearing, place, head.root, tiles, siblings);
+    }
+
+    function _note(Shown memory shown, uint256 place, Reveals.Head memory head) private pure {
+        shown.opened |= 1 << place;
+        shown.saying[head.opinion] |= 1 << place;
+        uint256[] memory heads = shown.heads;
+        assembly ("memory-safe") {
+            mstore(add(add(heads, 0x20), shl(5, place)), head)
+        }
+    }
+
+    /// @dev Of a reviewer that is among `opened`.
+    function _headOf(Shown memory shown, uint256 place) private pure returns (Reveals.Head memory head) {
+        uint256[] memory heads = shown.heads;
+        assembly ("memory-safe") {
+            head := mload(add(add(heads, 0x20), shl(5, place)))
+        }
     }
 
     /// @dev The tiles that these are XORed with: who agrees with another has them nearly equal, and zeros are cheap.
@@ -191,7 +202,7 @@ contract Judgement is IJudgement {
         }
         if (by == Reveals.CLEAR) return "";
         if (by == Reveals.NODE) mask = shown.nodeTiles;
-        else if (by < place) mask = shown.tiles[by];
+        else if (shown.opened >> by & 1 != 0 && by != place) mask = _headOf(shown, by).tiles;
         if (mask.length == 0) revert InvalidMask(place, by);
     }
 
@@ -205,13 +216,6 @@ contract Judgement is IJudgement {
     ) private pure {
         bytes32 proven = hearing.rules.exact ? root : hearing.sample.rootOf(tiles, siblings);
         if (proven != root || proven == 0) revert InvalidOpening(place, proven, root);
-    }
-
-    function _nobody(uint256 count) private pure returns (Shown memory shown) {
-        shown.opinions = new uint256[](count);
-        shown.roots = new bytes32[](count);
-        shown.tiles = new bytes[](count);
-        shown.numbers = new uint256[](count);
     }
 
     function _position(bytes calldata packed) private pure returns (uint256 position) {
@@ -268,7 +272,7 @@ contract Judgement is IJudgement {
         uint8[] calldata seats = state.seats;
         finding.silent = ~shown.opened & ((1 << seats.length) - 1);
         finding.cluster = _properCluster(rules, shown, seats);
-        uint256 opinion = finding.cluster == 0 ? 0 : shown.opinions[_lowest(finding.cluster)];
+        uint256 opinion = finding.cluster == 0 ? 0 : _headOf(shown, _lowest(finding.cluster)).opinion;
         finding.paid = opinion != 0 && opinion != uint256(Opinion.CannotTell);
         if (opinion == uint256(Opinion.Accept) || opinion == uint256(Opinion.Reject)) {
             // A node that shows nothing proves nobody wrong.
@@ -277,8 +281,8 @@ contract Judgement is IJudgement {
                 finding.wrong = telling & ~finding.cluster;
             }
             if (!rules.exact) {
-                finding.score = _median(shown.numbers, 32, seats, finding.cluster);
-                finding.spread = _median(shown.numbers, 0, seats, finding.cluster);
+                finding.score = _median(shown, 32, seats, finding.cluster);
+                finding.spread = _median(shown, 0, seats, finding.cluster);
             }
         }
         _conclude(finding, rules, state, shown, seats, opinion);
@@ -292,7 +296,7 @@ contract Judgement is IJudgement {
     {
         address[] calldata reviewers = state.reviewers;
         bytes32[] calldata commitments = state.commitments;
-        shown = _nobody(reviewers.length);
+        shown.heads = new uint256[](reviewers.length);
         if (node.root == 0) {
             _requireExcusable(state, NODE, true, Marks.NODE);
         } else {
@@ -338,7 +342,8 @@ contract Judgement is IJudgement {
         if (!shown.node) return valid;
         for (uint256 rest = shown.saying[uint256(Opinion.Accept)]; rest != 0; rest &= rest - 1) {
             uint256 i = _lowest(rest);
-            if (!_agree(rules, shown.roots[i], shown.nodeRoot, shown.tiles[i], shown.nodeTiles)) valid ^= 1 << i;
+            Reveals.Head memory head = _headOf(shown, i);
+            if (!_agree(rules, head.root, shown.nodeRoot, head.tiles, shown.nodeTiles)) valid ^= 1 << i;
         }
     }
 
@@ -353,19 +358,19 @@ contract Judgement is IJudgement {
                 fresh &= fresh - 1;
                 unseen &= ~(members | fresh);
                 // Only who is of one opinion can agree.
-                uint256 rest = unseen & shown.saying[shown.opinions[v]];
+                Reveals.Head memory head = _headOf(shown, v);
+                uint256 rest = unseen & shown.saying[head.opinion];
+                if (head.opinion > uint256(Opinion.Reject)) {
+                    fresh |= rest;
+                    continue;
+                }
                 for (; rest != 0; rest &= rest - 1) {
                     uint256 w = _lowest(rest);
-                    if (_sameCluster(rules, shown, v, w)) fresh |= 1 << w;
+                    Reveals.Head memory other = _headOf(shown, w);
+                    if (_agree(rules, head.root, other.root, head.tiles, other.tiles)) fresh |= 1 << w;
                 }
             }
         }
-    }
-
-    /// @dev Of two of one opinion.
-    function _sameCluster(Rules memory rules, Shown memory shown, uint256 v, uint256 w) private pure returns (bool) {
-        if (shown.opinions[v] > uint256(Opinion.Reject)) return true;
-        return _agree(rules, shown.roots[v], shown.roots[w], shown.tiles[v], shown.tiles[w]);
     }
 
     function _agree(Rules memory rules, bytes32 rootA, bytes32 rootB, bytes memory tilesA, bytes memory tilesB)
@@ -430,20 +435,20 @@ contract Judgement is IJudgement {
     }
 
     /// @dev The smallest value that at least half of the members' seats do not exceed.
-    /// @param shift of the values in their words, of which they are 32 bits
-    function _median(uint256[] memory words, uint256 shift, uint8[] calldata seats, uint256 members)
+    /// @param shift of the values in the heads' numbers, of which they are 32 bits
+    function _median(Shown memory shown, uint256 shift, uint8[] calldata seats, uint256 members)
         private
         pure
         returns (uint32)
     {
-        uint256[] memory sorted = new uint256[](words.length);
+        uint256[] memory sorted = new uint256[](shown.heads.length);
         uint256 count = 0;
         uint256 total = 0;
         unchecked {
             for (; members != 0; members &= members - 1) {
                 uint256 i = _lowest(members);
                 uint256 weight = _seatsOf(seats, i);
-                _insert(sorted, count++, uint256(uint32(words[i] >> shift)) << 8 | weight);
+                _insert(sorted, count++, uint256(uint32(_headOf(shown, i).numbers >> shift)) << 8 | weight);
                 total += weight;
             }
             uint256 passed = 0;

@@ -678,6 +678,12 @@ contract Registry is IRegistry {
     }
 
     /// @inheritdoc IRegistry
+    function committeeOf(bytes32 executionClass) external view returns (bool, uint8, uint8) {
+        Rules storage rules = _rulesFor(executionClass);
+        return (rules.exact, rules.verifiers, rules.reviewers);
+    }
+
+    /// @inheritdoc IRegistry
     function roleOf(address operator) external view returns (Role role, address owner, uint40 exitBlock) {
         Party storage party = _parties[operator];
         return (party.role, party.owner, party.exitBlock);

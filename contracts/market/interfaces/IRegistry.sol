@@ -127,6 +127,8 @@ interface IRegistry {
 
     function groupId(bytes32 executionClass, uint8 first, uint8 end) external pure returns (bytes32);
     function rulesOf(bytes32 executionClass) external view returns (Rules memory);
+    /// @notice Who checks and judges in a class: one slot of its rules.
+    function committeeOf(bytes32 executionClass) external view returns (bool exact, uint8 verifiers, uint8 reviewers);
     function roleOf(address operator) external view returns (Role role, address owner, uint40 exitBlock);
     function ownerOf(address operator) external view returns (address);
     function payoutOf(address account) external view returns (address);

@@ -70,14 +70,15 @@ library Openings {
     /// @dev As TileTree.root, with siblings in the calldata.
     function _climb(bytes32 hash, uint256 index, uint256 sibling, uint256 depth) private pure returns (bytes32 root) {
         assembly ("memory-safe") {
-            let left := add(mload(0x40), 1)
-            let tagged := sub(left, 1)
+            // At a multiple of 64, so that a side of the pair is a bit of its place; the tag stands before it.
+            let pair := and(add(mload(0x40), 0x7f), not(0x3f))
+            let tagged := sub(pair, 1)
             mstore8(tagged, 1)
             root := hash
             for { let end := add(sibling, shl(5, depth)) } lt(sibling, end) { sibling := add(sibling, 0x20) } {
-                let side := shl(5, and(index, 1))
-                mstore(add(left, side), root)
-                mstore(add(left, xor(side, 0x20)), calldataload(sibling))
+                let place := or(pair, shl(5, and(index, 1)))
+                mstore(place, root)
+                mstore(xor(place, 0x20), calldataload(sibling))
                 root := keccak256(tagged, 65)
                 index := shr(1, index)
             }

@@ -20,12 +20,14 @@ library Reveals {
 
     /// @param numbers score << 32 | spread
     /// @param end where in the calldata it ends, or its mask is
+    /// @param tiles in the clear, once they are read
     struct Head {
         uint256 opinion;
         uint256 numbers;
         bytes32 salt;
         bytes32 root;
         uint256 end;
+        bytes tiles;
     }
 
     /// @notice The reveal that begins at a position of the calldata. What is read beyond the reveals is for the caller to refuse,
