@@ -565,22 +565,6 @@ struct CaseState {
     address seeder;
 }
 
-/// @notice What a reviewer shows, as library Reveals packs it. Absent: opinion None.
-/// @param score of the node, millionths of the class's first cut
-/// @param spread the reviewers' own noise on this prompt, in the same unit
-/// @param mask whose tiles these are XORed with: a reviewer's that stands before, the node's, or nobody's (library Reveals)
-/// @param tiles sampled tiles; empty in an exact class
-struct Reveal {
-    bytes32 root;
-    uint8 opinion;
-    uint32 score;
-    uint32 spread;
-    bytes32 salt;
-    uint8 mask;
-    bytes tiles;
-    bytes32[] siblings;
-}
-
 /// @notice What the node shows: its root and salt, and its tiles. Absent: root zero.
 struct NodeReveal {
     bytes32 root;

@@ -1,7 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Reveal} from "../interfaces/MarketTypes.sol";
+/// @notice What a reviewer shows, before it is packed. Absent: opinion None.
+/// @param score of the node, millionths of the class's first cut
+/// @param spread the reviewers' own noise on this prompt, in the same unit
+/// @param mask whose tiles these are XORed with: a reviewer's that stands before, the node's, or nobody's
+/// @param tiles sampled tiles; empty in an exact class
+struct Reveal {
+    bytes32 root;
+    uint8 opinion;
+    uint32 score;
+    uint32 spread;
+    bytes32 salt;
+    uint8 mask;
+    bytes tiles;
+    bytes32[] siblings;
+}
 
 /// @title What reviewers show, packed one behind the other
 /// @notice A reveal is its opinion (1 byte; behind 0, nothing shown, nothing follows), score (4), spread (4), salt (32) and root

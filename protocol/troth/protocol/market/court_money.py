@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from troth.protocol.errors import InvalidField
 from troth.protocol.market import prices
 from troth.protocol.market.court import Finding, case_of
 from troth.protocol.market.economy import REWARD_SHARE
@@ -59,9 +60,9 @@ def pack_movements(subject: Hash32, movements: Sequence[Movement]) -> bytes:
 
 
 def unpack_movements(subject: Hash32, packed: bytes) -> tuple[Movement, ...]:
-    """The movements that MovedMany tells of; raises InvalidCase for other bytes."""
+    """The movements that MovedMany tells of; raises InvalidField for other bytes."""
     if len(packed) % _MOVEMENT:
-        raise InvalidCase(f"A packed movement has {_MOVEMENT} bytes", len(packed), "Take the event's bytes.")
+        raise InvalidField(f"A packed movement has {_MOVEMENT} bytes", len(packed), "Take the event's bytes.")
     made = []
     for start in range(0, len(packed), _MOVEMENT):
         kinds, account = packed[start], packed[start + 1 : start + 21]
