@@ -98,10 +98,11 @@ contract Docket is IDocket {
         } else {
             _requireDrawn(order.order, secret, draw.beta);
             _requireProven(state, draw.beta, proof);
-            _passOverSilent(state, rules.verifiers);
+            address[] memory signers = _signersOf(state, domain, verdicts, verdictSignatures);
+            _passOverSilent(state, rules.verifiers, signers);
             bytes32 seed = Messages.checkSeed(state.order, secret, draw.beta, draw.results);
             state.verifiers = _drawSeats(state, Messages.segmentSeed(seed, segment), rules.verifiers, hints);
-            _readVerdicts(state, domain, verdicts, verdictSignatures);
+            _seatVerdicts(state, verdicts, signers);
             _setKind(state);
         }
         _setOpener(state, order.key);
@@ -139,12 +140,13 @@ contract Docket is IDocket {
     /// @inheritdoc IDocket
     function bondFor(bytes32 executionClass, uint256 rows) external view returns (uint96) {
         Rules memory rules = REGISTRY.rulesOf(executionClass);
-        return _bond(rules, Prices.unit(rules, rows + 1));
+        return _bond(rules, Prices.unit(rules, rows + 1), rows);
     }
 
-    function _bond(Rules memory rules, uint256 unit) private view returns (uint96) {
+    function _bond(Rules memory rules, uint256 unit, uint256 rows) private view returns (uint96) {
+        uint256 depth = rules.exact ? 0 : TileTree.depthOf(TileTree.tileCount(rows, rules.hiddenSize, rules.dtype));
         uint256 units = Prices.BOND_UNITS + Prices.REWARD_UNITS * rules.reviewers;
-        return SafeCast.toUint96(units * unit + CaseGas.worth(CaseGas.whole(rules), GAS_PRICE));
+        return SafeCast.toUint96(units * unit + CaseGas.worth(CaseGas.whole(rules, depth), GAS_PRICE));
     }
 
     function _readOrder(CaseState memory state, bytes32 domain, SignedOrder calldata given) private view {
@@ -267,7 +269,7 @@ contract Docket is IDocket {
         }
         state.rows = uint32(rows < most ? rows : most);
         state.unit = SafeCast.toUint96(Prices.unit(rules, uint256(state.rows) + 1));
-        state.bond = _bond(rules, state.unit);
+        state.bond = _bond(rules, state.unit, state.rows);
         state.fee = uint96(Prices.fee(order, rules, _count(state.ends), last));
     }
 
@@ -288,15 +290,21 @@ contract Docket is IDocket {
         if (proven != beta) revert WrongBeta(beta, proven);
     }
 
-    /// @dev Whoever stayed silent after a summons was passed over in the check, and is here.
-    function _passOverSilent(CaseState memory state, uint256 verifiers) private view {
+    /// @dev Whoever stayed silent after a summons was passed over in the check, and is here; but not where its own verdict is
+    ///      shown: a check that was complete is not undone by a friend that is silent afterwards.
+    function _passOverSilent(CaseState memory state, uint256 verifiers, address[] memory signers) private view {
         address[] memory silent =
             SUMMONS.silentOf(SUMMONS.summonsIdOf(state.order, SummonsKind.Check, state.segment));
         if (silent.length == 0) return;
         // As much room is left for verifiers, scheduler, client and opener as before.
         state.excluded = state.excluded.extend(silent.length + verifiers + 5);
         for (uint256 i = 0; i < silent.length; ++i) {
-            state.excluded.add(REGISTRY.ownerOf(silent[i]));
+            address owner = REGISTRY.ownerOf(silent[i]);
+            bool spoke = false;
+            for (uint256 v = 0; v < signers.length && !spoke; ++v) {
+                spoke = REGISTRY.ownerOf(signers[v]) == owner;
+            }
+            if (!spoke) state.excluded.add(owner);
         }
     }
 
@@ -323,16 +331,16 @@ contract Docket is IDocket {
         );
     }
 
-    /// @dev One verdict per node, over this result; it counts for all of the node's seats.
-    function _readVerdicts(
+    /// @dev Who signed each verdict, all of which are over this result.
+    function _signersOf(
         CaseState memory state,
         bytes32 domain,
         Verdict[] calldata verdicts,
         bytes[] calldata signatures
-    ) private view {
+    ) private view returns (address[] memory signers) {
         if (signatures.length != verdicts.length) revert WrongCount(signatures.length, verdicts.length);
-        state.opinions = new uint8[](state.verifiers.length);
-        for (uint256 i = 0; i < verdicts.length; ++i) {
+        signers = new address[](verdicts.length);
+        for (uint256 i = 0; i < signers.length; ++i) {
             Verdict memory verdict = verdicts[i];
             if (verdict.order != state.order || verdict.segment != state.segment || verdict.result != state.result) {
                 revert ForeignVerdict(i, verdict.result);
@@ -340,10 +348,18 @@ contract Docket is IDocket {
             if (verdict.opinion == 0 || verdict.opinion > uint8(Opinion.CannotTell)) {
                 revert InvalidOpinion(i, verdict.opinion);
             }
-            address signer = _signerOf(domain, Messages.hash(verdict), signatures[i]);
-            _seatVerdict(state, i, signer, verdict.opinion);
+            signers[i] = _signerOf(domain, Messages.hash(verdict), signatures[i]);
+        }
+    }
+
+    /// @dev One verdict per drawn node; it counts for all of the node's seats.
+    function _seatVerdicts(CaseState memory state, Verdict[] calldata verdicts, address[] memory signers) private view {
+        state.opinions = new uint8[](state.verifiers.length);
+        for (uint256 i = 0; i < signers.length; ++i) {
+            Verdict calldata verdict = verdicts[i];
+            _seatVerdict(state, i, signers[i], verdict.opinion);
             if (state.suspends && verdict.opinion == uint8(Opinion.Reject) && !verdict.locks) {
-                revert LockMissing(i, signer);
+                revert LockMissing(i, signers[i]);
             }
         }
         for (uint256 v = 0; v < state.verifiers.length; ++v) {

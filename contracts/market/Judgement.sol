@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Agreement} from "../libraries/Agreement.sol";
+import {Clusters} from "../libraries/Clusters.sol";
 import {IBank} from "./interfaces/IBank.sol";
 import {ICourt} from "./interfaces/ICourt.sol";
 import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
@@ -229,12 +230,14 @@ contract Judgement is IJudgement {
     /// @dev What the comparison of all openings says. Reviewer i is bit i.
     /// @param paid whether the cluster earned its reward: it told something
     /// @param silent who committed nothing or did not show it
+    /// @param telling who says Accept or Reject, and shows tiles for it
     /// @param wrong who says Accept or Reject outside a cluster that says one of them
     struct Comparison {
         Outcome outcome;
         uint256 cluster;
         bool paid;
         uint256 silent;
+        uint256 telling;
         uint256 wrong;
         uint32 score;
         uint32 spread;
@@ -251,9 +254,10 @@ contract Judgement is IJudgement {
         Shown memory shown = _show(hearing, state, node, reveals);
         Comparison memory comparison = _compare(hearing.rules, state, shown);
         if (comparison.outcome == Outcome.None) {
-            return _leaveUndecided(caseId, state, hearing.rules, comparison.silent, HandedOn.caller());
+            uint256 spent = _spent(hearing, state, comparison, false);
+            return _leaveUndecided(caseId, state, hearing.rules, comparison.silent, HandedOn.caller(), spent);
         }
-        return _settle(caseId, state, hearing.rules, comparison);
+        return _settle(caseId, state, hearing, comparison);
     }
 
     /// @dev A party may be missing only after the window, and only if it did not show its part by its own call.
@@ -271,15 +275,13 @@ contract Judgement is IJudgement {
     {
         uint8[] calldata seats = state.seats;
         finding.silent = ~shown.opened & ((1 << seats.length) - 1);
+        finding.telling = shown.saying[uint256(Opinion.Accept)] | shown.saying[uint256(Opinion.Reject)];
         finding.cluster = _properCluster(rules, shown, seats);
         uint256 opinion = finding.cluster == 0 ? 0 : _headOf(shown, _lowest(finding.cluster)).opinion;
         finding.paid = opinion != 0 && opinion != uint256(Opinion.CannotTell);
         if (opinion == uint256(Opinion.Accept) || opinion == uint256(Opinion.Reject)) {
             // A node that shows nothing proves nobody wrong.
-            if (shown.node) {
-                uint256 telling = shown.saying[uint256(Opinion.Accept)] | shown.saying[uint256(Opinion.Reject)];
-                finding.wrong = telling & ~finding.cluster;
-            }
+            if (shown.node) finding.wrong = finding.telling & ~finding.cluster;
             if (!rules.exact) {
                 finding.score = _median(shown, 32, seats, finding.cluster);
                 finding.spread = _median(shown, 0, seats, finding.cluster);
@@ -502,7 +504,7 @@ contract Judgement is IJudgement {
                 if (commitments[i] == 0) silent |= 1 << i;
             }
         }
-        return _leaveUndecided(caseId, state, rules, silent, address(0));
+        return _leaveUndecided(caseId, state, rules, silent, address(0), 0);
     }
 
     /// @dev Nobody carried the case on: the bond is lost.
@@ -524,10 +526,11 @@ contract Judgement is IJudgement {
         CaseState calldata state,
         Rules memory rules,
         uint256 silent,
-        address decider
+        address decider,
+        uint256 spent
     ) private view returns (Finding memory finding, bytes memory transfers) {
         Ledger.Draft memory draft = Ledger.start(caseId, state.bond, _room(state));
-        _payGas(draft, state, rules, decider, 0);
+        _payGas(draft, state, decider, spent, 0);
         _fineReviewers(draft, state, silent);
         if (state.round % 2 != 0) {
             finding.outcome = Outcome.Undecided;
@@ -539,11 +542,13 @@ contract Judgement is IJudgement {
     }
 
     /// @dev In this order: the client, the reviewers, gas, the opener, nobody.
-    function _settle(bytes32 caseId, CaseState calldata state, Rules memory rules, Comparison memory comparison)
-        private
-        view
-        returns (Finding memory finding, bytes memory transfers)
-    {
+    function _settle(
+        bytes32 caseId,
+        CaseState calldata state,
+        Hearing memory hearing,
+        Comparison memory comparison
+    ) private view returns (Finding memory finding, bytes memory transfers) {
+        Rules memory rules = hearing.rules;
         finding.outcome = comparison.outcome;
         finding.cluster = comparison.cluster;
         finding.score = comparison.score;
@@ -554,7 +559,7 @@ contract Judgement is IJudgement {
         uint256 taken = convicts ? _takePenalty(draft, state, finding, rules.penalty) : 0;
         if (comparison.paid) _payReviewers(draft, state, comparison.cluster);
         uint256 since = draft.count;
-        _payGas(draft, state, rules, HandedOn.caller(), since);
+        _payGas(draft, state, HandedOn.caller(), _spent(hearing, state, comparison, convicts), since);
         if (convicts) _payOpener(draft, state, since, finding.fault == Fault.Pooled ? 0 : taken);
         else if (finding.outcome == Outcome.Refunded) draft.pay(state.opener, draft.left, since);
         draft.burnRest();
@@ -624,11 +629,12 @@ contract Judgement is IJudgement {
     }
 
     /// @dev Gas of this round, to those who paid it.
+    /// @param spent by the decider
     function _payGas(
         Ledger.Draft memory draft,
         CaseState calldata state,
-        Rules memory rules,
         address decider,
+        uint256 spent,
         uint256 since
     ) private view {
         uint256 price = _gasPrice();
@@ -639,10 +645,20 @@ contract Judgement is IJudgement {
         if (state.committer != address(0)) {
             draft.pay(state.committer, CaseGas.worth(CaseGas.committing(reviewers), price), since);
         }
-        if (state.seeder != address(0)) draft.pay(state.seeder, CaseGas.worth(CaseGas.seeding(), price), since);
-        if (decider != address(0)) {
-            draft.pay(decider, CaseGas.worth(CaseGas.deciding(reviewers, rules.tiles), price), since);
-        }
+        if (state.seeder != address(0)) draft.pay(state.seeder, CaseGas.worth(CaseGas.seeding(reviewers), price), since);
+        if (decider != address(0)) draft.pay(decider, CaseGas.worth(spent, price), since);
+    }
+
+    /// @dev Gas of deciding, by what was shown and what follows.
+    function _spent(Hearing memory hearing, CaseState calldata state, Comparison memory comparison, bool convicts)
+        private
+        pure
+        returns (uint256)
+    {
+        uint256 shown = state.reviewers.length - Clusters.count(comparison.silent);
+        uint256 paid = comparison.paid ? Clusters.count(comparison.cluster) : 0;
+        uint256 tiles = hearing.sample.places.length * Clusters.count(comparison.telling);
+        return CaseGas.deciding(shown, paid, convicts, tiles, hearing.sample.depth);
     }
 
     /// @dev Bond, gas and reward, a tenth of what was taken or of the bond; a full pool, which prompts may have filled, pays

@@ -411,6 +411,9 @@ contract CourtCommitteeTest is CourtTest {
         Play memory play = begun(tolerant, FALSE);
         Vote[] memory votes = say(5, REJECT, HONEST);
         votes[1].opinion = CANNOT_TELL;
+        for (uint256 i = 0; i < 5; ++i) {
+            votes[i].score = SECOND_CUT + 1;
+        }
         draw(play, 5);
         commit(play, votes);
         seed(play);
@@ -467,7 +470,8 @@ contract CourtCommitteeTest is CourtTest {
         assembly ("memory-safe") {
             mstore(short, sub(mload(short), 1))
         }
-        vm.expectPartialRevert(IJudgement.WrongLength.selector);
+        // What is beyond the end reads as zero.
+        vm.expectPartialRevert(IJudgement.CommitmentMismatch.selector);
         court.decide(play.caseId, play.state, shown, short);
         court.decide(play.caseId, play.state, shown, all_);
         assertOutcome(play, Outcome.Convicted);

@@ -15,7 +15,7 @@ from troth.protocol.calls import mask_tiles
 from troth.protocol.dtype import Dtype
 from troth.protocol.market.errors import InvalidCase
 from troth.protocol.market.types import Opinion, Reveal, Rules
-from troth.protocol.trace import TILE_BYTES, tile_count
+from troth.protocol.trace import TILE_BYTES, depth_of, tile_count
 from troth.protocol.types import ZERO_HASH, Hash32
 
 REPEATED = 0x80
@@ -40,7 +40,7 @@ class Sample:
         if rules.exact:
             return cls()
         count = tile_count(rows, rules.hidden_size, Dtype(rules.dtype))
-        return cls(min(count, rules.tiles), (count - 1).bit_length())
+        return cls(min(count, rules.tiles), depth_of(count))
 
 
 def encode(reveals: Sequence[Reveal], node_tiles: bytes = b"") -> bytes:

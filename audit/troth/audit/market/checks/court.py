@@ -163,7 +163,7 @@ def _kind(subject: Subject, event: CaseOpened, before: State, opening: Opening, 
         yield _wrong("M6", event, "Beta is not the output of the scheduler's proof")
     signers = (_signer(result, subject.evidence.domain, signature) for result, signature in _signed_results(opening))
     owners = {before.owner_of(signer) for signer in signers if signer is not None}
-    owners |= {before.owner_of(node) for node in before.silent_in_check(event.order, opening.segment)}
+    owners |= _silent_owners(subject, before, event, opening)
     chance = messages.check_seed(event.order, opening.secret, beta, opening.draw.results)
     seed = messages.segment_seed(chance, opening.segment)
     drawn = _draw(subject, before, state, seed=seed, count=rules.verifiers, excluded=owners)
@@ -183,6 +183,14 @@ def _kind(subject: Subject, event: CaseOpened, before: State, opening: Opening, 
     if rejected is not (state.kind is CaseKind.REJECTION):
         whose = "A" if rejected else "No"
         yield _wrong("M6", event, f"{whose} majority of the drawn seats rejects, and the case is a {state.kind.name}")
+
+
+def _silent_owners(subject: Subject, before: State, event: CaseOpened, opening: Opening) -> set[Address]:
+    """Who was passed over in the check for its silence, and shows no verdict of its own: a complete check stands."""
+    signed = zip(opening.verdicts, opening.verdict_signatures, strict=False)
+    signers = (_signer(verdict, subject.evidence.domain, signature) for verdict, signature in signed)
+    spoke = {before.owner_of(signer) for signer in signers if signer is not None}
+    return {before.owner_of(node) for node in before.silent_in_check(event.order, opening.segment)} - spoke
 
 
 def _signed_results(opening: Opening) -> Iterator[tuple[NodeResult, bytes]]:
