@@ -265,7 +265,6 @@ def _deciding(*, paid: int = 10, convicts: bool = False) -> int:
     return GAS.deciding(15, finding, convicts=convicts)
 
 
-
 def _settled(outcome: Outcome, stake: int = 0, pool: Pool = Pool(), **changes: object) -> dict[Pot, int]:
     hearing = _hearing(_told(REJECT, 10))
     state = _state(hearing, REJECT, drawer=DECIDER, committer=DECIDER, **changes)

@@ -21,8 +21,8 @@ from troth.audit.market.subject import Subject
 from troth.audit.report import ExitCode, Finding, Kind
 from troth.protocol import typed_data
 from troth.protocol.identifiers import group_id
-from troth.protocol.market import events as on
 from troth.protocol.market import court_money, messages, receipt
+from troth.protocol.market import events as on
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.claims import claim_of
 from troth.protocol.market.messages import sign

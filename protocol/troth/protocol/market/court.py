@@ -144,8 +144,9 @@ class Hearing:
 class Finding:
     """What the openings of a case say; sets hold indices of reviewers. Outcome NONE: there is no proper cluster.
 
-    ``paid``: the cluster told something and earned its reward. ``telling``: said yes or no, and showed tiles. ``wrong``: said yes or no outside of a cluster that
-    says one of them. ``pooled``: the outcome counts in the pool of the node's owner.
+    ``paid``: the cluster told something and earned its reward. ``telling``: said yes or no, and showed tiles.
+    ``wrong``: said so outside of a cluster that says one of them. ``pooled``: the outcome counts in the pool of the
+    node's owner.
     """
 
     outcome: Outcome

@@ -1,9 +1,10 @@
 """What the reviewers of a case show, packed one behind the other (library Reveals).
 
-A reveal is its opinion (1 byte; behind 0, nothing shown, nothing follows), score (4), spread (4), salt (32) and root (32;
-left out where the opinion's highest bit is set: it is the last one before it). In a tolerant class, where the opinion is
-ACCEPT or REJECT, follow the mask (1), the sampled tiles (512 each), XORed with those that the mask names, and their
-siblings (32 each, from the bottom, tile by tile). Who agrees with another has nearly the same tiles, and zeros are cheap.
+A reveal is its opinion (1 byte; behind 0, nothing shown, nothing follows), score (4), spread (4), salt (32) and root
+(32; left out where the opinion's highest bit is set: it is the last one before it). In a tolerant class, where the
+opinion is ACCEPT or REJECT, follow the mask (1), the sampled tiles (512 each), XORed with those that the mask names,
+and their siblings (32 each, from the bottom, tile by tile). Who agrees with another has nearly the same tiles, and
+zeros are cheap.
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ def _read(reader: _Reader, sample: Sample, known: dict[int, bytes]) -> Reveal:
     salt = Hash32(reader.take(_WORD))
     if not first & REPEATED:
         reader.root = Hash32(reader.take(_WORD))
-    tiles, siblings = b"", ()
+    tiles: bytes = b""
+    siblings: tuple[Hash32, ...] = ()
     if sample.tiles and opinion in _TOLD:
         tiles = _unmasked(reader.take(1)[0], reader.take(sample.tiles * TILE_BYTES), known)
         siblings = tuple(Hash32(reader.take(_WORD)) for _ in range(sample.tiles * sample.depth))
