@@ -217,8 +217,7 @@ contract AttacksOpenTest is AttackMoney {
     /// @dev The check was complete; then a friend of the node's lets a summons lapse, so that others sit in its seats.
     function test_AFriendsSilenceUndoesNoCheck() public {
         Served memory made = serve(1);
-        (address[] memory seats, bytes memory hints) = (made.seats, made.hints);
-        say(made, Opinion.Reject);
+        address[] memory seats = made.seats;
         pass(20);
         summonCheck(made);
         passOn(made, seats[0]);
@@ -233,7 +232,9 @@ contract AttacksOpenTest is AttackMoney {
         Trial memory trial = open(made, Opinion.Reject, client);
         assertEq(trial.state.verifiers, made.seats);
         vm.revertToState(before);
-        (made.seats, made.hints) = (seats, hints);
+        // Its seats changed by the fine: the draw is the same, by other hints.
+        (made.seats, made.hints) = seatsOf(made, new address[](0));
+        assertEq(made.seats, seats);
         trial = open(made, Opinion.Reject, client);
         assertEq(trial.state.verifiers, seats);
         assertEq(uint8(trial.state.kind), uint8(CaseKind.Rejection));
