@@ -121,19 +121,19 @@ contract CourtGasTest is CourtTest {
     }
 
     function test_gasOfAnExactCaseThatConvicts() public {
-        assertLt(play(exact, FALSE), 960_000);
+        assertLt(play(exact, FALSE), 875_000);
     }
 
     function test_gasOfAnExactCaseThatIsUpheld() public {
-        assertLt(play(exact, HONEST), 880_000);
+        assertLt(play(exact, HONEST), 795_000);
     }
 
     function test_gasOfATolerantCaseThatConvicts() public {
-        assertLt(play(tolerant, FALSE), 1_250_000);
+        assertLt(play(tolerant, FALSE), 1_065_000);
     }
 
     function test_gasOfATolerantCaseThatIsUpheld() public {
-        assertLt(play(tolerant, HONEST), 1_230_000);
+        assertLt(play(tolerant, HONEST), 1_050_000);
     }
 
     /// @dev The largest classes that a registration may have: tiles of 22 levels for every party, and the state.
