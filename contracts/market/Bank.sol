@@ -29,8 +29,8 @@ import {Purse, Purses} from "./libraries/Purses.sol";
 import {SumTree} from "./libraries/SumTree.sol";
 
 /// @title All money: stake, tabs, bonds, credit
-/// @notice See IBank. Money is in pots. `_move` alone moves it between them (what vouchers take out of tabs is added to
-///         the payee's credit in one sum); `_take` and `_send` are the only doors, and nothing of claims can run while
+/// @notice See IBank. Money is in pots. `_move` alone moves it between them (what vouchers take out of tabs, and each
+///         payment of a case out of its bond, is added to the payee's credit where it is taken); `_take` and `_send` are the only doors, and nothing of claims can run while
 ///         a token does.
 contract Bank is IBank, ReentrancyGuardTransient {
     using SafeERC20 for IERC20;
@@ -57,6 +57,10 @@ contract Bank is IBank, ReentrancyGuardTransient {
     /// payer.
     uint256 private constant MAXIMUM_OBJECTIONS = 32;
     uint256 private constant WINDOW = 255;
+    /// @dev Of a movement in `moveMany`: two kinds, account, amount.
+    uint256 private constant MOVEMENT_BYTES = 33;
+    /// @dev Kinds of a movement from the bond to an account's credit.
+    uint256 private constant PAYMENT = uint256(PotKind.Bond) << 4 | uint256(PotKind.Credit);
     bytes32 private constant OBJECTION = keccak256("troth/market/objection/1");
     /// @dev Half of secp256k1's order: the other s of a signature is refused.
     uint256 private constant HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0;
@@ -107,6 +111,34 @@ contract Bank is IBank, ReentrancyGuardTransient {
             _requirePot(movement.toKind, movement.toId);
             _announce(subject, movement);
         }
+    }
+
+    /// @inheritdoc IBank
+    function moveMany(bytes32 subject, bytes calldata movements) external {
+        if (msg.sender != COURT) revert NotAuthorised(msg.sender);
+        if (movements.length % MOVEMENT_BYTES != 0) revert InvalidMovements(movements.length);
+        Purse storage bond = _bonds[subject];
+        // Most are payments out of the bond, which is read and written once for all of a row.
+        uint256 held = bond.word;
+        for (uint256 i = 0; i < movements.length; i += MOVEMENT_BYTES) {
+            (uint256 kinds, uint256 account, uint96 amount) = _movementAt(movements, i);
+            if (kinds == PAYMENT && account != 0) {
+                if (held.balance() < amount) {
+                    revert InsufficientPot(PotKind.Bond, subject, uint96(held.balance()), amount);
+                }
+                unchecked {
+                    held -= amount;
+                }
+                _put(_credits[bytes32(account)], amount);
+                continue;
+            }
+            bond.word = held;
+            (PotKind from, PotKind to) = (PotKind(kinds >> 4), PotKind(kinds & 0xf));
+            _move(from, _potOf(from, subject, account), to, _potOf(to, subject, account), amount);
+            held = bond.word;
+        }
+        bond.word = held;
+        emit MovedMany(subject, movements);
     }
 
     /// @inheritdoc IBank
@@ -799,6 +831,27 @@ contract Bank is IBank, ReentrancyGuardTransient {
         bool account = kind == PotKind.Credit || kind == PotKind.Stake || kind == PotKind.Locked;
         bool known = account ? id != 0 && uint256(id) >> 160 == 0 : kind == PotKind.Bond || id == 0;
         if (kind == PotKind.Tab || !known) revert InvalidPot(kind, id);
+    }
+
+    function _movementAt(bytes calldata movements, uint256 offset)
+        private
+        pure
+        returns (uint256 kinds, uint256 account, uint96 amount)
+    {
+        assembly ("memory-safe") {
+            let at := add(movements.offset, offset)
+            kinds := byte(0, calldataload(at))
+            let rest := calldataload(add(at, 1))
+            account := shr(96, rest)
+            amount := and(rest, 0xffffffffffffffffffffffff)
+        }
+    }
+
+    /// @dev Which pot of this kind a case's movement means.
+    function _potOf(PotKind kind, bytes32 subject, uint256 account) private pure returns (bytes32 id) {
+        if (kind == PotKind.Bond) return subject;
+        id = kind == PotKind.Burnt ? bytes32(0) : bytes32(account);
+        _requirePot(kind, id);
     }
 
     function _narrow(uint256 amount) private pure returns (uint96) {

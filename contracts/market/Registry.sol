@@ -76,7 +76,6 @@ contract Registry is IRegistry {
     uint256 private constant CAP_SHIFT = 192;
     uint256 private constant NUMBER_SHIFT = 208;
     uint256 private constant LAYERS_SHIFT = 240;
-    uint256 private constant VERIFIERS_SHIFT = 248;
     uint256 private constant BASIS_POINTS = 10_000;
     /// @dev A try is accepted with the stake's share of honest seats over the cap at least, and no cap is above 32
     ///      (Classes): so many tries suffice for any group.
@@ -140,7 +139,7 @@ contract Registry is IRegistry {
         // No class has more layers than eight bits hold (Classes).
         _words[executionClass] = uint256(rules.penalty) | uint256(rules.seat) << SEAT_SHIFT
             | uint256(rules.seatCap) << CAP_SHIFT | uint256(number) << NUMBER_SHIFT
-            | uint256(uint8(rules.layers)) << LAYERS_SHIFT | uint256(rules.verifiers) << VERIFIERS_SHIFT;
+            | uint256(rules.layers) << LAYERS_SHIFT;
     }
 
     // ---- registration and standing
@@ -420,20 +419,38 @@ contract Registry is IRegistry {
         drawn = new address[](count);
         uint256 found;
         uint256 tries = _tries(count);
+        uint256 tags = _tagsOf(request.excluded);
+        mapping(uint256 place => History.Word) storage entries = _entries[group];
         for (uint256 i = 0; found < count; ++i) {
             if (i == tries) revert DrawExhausted(group, found, count);
-            uint256 h = uint256(keccak256(abi.encode(request.seed, i)));
-            uint256 word = _entries[group][(h >> 128) % size].valueAt(blockNumber, hints);
+            uint256 h = _chance(request.seed, i);
+            uint256 word = entries[(h >> 128) % size].valueAt(blockNumber, hints);
             uint256 seats = Entries.seatsIn(word, request.seasoned, blockNumber, SEASONING);
             address operator = Entries.operatorIn(word);
             if (seats == 0 || uint128(h) % scale >= seats * _weight(operator, blockNumber)) continue;
-            if (_isExcluded(operator, request.excluded)) continue;
+            if (tags >> Entries.tagIn(word) & 1 != 0 && _isExcluded(operator, request.excluded)) continue;
             if (request.distinct) {
                 if (_isAmong(operator, drawn, found)) continue;
                 uint256 ask = _asks[group][operator].valueAt(blockNumber, hints);
                 if (!Entries.isWithin(Entries.unpackAsk(ask), request.bound)) continue;
             }
             drawn[found++] = operator;
+        }
+    }
+
+    /// @dev keccak256(abi.encode(seed, i)).
+    function _chance(bytes32 seed, uint256 i) private pure returns (uint256 h) {
+        assembly ("memory-safe") {
+            mstore(0, seed)
+            mstore(0x20, i)
+            h := keccak256(0, 0x40)
+        }
+    }
+
+    /// @dev Bit t: one of these owners has the tag t.
+    function _tagsOf(address[] calldata owners) private pure returns (uint256 tags) {
+        for (uint256 i = 0; i < owners.length; ++i) {
+            tags |= 1 << Entries.tagOf(owners[i]);
         }
     }
 
@@ -454,7 +471,6 @@ contract Registry is IRegistry {
     }
 
     function _isExcluded(address operator, address[] calldata excluded) private view returns (bool) {
-        if (excluded.length == 0) return false;
         address owner = _parties[operator].owner;
         for (uint256 i = 0; i < excluded.length; ++i) {
             if (excluded[i] == owner) return true;
@@ -529,7 +545,7 @@ contract Registry is IRegistry {
         sizes.putSize(place + 1);
         Entry memory entry =
             Entry({operator: operator, fromBlock: 0, since: uint32(block.number), seats: uint16(seats), settled: 0});
-        _put(group, place, entry, place + 1);
+        _put(group, place, entry, Entries.tagOf(_parties[operator].owner), place + 1);
     }
 
     /// @dev Swap and pop: the last takes the place. What stands beyond the end stays, for the blocks before.
@@ -547,13 +563,14 @@ contract Registry is IRegistry {
             emit EntryChanged(group, uint32(place), moved, uint32(last));
             return;
         }
-        moved = Entries.unpack(_entries[group][last].latest);
+        uint256 word = _entries[group][last].latest;
+        moved = Entries.unpack(word);
         assert(moved.operator != operator);
         Standing storage standing = _standings[moved.operator];
         uint48 segment = membership >> 32;
         if (standing.one >> 32 == segment) standing.one = segment << 32 | uint48(place);
         else standing.two = segment << 32 | uint48(place);
-        _put(group, place, moved, last);
+        _put(group, place, moved, Entries.tagIn(word), last);
     }
 
     function _leaveAll(address operator, bytes32 class, Standing memory standing) private {
@@ -615,11 +632,12 @@ contract Registry is IRegistry {
     function _reseatIn(bytes32 class, uint48 membership, uint256 seats, uint256 before) private {
         if (membership == 0) return;
         (bytes32 group, uint256 place) = _locate(class, membership);
-        Entry memory entry = Entries.unpack(_entries[group][place].latest);
+        uint256 word = _entries[group][place].latest;
+        Entry memory entry = Entries.unpack(word);
         if (before != 0) entry.seats = uint16(Math.min(before, seats));
         else if (entry.seats == seats) return;
         Entries.setSeats(entry, seats, block.number, SEASONING);
-        _put(group, place, entry, _sizes[group].latestSize());
+        _put(group, place, entry, Entries.tagIn(word), _sizes[group].latestSize());
     }
 
     function _locate(bytes32 class, uint48 membership) private pure returns (bytes32 group, uint256 place) {
@@ -627,9 +645,10 @@ contract Registry is IRegistry {
         place = uint32(membership);
     }
 
-    function _put(bytes32 group, uint256 place, Entry memory entry, uint256 size) private {
+    /// @param tag of the entry's owner
+    function _put(bytes32 group, uint256 place, Entry memory entry, uint256 tag, uint256 size) private {
         entry.fromBlock = uint32(block.number);
-        _entries[group][place].put(Entries.pack(entry));
+        _entries[group][place].put(Entries.tagged(Entries.pack(entry), tag));
         emit EntryChanged(group, uint32(place), entry, uint32(size));
     }
 
@@ -729,15 +748,17 @@ contract Registry is IRegistry {
     }
 
     /// @inheritdoc IRegistry
-    function verifiersOf(bytes32 executionClass) external view returns (uint8) {
-        return uint8(_wordOf(executionClass) >> VERIFIERS_SHIFT);
-    }
-
-    /// @inheritdoc IRegistry
     function bondOf(address operator) external view returns (Role role, uint40 exitBlock, uint96 penalty) {
         Party storage party = _parties[operator];
         penalty = uint96(_words[_classes[_standings[operator].class]]);
         return (party.role, party.exitBlock, penalty);
+    }
+
+    /// @inheritdoc IRegistry
+    function committeeOf(bytes32 executionClass) external view returns (bool exact, uint8 verifiers, uint8 reviewers) {
+        Rules storage rules = _rules[executionClass];
+        (exact, verifiers, reviewers) = (rules.exact, rules.verifiers, rules.reviewers);
+        if (verifiers == 0) revert UnknownClass(executionClass);
     }
 
     /// @inheritdoc IRegistry

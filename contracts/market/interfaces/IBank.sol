@@ -21,6 +21,8 @@ interface IBank {
         uint96 fromBalance,
         uint96 toBalance
     );
+    /// @notice Movements of one case, 33 bytes each as `moveMany` takes them; balances follow from those before.
+    event MovedMany(bytes32 indexed subject, bytes movements);
     /// @notice Money came in; `amount` is what arrived.
     event Collected(
         bytes32 indexed subject, address indexed from, PotKind kind, bytes32 id, uint96 amount, uint96 balance
@@ -37,6 +39,8 @@ interface IBank {
     error ZeroAddress();
     /// @notice No contract may move or collect this: a tab's money, a pot that nobody could empty.
     error InvalidPot(PotKind kind, bytes32 id);
+    /// @notice Not whole movements.
+    error InvalidMovements(uint256 length);
     error TransferFailed(address to, uint96 amount);
     /// @notice The token took more from the Bank than it was told to send.
     error TokenTookMore(uint256 taken, uint96 amount);
@@ -45,6 +49,11 @@ interface IBank {
     ///         out of reach: their money moves by their payer's word alone. A movement of nothing is passed over.
     /// @param subject what it is about: an order, a case, a summons, an operator
     function move(bytes32 subject, Movement[] calldata movements) external;
+
+    /// @notice Court: the same for the case `subject`, by its bond, accounts and what is burnt, told in one event. A movement is
+    ///         33 bytes: a byte with the kind that it leaves above and the kind that it enters below, an account (20
+    ///         bytes), an amount (12). A Bond is the subject's; Burnt has no account.
+    function moveMany(bytes32 subject, bytes calldata movements) external;
 
     /// @notice Registry, Court, Summons: takes `amount` of the asset from `from` into a pot (coin: the value of the
     ///         call).

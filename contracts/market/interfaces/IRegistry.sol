@@ -129,8 +129,8 @@ interface IRegistry {
 
     function groupId(bytes32 executionClass, uint8 first, uint8 end) external pure returns (bytes32);
     function rulesOf(bytes32 executionClass) external view returns (Rules memory);
-    /// @notice Seats that check an answer of this class: k.
-    function verifiersOf(bytes32 executionClass) external view returns (uint8);
+    /// @notice Who checks and judges in a class: one slot of its rules.
+    function committeeOf(bytes32 executionClass) external view returns (bool exact, uint8 verifiers, uint8 reviewers);
     function roleOf(address operator) external view returns (Role role, address owner, uint40 exitBlock);
     /// @notice What a conviction looks at; `penalty` is L of a node's class, 0 for who is none.
     function bondOf(address operator) external view returns (Role role, uint40 exitBlock, uint96 penalty);

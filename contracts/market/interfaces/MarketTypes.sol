@@ -581,20 +581,6 @@ struct CaseState {
     address seeder;
 }
 
-/// @notice What a reviewer shows. Absent: opinion None.
-/// @param score of the node, millionths of the class's first cut
-/// @param spread the reviewers' own noise on this prompt, in the same unit
-/// @param tiles sampled tiles, XORed with the node's if the node shows its own; empty in an exact class
-struct Reveal {
-    bytes32 root;
-    uint8 opinion;
-    uint32 score;
-    uint32 spread;
-    bytes32 salt;
-    bytes tiles;
-    bytes32[] siblings;
-}
-
 /// @notice What the node shows: its root and salt, and its tiles. Absent: root zero.
 struct NodeReveal {
     bytes32 root;

@@ -198,7 +198,7 @@ library Orders {
         (request.first, request.end) = layersOf(leaf.ends, leaf.segment);
         request.blockNumber = leaf.referenceBlock;
         request.seed = Messages.segmentSeed(seed, leaf.segment);
-        request.count = registry.verifiersOf(leaf.executionClass);
+        (, request.count,) = registry.committeeOf(leaf.executionClass);
         request.seasoned = true;
         request.excluded = ownersOf(registry, inferencers, silent);
         request.hints = hints;

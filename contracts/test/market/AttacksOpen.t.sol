@@ -225,6 +225,32 @@ contract AttacksOpenTest is AttackMoney {
         assertEq(trial.state.node, made.nodes[0]);
     }
 
+    /// @dev The check was complete; then a friend of the node's lets a summons lapse, so that others sit in its seats.
+    function test_AFriendsSilenceUndoesNoCheck() public {
+        Served memory made = serve(1);
+        address[] memory seats = made.seats;
+        pass(20);
+        summonCheck(made);
+        passOn(made, seats[0]);
+        vm.roll(uint256(state.deadline) + 1);
+        vm.recordLogs();
+        summons.convict(summonsId, state);
+        readState();
+        (made.seats, made.hints) = seatsOf(made, summons.silentOf(summonsId));
+        assertNotEq(made.seats[0], seats[0], "the summons goes on without the silent one");
+        // Without its verdict it is passed over in court as well, and the others' verdicts stand beside the new seat.
+        uint256 before = vm.snapshotState();
+        Trial memory trial = open(made, Opinion.Reject, client);
+        assertEq(trial.state.verifiers, made.seats);
+        vm.revertToState(before);
+        // Its seats changed by the fine: the draw is the same, by other hints.
+        (made.seats, made.hints) = seatsOf(made, new address[](0));
+        assertEq(made.seats, seats);
+        trial = open(made, Opinion.Reject, client);
+        assertEq(trial.state.verifiers, seats);
+        assertEq(uint8(trial.state.kind), uint8(CaseKind.Rejection));
+    }
+
     // ---- court
 
     function test_NobodyIsMadeAClientToKeepItsOwnerOutOfACommittee() public {

@@ -174,7 +174,7 @@ contract ClassesTest is MarketTest {
 
     function test_ASeatCoversTwoPenaltiesACaseAndTheReward() public {
         ExecutionClass memory class = fresh(true);
-        uint256 least = 2 * uint256(PENALTY) + 1_200_000 * 1e9 + PENALTY / 10;
+        uint256 least = 2 * uint256(PENALTY) + 1_600_000 * 1e9 + PENALTY / 10;
         class.seat = uint96(least - 1);
         refused(class, abi.encodeWithSelector(IClasses.SeatTooLow.selector, least - 1, least));
         class.seat = uint96(least);

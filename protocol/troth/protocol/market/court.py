@@ -152,14 +152,16 @@ class Hearing:
 class Finding:
     """What the openings of a case say; sets hold indices of reviewers. Outcome NONE: there is no proper cluster.
 
-    ``paid``: the cluster told something and earned its reward. ``wrong``: said yes or no outside of a cluster that
-    says one of them. ``pooled``: the outcome counts in the pool of the node's owner.
+    ``paid``: the cluster told something and earned its reward. ``telling``: said yes or no, and showed tiles.
+    ``wrong``: said so outside of a cluster that says one of them. ``pooled``: the outcome counts in the pool of the
+    node's owner.
     """
 
     outcome: Outcome
     cluster: frozenset[int] = frozenset()
     paid: bool = False
     silent: frozenset[int] = frozenset()
+    telling: frozenset[int] = frozenset()
     wrong: frozenset[int] = frozenset()
     score: int = 0
     spread: int = 0
@@ -192,6 +194,7 @@ def judge(hearing: Hearing, rules: Rules) -> Finding:
         cluster=cluster,
         paid=opinion not in {Opinion.NONE, Opinion.CANNOT_TELL},
         silent=frozenset(range(len(hearing.seats))) - shown.keys(),
+        telling=_saying(shown, *TOLD),
         # A node that shows nothing proves nobody wrong.
         wrong=_saying(shown, *TOLD) - cluster if told and hearing.node else frozenset(),
         score=weighted_median([(one.score, seats) for one, seats in compared]),

@@ -577,7 +577,7 @@ class CaseState:
 
 @dataclass(frozen=True, slots=True)
 class Reveal:
-    """What a reviewer shows; absent: opinion NONE. Tiles are XORed with the node's if the node shows its own."""
+    """What a reviewer shows, its tiles in the clear; absent: opinion NONE. ``reveals`` packs it for the Court."""
 
     root: Hash32 = NO_HASH
     opinion: Uint8 = 0
