@@ -11,7 +11,7 @@ from support.real_nodes import tiny_model
 from typer.testing import CliRunner
 
 from troth.chain import keystore
-from troth.node import market_command, model_command
+from troth.node import deployment_command, model_command
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
@@ -37,11 +37,11 @@ def payer(anvil: Any, tmp_path: Path) -> tuple[object, ...]:
 
 
 def test_a_market_is_deployed_shown_and_given_a_class(anvil: Any, payer: tuple[object, ...], tmp_path: Path) -> None:
-    tried = troth(market_command.app, "deploy", "--parameters", "demo", *payer)
+    tried = troth(deployment_command.app, "deploy", "--parameters", "demo", *payer)
     assert tried["sent"] is False
     assert "no money at stake" in tried["warning"]
-    made = troth(market_command.app, "deploy", "--parameters", "demo", *payer, "--broadcast")
-    shown = troth(market_command.app, "show", "--factory", made["factory"], "--rpc", anvil.url)
+    made = troth(deployment_command.app, "deploy", "--parameters", "demo", *payer, "--broadcast")
+    shown = troth(deployment_command.app, "show", "--factory", made["factory"], "--rpc", anvil.url)
     assert (shown["bank"], shown["court"]) == (made["bank"], made["court"])
     assert shown["packaged"].startswith("these are")
 
@@ -61,9 +61,9 @@ def test_what_cannot_be_is_refused_with_words(anvil: Any, payer: tuple[object, .
     wrong = tmp_path / "wrong.toml"
     for text, words in (("lagg = 3", "lagg"), ('lag = "3"', "another type"), ("lag = ", "cannot be read")):
         wrong.write_text(text)
-        found = CliRunner().invoke(market_command.app, ["deploy", "--parameters", str(wrong), *map(str, payer)])
+        found = CliRunner().invoke(deployment_command.app, ["deploy", "--parameters", str(wrong), *map(str, payer)])
         assert found.exit_code != 0
         assert words in str(found.exception), found.exception
     nowhere = "0x" + "11" * 20
-    found = CliRunner().invoke(market_command.app, ["show", "--factory", nowhere, "--rpc", anvil.url])
+    found = CliRunner().invoke(deployment_command.app, ["show", "--factory", nowhere, "--rpc", anvil.url])
     assert "0 deployments" in str(found.exception)
