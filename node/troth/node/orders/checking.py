@@ -33,9 +33,11 @@ from troth.protocol.market.types import NodeReveal, Opinion, TraceCommitment, Ve
 from troth.protocol.request import canonical_bytes, output_hash
 from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
 from troth.protocol.trace import CommittedTrace
-from troth.protocol.types import ZERO_HASH, Hash32
+from troth.protocol.types import Hash32
 from troth.protocol.wire import Received
 from troth.protocol.wire_market import Hidden, Judge, Judged, Recommit
+
+Reveals = tuple[NodeReveal, NodeReveal]
 
 
 async def recommit(bench: Bench, session: Session, header: Recommit, payload: memoryview) -> tuple[Hidden, bytes]:
@@ -55,10 +57,14 @@ async def recommit(bench: Bench, session: Session, header: Recommit, payload: me
     if session.trace is None:
         own = session.all_outputs()
         committed = await asyncio.to_thread(committed_trace, session, own)
-        session.trace = await keep_trace(bench, session, own, committed, Hash32(os.urandom(32)), ZERO_HASH)
+        session.trace = await keep_trace(bench, session, own, root=_root(committed), salt=Hash32(os.urandom(32)))
         await bench.engine.forget(session.key)
     session.tokens = tokens
     return Hidden(), await bench.write(lambda: _commitment(bench, session))
+
+
+def _root(committed: CommittedTrace) -> Hash32:
+    return Hash32(committed.root)
 
 
 def _require_answer(session: Session, tokens: tuple[int, ...]) -> None:
@@ -193,9 +199,7 @@ def _opinion(judgement: Judgement) -> Opinion:
     return Opinion.ACCEPT if judgement.root_matches else Opinion.CANNOT_TELL
 
 
-def _shown(
-    session: Session, own: CommittedTrace, judged: CommittedTrace, salt: Hash32
-) -> tuple[NodeReveal, NodeReveal]:
+def _shown(session: Session, own: CommittedTrace, judged: CommittedTrace, salt: Hash32) -> Reveals:
     """Both traces as a claim shows them: who always says yes has no trace that agrees, and is paid nothing."""
     seat, trace = session.seat, session.trace
     assert trace is not None
@@ -206,8 +210,8 @@ def _shown(
     )
 
 
-def _sign(bench: Bench, session: Session, opinion: Opinion, shown: tuple[NodeReveal, NodeReveal]) -> bytes:
-    """The verdict as it travels, written with the leaf that it is owed for, and where it says no with what a case needs."""
+def _sign(bench: Bench, session: Session, opinion: Opinion, shown: Reveals) -> bytes:
+    """The verdict as it travels, written with the leaf that it is owed for; a no also with what a case needs."""
     seat, stores = session.seat, bench.stores
     message = Verdict(
         order=seat.order_id,
@@ -227,7 +231,7 @@ def _sign(bench: Bench, session: Session, opinion: Opinion, shown: tuple[NodeRev
     return stores.words.sign_once(place, VERDICT, message, lambda: bench.operator.sign(message), beside=beside)
 
 
-def _settle(bench: Bench, session: Session, signed: Signed[Verdict], shown: tuple[NodeReveal, NodeReveal]) -> None:
+def _settle(bench: Bench, session: Session, signed: Signed[Verdict], shown: Reveals) -> None:
     seat, books = session.seat, bench.stores.books
     leaf, papers = books.leaf(seat.order_id, seat.index, Work.CHECK), seat.papers
     if leaf is None or papers is None:

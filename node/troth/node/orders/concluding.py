@@ -47,7 +47,7 @@ async def conclude(bench: Bench, session: Session, header: Conclude, payload: me
     salt = trace_salt(seat.order_id, seat.index, bench.me, seat.head_salt)
     committed = await asyncio.to_thread(committed_trace, session, rows)
     result = _result(session, header.positions, written, tokens, messages.trace_commitment(_root(committed), salt))
-    session.trace = await keep_trace(bench, session, rows, committed, salt, result.output_hash)
+    session.trace = await keep_trace(bench, session, rows, root=_root(committed), salt=salt, hashed=result.output_hash)
     word = await bench.write(lambda: _sign(bench, session, result))
     await bench.engine.forget(session.key)
     session.drop_rows()
@@ -104,13 +104,13 @@ def committed_trace(session: Session, rows: NDArray[Any]) -> CommittedTrace:
 
 
 async def keep_trace(
-    bench: Bench, session: Session, rows: NDArray[Any], committed: CommittedTrace, salt: Hash32, hashed: Hash32
+    bench: Bench, session: Session, rows: NDArray[Any], *, root: Hash32, salt: Hash32, hashed: Hash32 = ZERO_HASH
 ) -> StoredTrace:
     """The trace on disk; the one that was kept before, if there is one, since it may have been committed to."""
     seat, traces = session.seat, bench.stores.traces
     known = await bench.write(lambda: traces.find(seat.order_id, seat.index, session.key.attempt))
     if known is not None:
-        if seat.infers and (known.root, known.positions) != (committed.root, len(rows)):
+        if seat.infers and (known.root, known.positions) != (root, len(rows)):
             raise AlreadySigned("another trace was kept of this segment", len(rows), "Ask for what was signed.")
         return known
     trace = StoredTrace(
@@ -121,7 +121,7 @@ async def keep_trace(
         positions=len(rows),
         columns=int(rows.shape[1]),
         dtype=int(seat.dtype),
-        root=committed.root,
+        root=root,
         salt=salt,
         output_hash=hashed,
         verdict=0,

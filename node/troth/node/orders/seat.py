@@ -148,7 +148,7 @@ def infer_seat(papers: InferencePapers, index: int, request: bytes, post: Post) 
     _require(index < len(papers.nodes), "there is no such segment", index)
     _require(papers.nodes[index] == post.me, "another node was admitted for this segment", papers.nodes[index])
     text = _request_of(order, papers.salt, request, index in {0, len(papers.nodes) - 1})
-    seat = _seat(papers, index, view, post, text, papers.pay.promise)
+    seat = _seat(papers, index, view, post, text=text, promise=papers.pay.promise)
     _require_servable(seat, post)
     _require_promise(seat, view, post)
     return seat
@@ -168,7 +168,7 @@ def check_seat(papers: CheckPapers, index: int, request: bytes, post: Post) -> S
     least = prices.check_reward(drawn.view.rules, prices.positions(drawn.results[index])) * seats
     checks.require_promise(order, pay.promise, segment=index, work=Work.CHECK, least=least, view=drawn.view)
     text = _request_of(order, papers.salt, request, index in {0, len(papers.nodes) - 1})
-    seat = _seat(papers, index, drawn.view, post, text, pay.promise, papers, drawn.results)
+    seat = _seat(papers, index, drawn.view, post, text=text, promise=pay.promise, check=papers, results=drawn.results)
     _require_servable(seat, post)
     return seat
 
@@ -239,6 +239,7 @@ def _seat(
     index: int,
     view: View,
     post: Post,
+    *,
     text: Request | None,
     promise: Signed[Promise],
     check: CheckPapers | None = None,

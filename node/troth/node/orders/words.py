@@ -1,8 +1,8 @@
 """What this node signed about orders, on stable storage before it leaves: never two different things.
 
-An order's segment is begun once: the line is written before the first row is signed, and who lost the session after it
-refuses to begin again, since two chains of rows convict. A result, a trace commitment and a verdict are each signed once
-and given again as they were. Check papers stay, so that a verifier that was restarted still opens.
+An order's segment is begun once: the line is written before the first row is signed, and who lost the session after
+it refuses to begin again, since two chains of rows convict. A result, a trace commitment and a verdict are each signed
+once and given again as they were. Check papers stay, so that a verifier that was restarted still opens.
 """
 
 from __future__ import annotations
@@ -138,8 +138,5 @@ class Words:
         """Drop all lines of an order's segment that nobody can ask about any more."""
         with self._database.transaction():
             for table in ("begun", "words", "openings"):
-                self._database.write(
-                    f"DELETE FROM {table} WHERE order_id=? AND segment=?",
-                    begun.order,
-                    begun.segment,
-                )
+                statement = f"DELETE FROM {table} WHERE order_id=? AND segment=?"  # noqa: S608
+                self._database.write(statement, begun.order, begun.segment)
