@@ -89,9 +89,7 @@ class FakeGround:
         return condition()
 
 
-def state_of(
-    nodes: Iterable[Address], execution_class: ExecutionClass, ends: tuple[int, ...], ask: Ask = ASK
-) -> State:
+def state_of(nodes: Iterable[Address], execution_class: ExecutionClass, ends: tuple[int, ...], ask: Ask = ASK) -> State:
     """A registered class with its model, a bonded scheduler, nodes in all groups of the split, and everybody's tabs."""
     nodes, state = list(nodes), State(deployed=on.Deployed(ZERO_HASH, CONTRACTS, PARAMETERS, META))
     class_id = messages.state_hash(execution_class)
@@ -105,9 +103,7 @@ def state_of(
     state = replace(state, parties=state.parties.with_item(SCHEDULER, bonded))
     for number, node in enumerate(nodes):
         owner = address_from_bytes(bytes([200 - number]) * 20)
-        party = Party(
-            node, owner, Role.NODE, NO_ADDRESS, "", ZERO_HASH, META, class_id, Segment(0, MODEL.layers)
-        )
+        party = Party(node, owner, Role.NODE, NO_ADDRESS, "", ZERO_HASH, META, class_id, Segment(0, MODEL.layers))
         stake = 2 * execution_class.seat
         state = replace(
             state,
@@ -150,18 +146,32 @@ class Node:
     locks: bool = False
     scale: float = 1.0
     now: float = float(NOW)
-    engine: ToyEngine = field(init=False)
-    bench: Bench = field(init=False)
-    service: OrderService = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.start()
+    started: tuple[ToyEngine, Bench, OrderService] | None = None
 
     @property
     def address(self) -> Address:
         return typed_data.address_of(self.secret)
 
-    def start(self) -> None:
+    @property
+    def engine(self) -> ToyEngine:
+        return self.running[0]
+
+    @property
+    def bench(self) -> Bench:
+        return self.running[1]
+
+    @property
+    def service(self) -> OrderService:
+        return self.running[2]
+
+    @property
+    def running(self) -> tuple[ToyEngine, Bench, OrderService]:
+        """Started when it is first needed: most nodes of a network are never asked."""
+        if self.started is None:
+            self.started = self.start()
+        return self.started
+
+    def start(self) -> tuple[ToyEngine, Bench, OrderService]:
         database = Database(self.folder / "market.sqlite")
         stores = Stores(
             database,
@@ -171,9 +181,9 @@ class Node:
             TraceStore(self.folder / "traces"),
             MarginPool(self.folder / "margins.sqlite"),
         )
-        self.engine = ToyEngine(scale=self.scale)
-        self.bench = Bench(
-            self.engine,
+        engine = ToyEngine(scale=self.scale)
+        bench = Bench(
+            engine,
             self.ground,
             Operator(self.secret, DOMAIN),
             self.class_id,
@@ -182,13 +192,13 @@ class Node:
             locks=self.locks,
             clock=lambda: self.now,
         )
-        self.service = OrderService(self.bench, Metrics())
+        return engine, bench, OrderService(bench, Metrics())
 
     async def restart(self) -> None:
         """As after kill -9: memory is gone, what was written stays."""
         self.bench.stores.close()
         self.bench.scribe.shutdown()
-        self.start()
+        self.started = self.start()
         await self.service.start()
 
     async def ask(self, header: Any, payload: bytes = b"", sender: Address = SCHEDULER) -> Any:
@@ -278,9 +288,7 @@ class Network:
         return Ordered(request, salt, secrets, order, order_id, voucher, admission, chosen, proof, head_salt)
 
     def view(self, order: Order) -> checks.View:
-        return view_of(
-            self.ground.state, order, CLIENT_TAB, chain_id=CHAIN_ID, block=self.ground.block, time=NOW
-        )
+        return view_of(self.ground.state, order, CLIENT_TAB, chain_id=CHAIN_ID, block=self.ground.block, time=NOW)
 
     def pay(self, ordered: Ordered, node: Address, segment: int, work: Work, price: int, ask: Ask = ASK) -> Pay:
         """A promise on the tab with a node; the same one again if it was made before."""
@@ -411,9 +419,7 @@ class Network:
         order = ordered.order.message
         results = [one.message for one in ordered.results]
         beta = ordered.draw.message.beta
-        return checks.verifiers(
-            order, results, ordered.secrets.draw, beta, nodes=ordered.nodes, view=self.view(order)
-        )
+        return checks.verifiers(order, results, ordered.secrets.draw, beta, nodes=ordered.nodes, view=self.view(order))
 
     def check_papers(self, ordered: Ordered, segment: int, verifier: Address | None, **changes: Any) -> CheckPapers:
         assert ordered.draw is not None
@@ -477,9 +483,7 @@ class Network:
         papers = canonical.encode(Commitments(ordered.secrets.tiles, tuple(shown), check))
         return Unveil(ordered.order_id, segment, "infer" if infers else "check", len(papers)), papers
 
-    async def open(
-        self, ordered: Ordered, segment: int, operator: Address, shown: Any, *, infers: bool
-    ) -> Opened:
+    async def open(self, ordered: Ordered, segment: int, operator: Address, shown: Any, *, infers: bool) -> Opened:
         message = self.unveil_message(ordered, segment, shown, infers=infers)
         _, sealed = await self.nodes[operator].ask(*message)
         context = b"troth opening " + ordered.order_id + bytes([segment]) + bytes.fromhex(operator[2:])

@@ -18,7 +18,7 @@ EMBEDDING = np.random.default_rng(7).standard_normal((VOCABULARY, COLUMNS)).asty
 class ToyEngine:
     """See ``engine.interface.Engine``. ``scale`` other than 1 is another model; ``calls`` counts passes."""
 
-    def __init__(self, hosted: Segment = Segment(0, LAYERS), scale: float = 1.0) -> None:  # noqa: B008
+    def __init__(self, hosted: Segment = Segment(0, LAYERS), scale: float = 1.0) -> None:
         self.slice = hosted
         self.layers, self.hidden_size, self.vocabulary, self.dtype = LAYERS, COLUMNS, VOCABULARY, 0
         self.scale = np.float32(scale)
@@ -46,9 +46,9 @@ class ToyEngine:
         rows, ends = [], []
         for row in states:
             for layer in range(segment.end - segment.first):
-                row = np.sin(row + np.float32(0.5) * last[layer]).astype(np.float32) * self.scale
-                last[layer] = row
-            rows.append(row)
+                mixed = row if layer == 0 else last[layer - 1]
+                last[layer] = np.sin(mixed + np.float32(0.5) * last[layer]).astype(np.float32) * self.scale
+            rows.append(last[-1])
             ends.append(list(last))
         return np.stack(rows), ends
 

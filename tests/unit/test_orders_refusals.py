@@ -223,7 +223,7 @@ async def test_messages_out_of_order_are_refused_and_change_nothing(tmp_path: Pa
     node = network.nodes[ordered.nodes[0]]
     unknown = Advance(ordered.order_id, 0, "infer", 0, 1)
     for header in (unknown, Proceed(ordered.order_id, 0, 1), Conclude(ordered.order_id, 0, 5, 0)):
-        with pytest.raises(Refusal, match="not shown here|no such session"):
+        with pytest.raises(Refusal, match=r"not shown here|no such session"):
             await node.ask(header, b"\0" * 4)
     with pytest.raises(Refusal, match="no such session"):
         await node.ask(Recommit(ordered.order_id, 0, 5, 0))
@@ -232,9 +232,9 @@ async def test_messages_out_of_order_are_refused_and_change_nothing(tmp_path: Pa
         await node.ask(Proceed(ordered.order_id, 12, 4))
     with pytest.raises(Refusal, match="next position is 12"):
         await node.ask(Advance(ordered.order_id, 0, "infer", 14, 1), tokens_to_bytes([3]))
-    with pytest.raises(Refusal, match="at most those|Conclude at most"):
+    with pytest.raises(Refusal, match=r"at most those|Conclude at most"):
         await node.ask(Conclude(ordered.order_id, 0, 99, 0))
-    with pytest.raises(Refusal, match="not the tokens|text has not ended"):
+    with pytest.raises(Refusal, match=r"not the tokens|text has not ended"):
         await node.ask(Conclude(ordered.order_id, 0, 12, 1), tokens_to_bytes([3]))
 
 
@@ -274,7 +274,7 @@ async def test_words_that_forget_are_refused_and_old_ones_change_nothing(tmp_pat
     await network.nodes[node].ask(Redeemable(), before)
     assert books.voucher(network.payers[node].tab) == best
     network.payers[node] = replace(network.payers[node], spent=4)
-    with pytest.raises(ProtocolError, match="pays less|backwards"):
+    with pytest.raises(ProtocolError, match=r"pays less|backwards"):
         await network.acknowledge(second, node, 0, Work.INFERENCE, 0)
     assert books.voucher(network.payers[node].tab) == best
 

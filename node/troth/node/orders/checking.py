@@ -135,7 +135,6 @@ async def judge(bench: Bench, session: Session, header: Judge, payload: memoryvi
     _require_signed(bench, session, header, claimed)
     word = await _decide(bench, session, claimed)
     session.drop_rows()
-    session.closed = "the verdict is signed"
     return Judged(), word
 
 

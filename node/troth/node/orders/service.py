@@ -171,8 +171,10 @@ class OrderService:
             known = await self._known(sender, (header.order, header.segment, "infer"), RESULT)
             if known is not None:
                 return Concluded(), known
-            session.require_open()
-            return await conclude(self._bench, session, header, payload)
+            session.require_alive()
+            answer = await conclude(self._bench, session, header, payload)
+        await self._drop((header.order, header.segment, "infer"))
+        return answer
 
     # --------------------------------------------------------------------------------------------------------- checks
 
@@ -198,7 +200,10 @@ class OrderService:
             if known is not None:
                 return Judged(), known
             session.require_open()
-            return await judge(self._bench, session, header, payload)
+            answer = await judge(self._bench, session, header, payload)
+        if isinstance(answer[0], Judged):
+            await self._drop(name)
+        return answer
 
     async def _known(self, sender: Address, name: Name, kind: str) -> bytes | None:
         """What was signed before, for the scheduler that it was signed for."""

@@ -107,10 +107,14 @@ class Session:
             return "stop"
         return "length" if position == request.position_limit - 1 else None
 
-    def require_open(self) -> None:
-        """Raise OutOfOrder where nothing more is computed."""
+    def require_alive(self) -> None:
+        """Raise OutOfOrder where nothing more is done."""
         if self.closed:
             raise OutOfOrder(self.closed, self.positions, "Ask for what was signed; order again for more.")
+
+    def require_open(self) -> None:
+        """Raise OutOfOrder where nothing more is computed."""
+        self.require_alive()
         if self.trace is not None and self.seat.infers:
             raise OutOfOrder("the segment is concluded", self.positions, "Ask for its result with Conclude.")
 
