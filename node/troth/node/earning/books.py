@@ -83,6 +83,11 @@ class Books:
         found = self._leaves("order_id=? AND segment=? AND work=?", order, segment, int(work))
         return found[0] if found else None
 
+    def numbered(self, tab: Hash32, number: int) -> Leaf | None:
+        """One number of a tab, acknowledged or not."""
+        found = self._leaves("tab=? AND number=?", tab, number)
+        return found[0] if found else None
+
     def open_leaves(self, tab: Hash32) -> tuple[Leaf, ...]:
         """What the best voucher does not pay, ascending."""
         return self._leaves("tab=? AND acknowledged=0", tab)

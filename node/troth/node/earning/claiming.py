@@ -11,13 +11,13 @@ from troth.node.earning.leaf import Leaf
 from troth.node.earning.policy import EarningPolicy
 from troth.protocol.market import claims, leaves
 from troth.protocol.market.calls import PartCall, build
-from troth.protocol.market.claims import SumTree, claim_of
+from troth.protocol.market.claims import Path, claim_of
 from troth.protocol.market.leaves import kind_of
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import ClaimRecord, TabRecord
 from troth.protocol.market.tabs import WINDOW
-from troth.protocol.market.types import Claim, Contracts, LeafKind, Parameters, Tab, Voucher
+from troth.protocol.market.types import Claim, Contracts, LeafKind, Parameters, Voucher
 from troth.protocol.types import Hash32
 
 SAFETY = 2
@@ -51,62 +51,83 @@ class Due:
     policy: EarningPolicy
 
 
-def is_pressing(record: TabRecord, due: Due) -> bool:
-    """Whether a claim must be filed now whatever it costs to wait: the tab closes, or its payer leaves."""
-    payer = due.ledger.state.parties.get(record.tab.payer)
+@dataclass(frozen=True, slots=True)
+class Claiming:
+    """A claim to be filed, and what it brings above what redeeming would."""
+
+    call: PartCall
+    filed: Filed
+    gain: int
+
+
+def is_pressing(record: TabRecord, ledger: Ledger) -> bool:
+    """Whether waiting may lose the money: the tab closes, or its payer leaves."""
+    payer = ledger.state.parties.get(record.tab.payer)
     return bool(record.closes_at) or payer is None or bool(payer.exit_block)
 
 
-def claimed(books: Books, tab: Hash32, record: TabRecord, due: Due) -> dict[int, int]:
-    """The numbers that are due to be claimed on a tab now; nothing while a claim is under way or the tab is closed."""
-    signed = books.voucher(tab)
-    if signed is None or record.claim is not None or not record.known:
-        return {}
-    if record.closes_at and due.ledger.block + SAFETY >= record.closes_at:
-        return {}
-    amounts = books.claimable(tab, due.ledger)
-    if not is_pressing(record, due):
-        oldest = due.ledger.block - due.policy.claim_lags * due.parameters.lag
-        late = {leaf.number for leaf in books.open_leaves(tab) if leaf.done_block <= oldest}
-        if not late & amounts.keys():
-            return {}
-    return together(amounts, signed.message)
+def claim_due(books: Books, tab: Hash32, record: TabRecord, due: Due) -> Claiming | None:
+    """The claim that a tab needs now: work was not acknowledged for too long, or cannot wait any longer.
+
+    None while one is under way, and once the tab is closed or about to be.
+    """
+    signed, ledger = books.voucher(tab), due.ledger
+    is_over = not record.known or (record.closes_at and ledger.block + SAFETY >= record.closes_at)
+    if signed is None or record.claim is not None or is_over:
+        return None
+    amounts = books.claimable(tab, ledger)
+    oldest = ledger.block - due.policy.claim_lags * due.parameters.lag
+    late = {leaf.number for leaf in books.open_leaves(tab) if leaf.done_block <= oldest}
+    if not is_pressing(record, ledger) and not late & amounts.keys():
+        return None
+    return claim_of_all(tab, record, signed, amounts, due)
 
 
-def claim_call(tab: Tab, signed: Signed[Voucher], amounts: Mapping[int, int], contracts: Contracts) -> _Claiming:
-    """The call that files a claim, with its tree."""
-    made, tree = claim_of(signed.message, amounts)
-    call = build(contracts, Part.BANK, "claim", tab, signed.message, signed.signature, made)
-    return _Claiming(call, made, tree)
+def claim_of_all(
+    tab: Hash32, record: TabRecord, signed: Signed[Voucher], amounts: Mapping[int, int], due: Due
+) -> Claiming | None:
+    """The claim of what can be claimed together; None where it would bring nothing.
+
+    Owed is the largest sum that was ever shown: numbers that an earlier claim showed are shown again, and only what is
+    above what was redeemed is gained.
+    """
+    chosen = together(amounts, signed.message)
+    if not chosen:
+        return None
+    made, _ = claim_of(signed.message, chosen)
+    owed = claims.owed(signed.message, made)
+    balance = due.ledger.state.tab_state(tab).balance
+    gain = min(owed - max(record.redeemed, signed.message.spent), balance)
+    call = build(due.contracts, Part.BANK, "claim", record.tab, signed.message, signed.signature, made)
+    return Claiming(call, Filed(tab, made.root, chosen, (), owed), gain) if gain > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Claiming:
-    call: PartCall
-    claim: Claim
-    tree: SumTree
+class Answer:
+    """What is shown for one place of a claim's tree: its path, and the leaf where there is one."""
+
+    number: int
+    amount: int
+    path: Path
+    kind: LeafKind
+    data: bytes
 
 
-def answer_call(
-    record: TabRecord, under_way: ClaimRecord, number: int, filed: Filed, books: Books, contracts: Contracts
-) -> PartCall:
-    """The answer to an objection: the path, and the leaf where there is one."""
-    claim = under_way.state.claim
-    path = filed.tree(claim).path(number)
-    amount = filed.amounts.get(number, 0)
-    kind, data = LeafKind.PROMISE, b""
-    if amount:
-        shown = _leaf(books, filed.tab, number).shown()
-        kind, data = kind_of(shown), leaves.encode(shown)
+def answer_to(claim: Claim, filed: Filed, number: int, leaf: Leaf | None) -> Answer:
+    """The answer to an objection; an empty place has its path alone. Raises InvalidClaim outside of the tree."""
+    path, amount = filed.tree(claim).path(number), filed.amounts.get(number, 0)
     claims.verify_path(claim, number, amount, path)
-    words = (number, kind, amount, list(path.siblings), list(path.sums), data)
+    if not amount or leaf is None:
+        return Answer(number, amount, path, LeafKind.PROMISE, b"")
+    shown = leaf.shown()
+    return Answer(number, amount, path, kind_of(shown), leaves.encode(shown))
+
+
+def answer_call(record: TabRecord, under_way: ClaimRecord, answer: Answer, contracts: Contracts) -> PartCall:
+    """The call that shows it."""
+    path = answer.path
+    words = (answer.number, answer.kind, answer.amount, list(path.siblings), list(path.sums), answer.data)
     return build(contracts, Part.BANK, "answer", record.tab, under_way.state, *words)
-
-
-def _leaf(books: Books, tab: Hash32, number: int) -> Leaf:
-    found = books.numbered(tab, number)
-    assert found is not None  # a claimed leaf is never forgotten while its claim is under way
-    return found
 
 
 def settle_call(record: TabRecord, under_way: ClaimRecord, contracts: Contracts) -> PartCall:
@@ -114,7 +135,6 @@ def settle_call(record: TabRecord, under_way: ClaimRecord, contracts: Contracts)
     return build(contracts, Part.BANK, "settle", record.tab, under_way.state)
 
 
-def is_settled(record: TabRecord, filed: Filed, voucher: Voucher | None) -> bool:
-    """Whether a claim that is gone was paid: what it showed counts as redeemed, or as short."""
-    spent = 0 if voucher is None else voucher.spent
-    return max(record.redeemed, record.shown) >= min(sum(filed.amounts.values()) + spent, record.shown or 1 << 96)
+def was_struck(record: TabRecord, filed: Filed) -> bool:
+    """Whether a claim that is gone fell: a settled one's sum is redeemed, or shown and short."""
+    return max(record.redeemed, record.shown) < filed.owed

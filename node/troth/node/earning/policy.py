@@ -14,7 +14,10 @@ CLAIM_LAGS = 3
 
 @dataclass(frozen=True, slots=True)
 class EarningPolicy:
-    """``unpaid`` in asset units, None: UNPAID_ORDERS times the class's fee cap. ``locks``: rejecting verdicts lock L."""
+    """``unpaid`` in asset units, None: UNPAID_ORDERS times the class's fee cap.
+
+    ``locks``: rejecting verdicts lock L, so that the node they reject is suspended.
+    """
 
     unpaid: int | None = None
     gas_share: float = GAS_SHARE

@@ -84,6 +84,11 @@ class Words:
         )
         return None if found is None else bytes(found[0])
 
+    def any(self, order: bytes, kind: str) -> bytes | None:
+        """What was signed of a kind about whichever segment of an order this node served."""
+        found = self._database.row("SELECT word FROM words WHERE order_id=? AND kind=? ORDER BY segment", order, kind)
+        return None if found is None else bytes(found[0])
+
     def sign_once(
         self,
         place: tuple[bytes, int],
