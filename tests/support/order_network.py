@@ -146,7 +146,12 @@ class Node:
     locks: bool = False
     scale: float = 1.0
     now: float = float(NOW)
+    domain: typed_data.Domain = DOMAIN
     started: tuple[ToyEngine, Bench, OrderService] | None = None
+
+    @property
+    def operator(self) -> Operator:
+        return Operator(self.secret, self.domain)
 
     @property
     def address(self) -> Address:
@@ -185,7 +190,7 @@ class Node:
         bench = Bench(
             engine,
             self.ground,
-            Operator(self.secret, DOMAIN),
+            self.operator,
             self.class_id,
             stores,
             limits=self.limits,
