@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
-from troth.node.home import DEFAULT_HOME, Broadcast, Contract, Home, Json, PasswordFile, Rpc, show
+from troth.node.home import DEFAULT_HOME, Broadcast, Home, Json, PasswordFile, Rpc, show
+from troth.node.market_command import add_to
 
 app = typer.Typer(no_args_is_help=True, help="Run a node: set up, register, serve, leave.")
 engine_app = typer.Typer(no_args_is_help=True, help="Engines: what computes, and how to install it.")
 app.add_typer(engine_app, name="engine")
+add_to(app)
 
 OwnerKeystore = Annotated[
     Path | None,
@@ -30,7 +32,15 @@ OwnerPassword = Annotated[
 @app.command()
 def init(
     *,
-    contract: Contract,
+    contract: Annotated[
+        str, typer.Option("--contract", envvar="TROTH_CONTRACT", help="Troth contract of the per-task way, 0x….")
+    ] = "",
+    factory: Annotated[
+        str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the market, 0x…: serve on tabs.")
+    ] = "",
+    bank: Annotated[
+        str, typer.Option("--bank", envvar="TROTH_BANK", help="The market's Bank, where a factory made several.")
+    ] = "",
     class_id: Annotated[str, typer.Option("--class", envvar="TROTH_CLASS", help="Id of the execution class.")],
     model: Annotated[str, typer.Option("--model", envvar="TROTH_MODEL", help="Name or path of the model folder.")],
     layers: Annotated[
@@ -99,6 +109,8 @@ def init(
         committee=committee,
         overlay_port=overlay_port,
         overlay_address=overlay_address,
+        factory=factory,
+        bank=bank,
     )
     show(set_up(home, choices, import_key, password_file), as_json)
 
@@ -110,16 +122,45 @@ def register(
     owner_password_file: OwnerPassword = None,
     payout: Annotated[str, typer.Option("--payout", envvar="TROTH_PAYOUT", help="Default: the owner.")] = "",
     stake: Annotated[
-        int, typer.Option("--stake", envvar="TROTH_STAKE", help="Wei; 0 means ten times the class's minimum.")
+        int,
+        typer.Option(
+            "--stake",
+            envvar="TROTH_STAKE",
+            help="Wei or asset units; 0 means ten times the class's minimum, with [market] two seats.",
+        ),
     ] = 0,
+    asks: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ask",
+            help="With [market]: PROMPT,CACHED,WRITTEN in asset units per 10^9 positions, for all segments; or "
+            "FIRST:END=PROMPT,CACHED,WRITTEN for one, repeatable.",
+        ),
+    ] = None,
     password_file: PasswordFile = None,
     broadcast: Broadcast = False,
     home: Home = DEFAULT_HOME,
     as_json: Json = False,
 ) -> None:
     """Stake and join the groups of the configured segments (dry run by default)."""
+    from troth.node.configuration import load
     from troth.node.membership import register as register_node
 
+    if load(home).market is not None:
+        from troth.node import market_membership
+
+        told = market_membership.register(
+            home,
+            owner_keystore,
+            owner_password_file,
+            password_file,
+            payout=payout,
+            stake=stake,
+            asks=asks or [],
+            broadcast=broadcast,
+        )
+        show(told, as_json)
+        return
     told = register_node(
         home,
         owner_keystore,
@@ -132,6 +173,8 @@ def register(
     show(told, as_json)
 
 
+@app.command("serve", hidden=True)
+@app.command("run", hidden=True)
 @app.command()
 def start(
     *,
@@ -186,6 +229,11 @@ def start(
     password = read_password(password_file, purpose="the operator's keystore")
     key = load_account(configuration.operator_keystore, password)
 
+    if configuration.market is not None:
+        from troth.node.orders.running import RunningMarketNode
+
+        asyncio.run(RunningMarketNode(configuration, key, verify_weights=not no_verify_weights).run())
+        return
     if auto:
         from troth.node.pool.joining import placed
         from troth.node.transactions import open_keystore
@@ -294,6 +342,7 @@ def move(
     show(move_node(home, hosted, segments, password_file, broadcast=broadcast), as_json)
 
 
+@app.command("leave", hidden=True)
 @app.command("exit")
 def exit_(
     *,
@@ -303,9 +352,11 @@ def exit_(
     as_json: Json = False,
 ) -> None:
     """Leave all groups and start the unbonding period (dry run by default). Serve on until open tasks are settled."""
-    from troth.node.membership import leave
+    from troth.node import market_membership, membership
+    from troth.node.configuration import load
 
-    show(leave(home, password_file, broadcast=broadcast), as_json)
+    leaving = membership.leave if load(home).market is None else market_membership.leave
+    show(leaving(home, password_file, broadcast=broadcast), as_json)
 
 
 @app.command()
@@ -317,6 +368,8 @@ def withdraw(
     as_json: Json = False,
 ) -> None:
     """Pay stake and credit out to the payout address after the unbonding period (dry run by default)."""
-    from troth.node.membership import take_out
+    from troth.node import market_membership, membership
+    from troth.node.configuration import load
 
-    show(take_out(home, password_file, broadcast=broadcast), as_json)
+    taking = membership.take_out if load(home).market is None else market_membership.take_out
+    show(taking(home, password_file, broadcast=broadcast), as_json)

@@ -1,7 +1,10 @@
 """The node's TOML file, version 1: what it may say, and where it is wrong.
 
 version = 1
-[chain]   rpc, contract; optional chain_id, start_block, poll_seconds
+[chain]   rpc, contract (not with [market]); optional chain_id, start_block, poll_seconds
+[market]  factory = "0x…"; optional bank = "0x…", start_block: the node serves orders on tabs of this deployment
+[earning] optional, with [market]: unpaid (asset units of one scheduler's work; default 100 of the class's dearest
+          orders), gas_share, claim_lags, locks (rejecting verdicts lock stake)
 [node]    class = "0x…", model = "folder or name", slice = "0:15", segments = ["0:15"]
 [keys]    optional operator (keystore; default keys/operator.json in the folder)
 [listen]  host, port, endpoint = "https://name:port" as registered
@@ -24,11 +27,12 @@ import msgspec
 
 from troth.chain.keystore import keystore_path
 from troth.node.dispute_policy import DisputePolicy
+from troth.node.earning.policy import CLAIM_LAGS, GAS_SHARE, EarningPolicy
 from troth.node.errors import ConfigError
 from troth.overlay.errors import EntryMisconfigured
 from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of, overlay_table
 from troth.protocol.errors import ProtocolError
-from troth.protocol.types import Address, Hash32, Segment, to_address
+from troth.protocol.types import ZERO_ADDRESS, Address, Hash32, Segment, to_address
 
 FILE = "node.toml"
 VERSION = 1
@@ -44,10 +48,23 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Chain(_Section, frozen=True, forbid_unknown_fields=True):
     rpc: str
-    contract: str
+    contract: str = ""
     chain_id: int | None = None
     start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
     poll_seconds: _Positive = 0.5
+
+
+class _Market(_Section, frozen=True, forbid_unknown_fields=True):
+    factory: str
+    bank: str = ""
+    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class _Earning(_Section, frozen=True, forbid_unknown_fields=True):
+    unpaid: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    gas_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = GAS_SHARE
+    claim_lags: Annotated[int, msgspec.Meta(ge=1, le=1000)] = CLAIM_LAGS
+    locks: bool = False
 
 
 class _Node(_Section, frozen=True, forbid_unknown_fields=True):
@@ -102,6 +119,17 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
     disputes: _Disputes = _Disputes()
     auto: _Auto = _Auto()
     overlay: OverlaySection | None = None
+    market: _Market | None = None
+    earning: _Earning = _Earning()
+
+
+@dataclass(frozen=True, slots=True)
+class MarketPlace:
+    """Which deployment a node serves: its factory, its Bank where the factory made several, where to begin to look."""
+
+    factory: Address
+    bank: Address | None = None
+    start_block: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +169,8 @@ class Configuration:
     disputes: DisputePolicy
     auto: Auto = Auto()
     overlay: OverlayEntry | None = None
+    market: MarketPlace | None = None
+    earning: EarningPolicy = EarningPolicy()  # noqa: RUF009 -- frozen
 
     @property
     def seal_key(self) -> Path:
@@ -178,14 +208,14 @@ def _checked(folder: Path, file: _File) -> Configuration:
     for segment in segments:
         if not hosted.first <= segment.first < segment.end <= hosted.end:
             raise ConfigError("a segment lies outside of the slice", segment, f"Keep it inside {file.node.slice}.")
-    try:
-        contract = to_address(file.chain.contract)
-    except ProtocolError as error:
-        raise ConfigError("chain.contract is no address", file.chain.contract, error.remedy) from error
+    market = _market(file.market)
+    if bool(file.chain.contract) == (market is not None):
+        given = "both" if market is not None else "neither"
+        raise ConfigError("either chain.contract or [market] says what to serve", given, "Name exactly one of them.")
     return Configuration(
         folder=folder,
         rpc=file.chain.rpc,
-        contract=contract,
+        contract=_address("chain.contract", file.chain.contract) if market is None else ZERO_ADDRESS,
         chain_id=file.chain.chain_id,
         start_block=file.chain.start_block,
         poll_seconds=file.chain.poll_seconds,
@@ -207,7 +237,23 @@ def _checked(folder: Path, file: _File) -> Configuration:
         disputes=DisputePolicy(file.disputes.automatic, file.disputes.outvoted),
         auto=_auto(file.auto),
         overlay=_overlay(file.overlay),
+        market=market,
+        earning=EarningPolicy(file.earning.unpaid, file.earning.gas_share, file.earning.claim_lags, file.earning.locks),
     )
+
+
+def _market(section: _Market | None) -> MarketPlace | None:
+    if section is None:
+        return None
+    bank = _address("market.bank", section.bank) if section.bank else None
+    return MarketPlace(_address("market.factory", section.factory), bank, section.start_block)
+
+
+def _address(key: str, text: str) -> Address:
+    try:
+        return to_address(text)
+    except ProtocolError as error:
+        raise ConfigError(f"{key} is no address", text, error.remedy) from error
 
 
 def _overlay(section: OverlaySection | None) -> OverlayEntry | None:
@@ -266,6 +312,19 @@ class Choices:
     committee: str = ""
     overlay_port: int = 9444
     overlay_address: str = ""
+    factory: str = ""
+    bank: str = ""
+
+
+def _deployment(choices: Choices) -> str:
+    """The rest of [chain], and [market] where a factory was named."""
+    if not choices.factory:
+        contract = json.dumps(choices.contract, ensure_ascii=False)
+        return f"contract = {contract}\nstart_block = {choices.start_block}\npoll_seconds = 0.5"
+    bank = f"bank = {json.dumps(choices.bank)}\n" if choices.bank else ""
+    market = f"factory = {json.dumps(choices.factory)}\n{bank}start_block = {choices.start_block}"
+    earning = f"gas_share = {GAS_SHARE}\nclaim_lags = {CLAIM_LAGS}\nlocks = false"
+    return f"poll_seconds = 0.5\n\n[market]\n{market}\n\n[earning]\n{earning}"
 
 
 def render(choices: Choices) -> str:
@@ -279,9 +338,7 @@ version = {VERSION}
 
 [chain]
 rpc = {text(choices.rpc)}
-contract = {text(choices.contract)}
-start_block = {choices.start_block}
-poll_seconds = 0.5
+{_deployment(choices)}
 
 [node]
 class = {text(choices.execution_class)}

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 
 from troth.node.configuration import Configuration
-from troth.node.engine.interface import Engine
+from troth.node.engine.interface import Arithmetic, Engine
 from troth.node.errors import ConfigError, ModelError
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder, find_model
-from troth.protocol.types import ExecutionClass, ModelDescriptor, Segment
+from troth.protocol.types import ModelDescriptor, Segment
 
 log = logging.getLogger(__name__)
 
 
 def load_engine(
-    configuration: Configuration, execution_class: ExecutionClass, descriptor: ModelDescriptor, *, verify: bool
+    configuration: Configuration, execution_class: Arithmetic, descriptor: ModelDescriptor, *, verify: bool
 ) -> Engine:
     """Load the configured slice; takes seconds, so call it in a thread.
 
@@ -56,7 +56,7 @@ def require_engine(configuration: Configuration) -> None:
         require_vllm()
 
 
-def _load_vllm(configuration: Configuration, execution_class: ExecutionClass, folder: ModelFolder) -> Engine:
+def _load_vllm(configuration: Configuration, execution_class: Arithmetic, folder: ModelFolder) -> Engine:
     from troth.node.engine.vllm.engine import VllmEngine
     from troth.node.engine.vllm.settings import Settings
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,17 @@ from troth.protocol.errors import InvalidStates
 from troth.protocol.scores import TraceScore, dimension_spread, rho, trace_score, weighted_rms
 from troth.protocol.statistics import PaperStatistics, paper_statistics
 from troth.protocol.tensors import RowArray, finite, widen
-from troth.protocol.types import ExecutionClass
+
+
+class Tolerance(Protocol):
+    """What of an execution class, of either way of settling, says how far two honest runs may differ."""
+
+    @property
+    def dtype(self) -> int: ...
+    @property
+    def exact(self) -> bool: ...
+    @property
+    def state_cut(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +48,7 @@ class StateReport:
 
 
 def judge_states(
-    rules: ExecutionClass, claimed: RowArray, reference: RowArray, reference_high: NDArray[np.float32] | None = None
+    rules: Tolerance, claimed: RowArray, reference: RowArray, reference_high: NDArray[np.float32] | None = None
 ) -> StateReport:
     """Compare an inferencer's rows with the verifier's own, both rows x columns in the class's number format.
 
@@ -58,7 +69,7 @@ def judge_states(
     )
 
 
-def _cut(rules: ExecutionClass) -> float:
+def _cut(rules: Tolerance) -> float:
     return 0.0 if rules.exact else rules.state_cut / 1_000_000
 
 
@@ -71,7 +82,7 @@ def _judge_exact(claimed: RowArray, reference: RowArray, statistics: PaperStatis
 
 
 def _measure(
-    rules: ExecutionClass,
+    rules: Tolerance,
     dtype: Dtype,
     claimed: RowArray,
     reference: RowArray,

@@ -19,6 +19,17 @@ from troth.protocol.request import Request
 from troth.protocol.types import Hash32, Segment
 
 
+class Arithmetic(Protocol):
+    """What of an execution class, of either way of settling, an engine must be able to do."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> int: ...
+    @property
+    def exact(self) -> bool: ...
+
+
 class SessionKey(NamedTuple):
     """One attention cache: a task's segment at one attempt."""
 

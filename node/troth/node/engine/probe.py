@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.node.engine.interface import Engine, SessionKey, WholeEngine
+from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEngine
 from troth.node.errors import ModelError
 from troth.protocol.dtype import Dtype
 from troth.protocol.hashing import keccak256
 from troth.protocol.tensors import rows_to_bytes
-from troth.protocol.types import ExecutionClass
 
 POSITIONS = 300
 PIECES = (1, 2, 5, 33, 130, 100)
@@ -63,7 +62,7 @@ async def probe(engine: Engine) -> str:
     return keccak256(rows_to_bytes(whole, Dtype(engine.dtype)))[: DIGITS // 2].hex()
 
 
-async def require_class(engine: Engine, execution_class: ExecutionClass) -> None:
+async def require_class(engine: Engine, execution_class: Arithmetic) -> None:
     """Check an exact class; a tolerant one needs nothing, and of a slice only decode and prefill can be compared.
 
     Raises:

@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from numpy.typing import NDArray
 
-from troth.node.service.bench import Bench
-from troth.node.service.work import Work
+from troth.node.engine.interface import Engine
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
+from troth.protocol.request import Request
 from troth.protocol.tokens import Sampling, choose, noise
+from troth.protocol.types import Hash32
 
 Asked = int | msgspec.UnsetType
 Packed = bytes | msgspec.UnsetType
+
+
+class Text(Protocol):
+    """What is written, and with which noise."""
+
+    @property
+    def request(self) -> Request: ...
+    @property
+    def noise_seed(self) -> Hash32: ...
+
+
+class Writing(Protocol):
+    """A session, of either way of settling, that chooses tokens."""
+
+    @property
+    def seat(self) -> Text: ...
+
+
+class Tools(Protocol):
+    """Where logits come from."""
+
+    @property
+    def engine(self) -> Engine: ...
 
 
 class Chosen(NamedTuple):
@@ -25,7 +49,7 @@ class Chosen(NamedTuple):
 
 
 async def next_token(
-    bench: Bench, work: Work, rows: NDArray[Any], *, position: int, asked: Asked
+    bench: Tools, work: Writing, rows: NDArray[Any], *, position: int, asked: Asked
 ) -> tuple[Chosen, float]:
     """The token that one post-norm row, shape (1, hidden size), chooses at a position; and the head's seconds."""
     logits, seconds = await bench.engine.logits(rows)
@@ -35,7 +59,7 @@ async def next_token(
     return await asyncio.to_thread(_choose_and_tell, work, logits[0], position, asked), seconds
 
 
-async def told_again(bench: Bench, token: int, rows: NDArray[Any], asked: Asked) -> Chosen:
+async def told_again(bench: Tools, token: int, rows: NDArray[Any], asked: Asked) -> Chosen:
     """A token that was chosen before; how likely it was is computed anew from its row."""
     if asked is msgspec.UNSET:
         return Chosen(token)
@@ -43,12 +67,12 @@ async def told_again(bench: Bench, token: int, rows: NDArray[Any], asked: Asked)
     return Chosen(token, await asyncio.to_thread(_tell, logits[0], token, asked))
 
 
-def _choose_and_tell(work: Work, logits: NDArray[Any], position: int, asked: Asked) -> Chosen:
+def _choose_and_tell(work: Writing, logits: NDArray[Any], position: int, asked: Asked) -> Chosen:
     token = _choose(work, logits, position)
     return Chosen(token, _tell(logits, token, asked))
 
 
-def _choose(work: Work, logits: NDArray[Any], position: int) -> int:
+def _choose(work: Writing, logits: NDArray[Any], position: int) -> int:
     sampling = Sampling.of(work.seat.request)
     gumbel = noise(work.seat.noise_seed, position, len(logits)) if sampling.temperature > 0 else None
     return choose(logits, sampling, gumbel)

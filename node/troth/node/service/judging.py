@@ -7,19 +7,20 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from troth.node.engine.interface import Engine
-from troth.node.service.work import Work
-from troth.protocol.comparison import StateReport, judge_states
+from troth.protocol.comparison import StateReport, Tolerance, judge_states
 from troth.protocol.dtype import Dtype
 from troth.protocol.identifiers import model_id
 from troth.protocol.pooling import EMPTY, Pool
+from troth.protocol.request import Request
 from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens, margins
 from troth.protocol.trace import TileLayout
+from troth.protocol.types import Hash32, ModelDescriptor, Segment
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,45 @@ LOGIT_ROWS = 32
 """Rows whose logits are held at a time: 32 rows of a large vocabulary are tens of megabytes, a whole text is not."""
 
 LogitsOf = Callable[[Engine, NDArray[Any]], Awaitable[NDArray[Any]]]
+
+
+class Cuts(Tolerance, Protocol):
+    """What of an execution class decides a verdict."""
+
+    @property
+    def margin_cut(self) -> int: ...
+
+
+class Place(Protocol):
+    """Which segment of which task or order is judged."""
+
+    @property
+    def task_id(self) -> Hash32: ...
+    @property
+    def descriptor(self) -> ModelDescriptor: ...
+    @property
+    def execution_class(self) -> Cuts: ...
+    @property
+    def layers(self) -> Segment: ...
+    @property
+    def dtype(self) -> Dtype: ...
+    @property
+    def is_last(self) -> bool: ...
+    @property
+    def request(self) -> Request: ...
+    @property
+    def noise_seed(self) -> Hash32: ...
+
+
+class Judged(Protocol):
+    """A verifier's session, of either way of settling: what it was given and what it computed."""
+
+    @property
+    def seat(self) -> Place: ...
+    @property
+    def tokens(self) -> tuple[int, ...]: ...
+    def all_inputs(self) -> NDArray[Any]: ...
+    def all_outputs(self) -> NDArray[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +86,30 @@ class Judgement:
         return self.root_matches and self.states.accepted and tokens_accepted and self.pool.accepted
 
 
-async def judge(engine: Engine, work: Work, claimed: NDArray[Any], signed_root: bytes) -> Judgement:
+async def judge(engine: Engine, work: Judged, claimed: NDArray[Any], signed_root: bytes) -> Judgement:
     """Judge the claimed rows against this node's own; `signed_root` is the inferencer's. The pool is not asked yet."""
-    seat, own = work.seat, work.all_outputs()
+    seat = work.seat
     layout = TileLayout(seat.task_id, model_id(seat.descriptor), len(claimed), claimed.shape[1], seat.dtype)
     root = (await asyncio.to_thread(layout.commit, claimed)).root
+    return await judge_rows(engine, work, claimed, root_matches=root == signed_root)
+
+
+async def judge_rows(engine: Engine, work: Judged, claimed: NDArray[Any], *, root_matches: bool) -> Judgement:
+    """The same where the caller has compared the root."""
+    seat, own = work.seat, work.all_outputs()
     reference = await reference_rows(engine, work)
     states = await asyncio.to_thread(judge_states, seat.execution_class, claimed, own, reference)
     if not seat.is_last:
-        return Judgement(root == signed_root, states, None)
+        return Judgement(root_matches, states, None)
     tokens = await judge_text(engine, work, own if reference is None else reference, work.tokens)
     if reference is None:
-        return Judgement(root == signed_root, states, tokens)
+        return Judgement(root_matches, states, tokens)
     lost = tokens.mean_margin * len(work.tokens)
     text = Pool(len(work.tokens), lost, await _own_noise(engine, work, own, reference))
-    return Judgement(root == signed_root, states, tokens, text)
+    return Judgement(root_matches, states, tokens, text)
 
 
-async def reference_rows(engine: Engine, work: Work) -> NDArray[Any] | None:
+async def reference_rows(engine: Engine, work: Judged) -> NDArray[Any] | None:
     """The rows in float32, where the class tolerates the noise of less; None elsewhere.
 
     They judge texts too: two honest bfloat16 runs may disagree by a logit where the nucleus ends, and none of the two
@@ -74,7 +120,7 @@ async def reference_rows(engine: Engine, work: Work) -> NDArray[Any] | None:
     return await engine.reference(work.seat.layers, work.all_inputs())
 
 
-async def judge_text(engine: Engine, work: Work, rows: NDArray[Any], text: tuple[int, ...]) -> TokenReport:
+async def judge_text(engine: Engine, work: Judged, rows: NDArray[Any], text: tuple[int, ...]) -> TokenReport:
     """Judge every token of a text from rows of the last segment: this node's own, or the reference."""
     request, found = work.seat.request, []
     judged = partial(margins, sampling=Sampling.of(request), seed=work.seat.noise_seed)
@@ -83,7 +129,7 @@ async def judge_text(engine: Engine, work: Work, rows: NDArray[Any], text: tuple
     return judge_tokens(np.concatenate(found), text, request, work.seat.execution_class.margin_cut / 1_000_000)
 
 
-async def _own_noise(engine: Engine, work: Work, own: NDArray[Any], reference: NDArray[Any]) -> float:
+async def _own_noise(engine: Engine, work: Judged, own: NDArray[Any], reference: NDArray[Any]) -> float:
     """What this node's own choices along the text lose by the reference, in logits."""
     sampling, seed, lost = Sampling.of(work.seat.request), work.seat.noise_seed, 0.0
     for position, _, logits in _blocks(work, work.tokens):
@@ -99,7 +145,7 @@ async def _logits(start: int, count: int, engine: Engine, rows: NDArray[Any]) ->
     return (await engine.logits(rows[start : start + count])).rows
 
 
-def _blocks(work: Work, text: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...], LogitsOf]]:
+def _blocks(work: Judged, text: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...], LogitsOf]]:
     """Position of the first row, tokens, and a function from engine and rows to logits, a block of the text a time."""
     first = len(work.seat.request.prompt_tokens) - 1
     for start in range(0, len(text), LOGIT_ROWS):

@@ -1,0 +1,1 @@
+"""What this node is owed on its tabs, and how it gets it: books, vouchers, claims."""

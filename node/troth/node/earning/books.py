@@ -1,0 +1,266 @@
+"""The books of this node's tabs with schedulers: the best voucher of each, and every number that was taken on.
+
+A book is never stored: ``book`` makes it anew from the voucher and the leaves, each with what it is worth by this
+node's own view of the chain now. So nothing is asked for a leaf that the court voided, and a rejection that stood is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from troth.node.earning.database import Database
+from troth.node.earning.errors import NotPaid
+from troth.node.earning.leaf import Leaf, Stage
+from troth.protocol.market import canonical, messages, tabs
+from troth.protocol.market.errors import InvalidVoucher
+from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account, tab_id
+from troth.protocol.market.papers import Pay
+from troth.protocol.market.state import State
+from troth.protocol.market.tabs import PayeeBook
+from troth.protocol.market.types import Promise, Tab, Voucher, Work
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import Address, Hash32, to_address
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS tabs (tab BLOB PRIMARY KEY, payer TEXT NOT NULL, voucher BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS leaves (
+    tab BLOB NOT NULL, number INTEGER NOT NULL, order_id BLOB NOT NULL, segment INTEGER NOT NULL,
+    work INTEGER NOT NULL, promise BLOB NOT NULL, subject TEXT NOT NULL, begun_at REAL NOT NULL,
+    begun_block INTEGER NOT NULL, stage INTEGER NOT NULL, worth TEXT NOT NULL, evidence BLOB NOT NULL,
+    done_at REAL NOT NULL, done_block INTEGER NOT NULL, prompt INTEGER NOT NULL, cached INTEGER NOT NULL,
+    written INTEGER NOT NULL, given_up INTEGER NOT NULL, acknowledged INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (tab, number)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS leaves_by_order ON leaves (order_id, segment, work);
+CREATE INDEX IF NOT EXISTS open_leaves ON leaves (tab, acknowledged);
+CREATE INDEX IF NOT EXISTS leaves_by_time ON leaves (done_at);
+"""
+_COLUMNS = (
+    "tab, number, order_id, segment, work, promise, subject, begun_at, begun_block, stage, worth, evidence,"
+    " done_at, done_block, prompt, cached, written, given_up"
+)
+WORD_LIMIT = 4_096
+"""Bytes of a voucher or a promise as JSON."""
+NUMBER_LIMIT = 1 << 53
+"""Numbers of orders beyond it are nobody's; SQLite holds half of what Solidity does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What the chain says that books depend on: the folded state, and the domain of every signature."""
+
+    state: State
+    domain: Domain
+    me: Address
+    block: int = 0
+    key_check: KeyCheck = signed_by_account
+
+
+class Books:
+    """See the module. Used from the thread that owns the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        database.create(SCHEMA)
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def tabs(self) -> tuple[Hash32, ...]:
+        """Every tab of which this node holds a word."""
+        return tuple(Hash32(tab) for (tab,) in self._database.rows("SELECT tab FROM tabs ORDER BY tab"))
+
+    def voucher(self, tab: Hash32) -> Signed[Voucher] | None:
+        """The best word on a tab; None before the first."""
+        found = self._database.row("SELECT voucher FROM tabs WHERE tab=?", tab)
+        if found is None:
+            return None
+        return canonical.decode(Signed[Voucher], found[0], WORD_LIMIT)
+
+    def leaf(self, order: bytes, segment: int, work: Work) -> Leaf | None:
+        """The promise of one piece of work, if it was taken on."""
+        found = self._leaves("order_id=? AND segment=? AND work=?", order, segment, int(work))
+        return found[0] if found else None
+
+    def numbered(self, tab: Hash32, number: int) -> Leaf | None:
+        """One number of a tab, acknowledged or not."""
+        found = self._leaves("tab=? AND number=?", tab, number)
+        return found[0] if found else None
+
+    def open_leaves(self, tab: Hash32) -> tuple[Leaf, ...]:
+        """What the best voucher does not pay, ascending."""
+        return self._leaves("tab=? AND acknowledged=0", tab)
+
+    def done_since(self, moment: float) -> tuple[Leaf, ...]:
+        """Work that was finished since a Unix time."""
+        return self._leaves("done_at>=? AND stage=?", moment, int(Stage.DONE))
+
+    def book(self, tab: Hash32, ledger: Ledger) -> PayeeBook:
+        """The book of a tab now."""
+        signed = self.voucher(tab)
+        best = tabs.first_voucher(tab) if signed is None else signed.message
+        left = {leaf.number: leaf.value(ledger.state, ledger.me) for leaf in self.open_leaves(tab)}
+        return PayeeBook(best, left)
+
+    def claimable(self, tab: Hash32, ledger: Ledger) -> dict[int, int]:
+        """Numbers that are done and worth something, and how much."""
+        done = (leaf for leaf in self.open_leaves(tab) if leaf.stage is Stage.DONE and not leaf.given_up)
+        values = {leaf.number: leaf.value(ledger.state, ledger.me) for leaf in done}
+        return {number: value for number, value in values.items() if value}
+
+    # ------------------------------------------------------------------------------------------------------- writing
+
+    def take_on(self, pay: Pay, subject: Address, ledger: Ledger, *, limit: int, now: float) -> tuple[Leaf, ...]:
+        """Accept the voucher and admit the promise; both are on disk when this returns.
+
+        The same promise again is taken on once; after a restart it goes on where nothing was signed yet. Returns
+        running work that the voucher ends. What the voucher says is kept where the promise is refused, too.
+
+        Raises:
+            NotPaid: with this work too much would be unpaid, or it was promised otherwise before.
+            InvalidVoucher: tab, voucher and promise do not pay.
+        """
+        ended = self.hear(pay.tab, pay.voucher, ledger)
+        promise = pay.promise.message
+        if promise.tab != tab_id(pay.tab) or promise.sequence > NUMBER_LIMIT:
+            raise NotPaid("the promise is for another tab, or numbered beyond reason", promise.sequence, "Number on.")
+        with self._database.transaction():
+            known = self.leaf(promise.order, promise.segment, Work(promise.work))
+            if known is not None and known.promise != pay.promise:
+                raise NotPaid("this work was promised with another number", known.number, "Repeat the first promise.")
+            if known is None or known.stage is not Stage.DONE:
+                self._require_room(pay, ledger, limit)
+                self._insert(_begun(pay.promise, subject, ledger.block, now))
+        return ended
+
+    def _require_room(self, pay: Pay, ledger: Ledger, limit: int) -> None:
+        promise = pay.promise.message
+        book = self.book(promise.tab, ledger)
+        others = {number: worth for number, worth in book.worth.items() if number != promise.sequence}
+        state = ledger.state.tab_state(promise.tab)
+        after = tabs.admit(PayeeBook(book.best, others), promise.sequence, promise.price, state)
+        if after.exposure > limit:
+            what = f"of this scheduler's work {sum(others.values())} is unpaid; with this, more than {limit} would be"
+            raise NotPaid(what, promise.price, "Acknowledge what was served, then ask again.")
+
+    def hear(self, tab: Tab, signed: Signed[Voucher], ledger: Ledger) -> tuple[Leaf, ...]:
+        """Keep a newer word of the payer; an older one changes nothing. Returns running work that it ends unpaid.
+
+        Raises InvalidVoucher where it pays less than what it acknowledges, goes backwards, or was not signed.
+        """
+        self._require_tab(tab, signed, ledger)
+        number, voucher = tab_id(tab), signed.message
+        with self._database.transaction():
+            before = self.voucher(number)
+            if before is not None and self._is_known(voucher, before.message):
+                return ()
+            # Nothing is owed for work without a result: its payer may say so at any time, and then it ends.
+            running = (leaf for leaf in self.open_leaves(number) if leaf.stage is Stage.RUNNING)
+            unpaid = tuple(leaf for leaf in running if tabs.is_acknowledged(voucher, leaf.number))
+            for leaf in unpaid:
+                self._set_stage(leaf, Stage.ENDED)
+            self._keep(tab, signed, tabs.accept(self.book(number, ledger), voucher))
+        return unpaid
+
+    def _is_known(self, voucher: Voucher, best: Voucher) -> bool:
+        """Whether a word says nothing that the best one does not; words of orders side by side overtake each other."""
+        names = ("spent", "sequence", "acknowledged_through")
+        if any(getattr(voucher, name) > getattr(best, name) for name in names):
+            return False
+        return not any(tabs.is_acknowledged(voucher, leaf.number) for leaf in self.open_leaves(best.tab))
+
+    def _require_tab(self, tab: Tab, signed: Signed[Voucher], ledger: Ledger) -> None:
+        what = "The voucher is not for a tab of this scheduler with this node"
+        if signed.message.tab != tab_id(tab) or tab.payee != ledger.me or tab.key != tab.payer:
+            remedy = "Pay on the tab whose payer and key are the scheduler's operator and whose payee is the node."
+            raise InvalidVoucher(what, signed.message.tab, remedy)
+        digest = messages.signing_digest(signed.message, ledger.domain)
+        if not ledger.key_check(tab.key, digest, signed.signature):
+            raise InvalidVoucher("The tab key did not sign this voucher", digest, "Sign it with the tab key.")
+
+    def _keep(self, tab: Tab, signed: Signed[Voucher], book: PayeeBook) -> None:
+        number = tab_id(tab)
+        self._database.write("INSERT OR REPLACE INTO tabs VALUES (?,?,?)", number, tab.payer, canonical.encode(signed))
+        for leaf in self.open_leaves(number):
+            if leaf.number not in book.worth:
+                self._database.write("UPDATE leaves SET acknowledged=1 WHERE tab=? AND number=?", number, leaf.number)
+
+    def done(self, leaf: Leaf) -> None:
+        """A leaf's work is finished: what it is worth, and what proves it."""
+        with self._database.transaction():
+            self._database.write(
+                "UPDATE leaves SET stage=?, worth=?, evidence=?, done_at=?, done_block=?, prompt=?, cached=?, written=?"
+                " WHERE tab=? AND number=?",
+                *(int(Stage.DONE), str(leaf.worth), leaf.evidence, leaf.done_at, leaf.done_block),
+                *(leaf.prompt, leaf.cached, leaf.written, leaf.tab, leaf.number),
+            )
+
+    def broke_off(self, order: bytes, segment: int, work: Work) -> None:
+        """Work ended without a result: its number is worth nothing."""
+        with self._database.transaction():
+            leaf = self.leaf(order, segment, work)
+            if leaf is not None and leaf.stage is Stage.RUNNING:
+                self._set_stage(leaf, Stage.ENDED)
+
+    def end_running(self) -> None:
+        """After a start: nothing runs any more."""
+        with self._database.transaction():
+            self._database.write("UPDATE leaves SET stage=? WHERE stage=?", int(Stage.ENDED), int(Stage.RUNNING))
+
+    def give_up(self, tab: Hash32, numbers: Iterable[int]) -> None:
+        """Leaves whose claim was struck are not claimed again."""
+        with self._database.transaction():
+            for number in numbers:
+                self._database.write("UPDATE leaves SET given_up=1 WHERE tab=? AND number=?", tab, number)
+
+    def forget_before(self, moment: float) -> int:
+        """Drop paid leaves that were finished before a Unix time; how many."""
+        with self._database.transaction():
+            return self._database.write("DELETE FROM leaves WHERE acknowledged=1 AND MAX(done_at, begun_at)<?", moment)
+
+    # -------------------------------------------------------------------------------------------------------- storage
+
+    def _set_stage(self, leaf: Leaf, stage: Stage) -> None:
+        self._database.write("UPDATE leaves SET stage=? WHERE tab=? AND number=?", int(stage), leaf.tab, leaf.number)
+
+    def _insert(self, leaf: Leaf) -> None:
+        numbers = (leaf.tab, leaf.number, leaf.order, leaf.segment, int(leaf.work), canonical.encode(leaf.promise))
+        begun = (leaf.subject, leaf.begun_at, leaf.begun_block, int(leaf.stage), str(leaf.worth), leaf.evidence)
+        done = (leaf.done_at, leaf.done_block, leaf.prompt, leaf.cached, leaf.written, int(leaf.given_up))
+        places = ",".join("?" * (len(numbers) + len(begun) + len(done)))
+        self._database.write(f"INSERT OR REPLACE INTO leaves ({_COLUMNS}) VALUES ({places})", *numbers, *begun, *done)  # noqa: S608
+
+    def _leaves(self, condition: str, *values: object) -> tuple[Leaf, ...]:
+        query = f"SELECT {_COLUMNS} FROM leaves WHERE {condition} ORDER BY number"  # noqa: S608 -- own words only
+        return tuple(_leaf(*found) for found in self._database.rows(query, *values))
+
+
+def _begun(promise: Signed[Promise], subject: Address, block: int, now: float) -> Leaf:
+    said = promise.message
+    return Leaf(said.tab, said.sequence, said.order, said.segment, Work(said.work), promise, subject, now, block)
+
+
+def _leaf(*found: Any) -> Leaf:
+    tab, number, order, segment, work, promise, subject, begun_at, begun_block, stage, worth, *rest = found
+    evidence, done_at, done_block, prompt, cached, written, given_up = rest
+    return Leaf(
+        tab=Hash32(tab),
+        number=number,
+        order=Hash32(order),
+        segment=segment,
+        work=Work(work),
+        promise=canonical.decode(Signed[Promise], promise, WORD_LIMIT),
+        subject=to_address(subject),
+        begun_at=begun_at,
+        begun_block=begun_block,
+        stage=Stage(stage),
+        worth=int(worth),
+        evidence=evidence,
+        done_at=done_at,
+        done_block=done_block,
+        prompt=prompt,
+        cached=cached,
+        written=written,
+        given_up=bool(given_up),
+    )

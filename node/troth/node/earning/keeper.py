@@ -1,0 +1,177 @@
+"""Looks after what is owed on chain: redeems, claims, answers objections, settles, and reports who does not pay.
+
+Everything is decided anew from the followed chain and the books at each look, so that a restart misses nothing: the
+deadlines are blocks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from troth.chain.errors import ChainRejected
+from troth.chain.keystore import Key
+from troth.chain.records import Fees, Receipt
+from troth.node.earning import claiming, redeeming
+from troth.node.earning.books import Books, Ledger
+from troth.node.earning.claiming import Due
+from troth.node.earning.claims_record import ClaimsRecord, Filed
+from troth.node.earning.policy import EarningPolicy
+from troth.protocol.market.calls import PartCall, build
+from troth.protocol.market.parts import Part
+from troth.protocol.market.state import ClaimRecord, TabRecord
+from troth.protocol.market.types import Contracts
+from troth.protocol.market.views import parameters_of
+from troth.protocol.types import Hash32
+
+log = logging.getLogger(__name__)
+
+FORGOTTEN_SECONDS = 3600.0
+"""A claim that is not on chain after so long was never mined."""
+
+Write = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+class Wallet(Protocol):
+    """Sends to the deployment's contracts; ``chain.market.Market`` is one."""
+
+    @property
+    def contracts(self) -> Contracts:
+        """Where they are."""
+
+    async def fees(self) -> Fees:
+        """Fees of one of the next blocks."""
+
+    async def execute(self, call: PartCall, key: Key) -> Receipt:
+        """Send and wait for the receipt; ChainRejected, unsent, where it would fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What the keeper works with. ``ledger`` gives the chain as it is now, ``write`` runs a job on the records' thread,
+    ``reached`` waits until a block was followed."""
+
+    wallet: Wallet
+    key: Key
+    ledger: Callable[[], Ledger]
+    books: Books
+    claims: ClaimsRecord
+    policy: EarningPolicy
+    write: Write
+    reached: Callable[[int], Awaitable[Any]]
+    clock: Callable[[], float]
+
+
+class EarningKeeper:
+    """``step`` looks once; it is run again and again by ``supervision``."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self.sent: dict[str, int] = {}
+        """How often each call was sent."""
+
+    async def step(self) -> None:
+        """Send what is due now; deadlines first."""
+        due = self._due()
+        for tab, record in self._own_tabs(due.ledger):
+            await self._look_after_claim(tab, record, due)
+        await self._redeem()
+        for tab, record in self._own_tabs(self._due().ledger):
+            await self._claim(tab, record)
+            await self._report_shortfall(record)
+
+    def _due(self) -> Due:
+        tools, ledger = self._tools, self._tools.ledger()
+        return Due(ledger, parameters_of(ledger.state), tools.wallet.contracts, tools.policy)
+
+    def _own_tabs(self, ledger: Ledger) -> list[tuple[Hash32, TabRecord]]:
+        return [(tab, record) for tab, record in ledger.state.tabs.items() if record.tab.payee == ledger.me]
+
+    # ------------------------------------------------------------------------------------------------ a claim under way
+
+    async def _look_after_claim(self, tab: Hash32, record: TabRecord, due: Due) -> None:
+        tools = self._tools
+        for filed in await tools.write(lambda: tools.claims.of(tab)):
+            under_way = record.claim
+            if under_way is not None and under_way.state.claim.root == filed.root:
+                await self._defend(record, under_way, filed, due)
+            elif under_way is None and record.known:
+                await self._close(record, filed)
+
+    async def _defend(self, record: TabRecord, under_way: ClaimRecord, filed: Filed, due: Due) -> None:
+        """Answer every objection in time, and settle once the delay is over."""
+        tools, objections = self._tools, under_way.objections
+        unseen = set(objections) - set(filed.objected)
+        if unseen:
+            await tools.write(lambda: tools.claims.note_objections(filed, unseen))
+        for number, objection in sorted(objections.items(), key=lambda one: one[1].deadline):
+            if due.ledger.block < objection.deadline:
+                await self._send(await self._answer(record, under_way, filed, number))
+        if not objections and due.ledger.block + 1 >= under_way.state.settles_at:
+            await self._send(claiming.settle_call(record, under_way, due.contracts))
+
+    async def _answer(self, record: TabRecord, under_way: ClaimRecord, filed: Filed, number: int) -> PartCall:
+        tools = self._tools
+
+        def made() -> PartCall:
+            leaf = tools.books.numbered(filed.tab, number)
+            answer = claiming.answer_to(under_way.state.claim, filed, number, leaf)
+            return claiming.answer_call(record, under_way, answer, tools.wallet.contracts)
+
+        call: PartCall = await tools.write(made)
+        return call
+
+    async def _close(self, record: TabRecord, filed: Filed) -> None:
+        """A claim that is gone, or that was kept and never reached the chain."""
+        tools, struck = self._tools, claiming.was_struck(record, filed)
+        if struck and not filed.objected and tools.clock() - filed.filed_at < FORGOTTEN_SECONDS:
+            return  # its transaction may be on its way
+        if struck and filed.objected:
+            log.warning("a claim was struck; numbers %s are not claimed again", filed.objected)
+            await tools.write(lambda: tools.books.give_up(filed.tab, filed.objected))
+        await tools.write(lambda: tools.claims.over(filed))
+
+    # ------------------------------------------------------------------------------------------------- asking for money
+
+    async def _redeem(self) -> None:
+        tools, due = self._tools, self._due()
+        found = await tools.write(lambda: redeeming.redeemable(tools.books, due.ledger))
+        if not found:
+            return
+        price = redeeming.gas_price(await tools.wallet.fees(), due.parameters)
+        chosen = redeeming.worthwhile(found, price, due.policy)
+        if chosen:
+            await self._send(redeeming.redeem_call(chosen, due.contracts))
+
+    async def _claim(self, tab: Hash32, record: TabRecord) -> None:
+        tools, due = self._tools, self._due()
+        made = await tools.write(lambda: claiming.claim_due(tools.books, tab, record, due))
+        if made is None:
+            return
+        price = redeeming.gas_price(await tools.wallet.fees(), due.parameters)
+        cost = redeeming.gas_cost(redeeming.CLAIM_GAS, price)
+        pressing = claiming.is_pressing(record, due.ledger) and made.gain > cost
+        if pressing or due.policy.is_worth(made.gain, cost):
+            filed = replace(made.filed, filed_at=tools.clock())
+            await tools.write(lambda: tools.claims.keep(filed))
+            await self._send(made.call)
+
+    async def _report_shortfall(self, record: TabRecord) -> None:
+        """A settled claim that the tab did not cover: the scheduler's own stake stands for it."""
+        payer = self._due().ledger.state.parties.get(record.tab.payer)
+        if record.short and payer is not None:
+            await self._send(build(self._tools.wallet.contracts, Part.EVIDENCE, "convictPayer", record.tab))
+
+    async def _send(self, call: PartCall) -> None:
+        """Send; a call that the contract refuses was somebody else's already, or is due with another state."""
+        tools, name = self._tools, call.call.function
+        try:
+            receipt = await tools.wallet.execute(call, tools.key)
+        except ChainRejected as error:
+            log.info("%s was not sent: %s", name, error)
+            return
+        self.sent[name] = self.sent.get(name, 0) + 1
+        log.info("%s is in block %d and cost %d", name, receipt.block, receipt.cost)
+        await tools.reached(receipt.block)

@@ -1,0 +1,149 @@
+"""What an operator sees of its earnings: today, this week, what is unpaid, per 1,000 tokens, and why no work came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from troth.node.earning.books import Books, Ledger
+from troth.node.earning.leaf import Leaf
+from troth.protocol.market.draws import seasoned_seats
+from troth.protocol.market.state import State
+from troth.protocol.market.types import PotKind, Role, Work
+from troth.protocol.market.views import parameters_of
+from troth.protocol.types import Address
+
+DAY, WEEK = 86_400.0, 7 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Earned:
+    """Work finished in a span of time; money in asset units, what was voided since left out."""
+
+    amount: int
+    answers: int
+    checks: int
+    tokens: int
+
+    @property
+    def per_thousand(self) -> str:
+        """Asset units per 1,000 positions of inference and checks; empty before the first."""
+        return f"{self.amount * 1000 / self.tokens:.3f}" if self.tokens else ""
+
+
+@dataclass(frozen=True, slots=True)
+class TabView:
+    """One tab with a scheduler. ``payable`` is acknowledged and not redeemed, ``unpaid`` not acknowledged yet."""
+
+    tab: str
+    scheduler: Address
+    balance: int
+    redeemed: int
+    payable: int
+    unpaid: int
+    orders: int
+    closes_at: int
+    claim: str
+
+    def shown(self) -> dict[str, Any]:
+        """As JSON; amounts as text."""
+        words = asdict(self)
+        return {name: str(value) if isinstance(value, int) else value for name, value in words.items()}
+
+
+def earned(leaves: Iterable[Leaf], ledger: Ledger) -> Earned:
+    """The sum of some finished leaves."""
+    amount = answers = checked = tokens = 0
+    for leaf in leaves:
+        amount += leaf.value(ledger.state, ledger.me)
+        answers += leaf.work is Work.INFERENCE
+        checked += leaf.work is Work.CHECK
+        tokens += leaf.prompt + leaf.cached + leaf.written
+    return Earned(amount, answers, checked, tokens)
+
+
+def tabs_view(books: Books, ledger: Ledger) -> tuple[TabView, ...]:
+    """Every tab of which this node is the payee."""
+    found = []
+    for tab, record in ledger.state.tabs.items():
+        if record.tab.payee != ledger.me:
+            continue
+        book, claim = books.book(tab, ledger), record.claim
+        found.append(
+            TabView(
+                tab="0x" + tab.hex(),
+                scheduler=record.tab.payer,
+                balance=ledger.state.tab_state(tab).balance,
+                redeemed=record.redeemed,
+                payable=max(book.payable - record.redeemed, 0),
+                unpaid=book.exposure,
+                orders=len(book.worth),
+                closes_at=record.closes_at,
+                claim="" if claim is None else f"settles at block {claim.state.settles_at}",
+            )
+        )
+    return tuple(sorted(found, key=lambda one: -one.unpaid - one.payable))
+
+
+def earnings(books: Books, ledger: Ledger, now: float) -> dict[str, Any]:
+    """All of it as JSON; amounts as text in asset units."""
+    week = books.done_since(now - WEEK)
+    today = [leaf for leaf in week if leaf.done_at >= now - DAY]
+    views = tabs_view(books, ledger)
+    told = {"operator": ledger.me, "block": ledger.block}
+    for name, leaves in (("today", today), ("week", week)):
+        sums = earned(leaves, ledger)
+        told[name] = {
+            "earned": str(sums.amount),
+            "answers": sums.answers,
+            "checks": sums.checks,
+            "tokens": sums.tokens,
+            "per_1000_tokens": sums.per_thousand,
+        }
+    told["unpaid"] = str(sum(view.unpaid for view in views))
+    told["payable"] = str(sum(view.payable for view in views))
+    told["credit"] = str(ledger.state.pot(PotKind.CREDIT, ledger.me))
+    told["why"] = why_no_work(books, ledger, now) if not today else []
+    return told
+
+
+def why_no_work(books: Books, ledger: Ledger, now: float) -> list[str]:
+    """What keeps work from coming, in words; the likely causes first."""
+    state, me = ledger.state, ledger.me
+    party = state.parties.get(me)
+    if party is None or party.role is not Role.NODE:
+        return [f"operator {me} is not registered as a node: run `troth node register`"]
+    if party.exit_block:
+        return [f"this node is leaving; its stake is bound until block {party.exit_block}"]
+    found = _seats(state, me, ledger.block)
+    open_ = [view for view in tabs_view(books, ledger) if not view.closes_at and view.balance]
+    if not open_:
+        found.append("no scheduler has an open tab with this node: work comes once one does")
+    if not found:
+        found.append("nothing is wrong on chain: orders are drawn by seats, or other nodes ask less (`troth node ask`)")
+    return found
+
+
+def _seats(state: State, me: Address, block: int) -> list[str]:
+    groups, parameters = state.groups_of(me), parameters_of(state)
+    suspension = state.suspensions.get(me)
+    if suspension is not None and not suspension.restored:
+        return [f"suspended since block {suspension.block} by case 0x{suspension.case_id.hex()}"]
+    if not groups:
+        return ["in no group: the stake covers no seat any more; run `troth node topup`"]
+    found = []
+    for group in groups:
+        members = state.members_at(group, block)
+        own = next((entry for entry in members if entry.operator == me), None)
+        if own is None or not own.seats:
+            found.append("no seats: the stake covers none; run `troth node topup`")
+        elif not seasoned_seats(own, block, parameters.seasoning):
+            left = own.since + parameters.seasoning - block
+            found.append(f"no seasoned seats for checks and reviews yet: {left} blocks to go")
+        asks = sorted(state.ask_at(group, entry.operator, block).written for entry in members)
+        mine = state.ask_at(group, me, block).written
+        lower = sum(one < mine for one in asks)
+        if 2 * lower > len(asks):
+            found.append(f"{lower} of {len(asks)} nodes of a group ask less for written tokens than {mine}")
+    return found

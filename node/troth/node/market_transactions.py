@@ -1,0 +1,53 @@
+"""Sending to a deployment of the market: a dry run that says what would happen, until ``broadcast``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from troth.chain.errors import ChainRejected
+from troth.chain.keystore import Key
+from troth.chain.market import Market
+from troth.protocol.market.calls import PartCall
+
+
+async def carry_out(market: Market, call: PartCall, key: Key, *, broadcast: bool) -> dict[str, Any]:
+    """Send a call, or say what it would do; JSON values, amounts as text.
+
+    Raises:
+        ChainRejected: the contract refuses it, in a dry run as well.
+    """
+    simulation = await market.simulate(call, key.address)
+    if simulation.rejection is not None:
+        raise ChainRejected(call.call.function, simulation.rejection)
+    told: dict[str, Any] = {
+        "call": call.call.function,
+        "to": call.to,
+        "from": key.address,
+        "value": str(call.call.value),
+        "gas": simulation.gas,
+        "maximum_cost": str(simulation.maximum_cost),
+    }
+    if not broadcast:
+        return {**told, "sent": False, "remedy": "Repeat with --broadcast to send it."}
+    receipt = await market.execute(call, key)
+    return {
+        **told,
+        "sent": True,
+        "transaction": "0x" + receipt.transaction.hex(),
+        "block": receipt.block,
+        "gas": receipt.gas_used,
+    }
+
+
+async def carry_out_all(
+    market: Market, calls: Sequence[PartCall], key: Key, *, broadcast: bool
+) -> list[dict[str, Any]]:
+    """Several calls one after the other. A dry run stops at the first: the next may need what it would change."""
+    told = []
+    for call in calls:
+        told.append(await carry_out(market, call, key, broadcast=broadcast))
+        if not broadcast:
+            told.extend({"call": later.call.function, "sent": False} for later in calls[len(told) :])
+            break
+    return told

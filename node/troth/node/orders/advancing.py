@@ -1,0 +1,155 @@
+"""Advance: compute positions; who infers signs their rows, who checks keeps them hidden.
+
+The engine starts at once; the upstream signature is checked while it runs. Nothing is kept from a message that fails. A
+chain of rows only grows in one session, and the session was written down before its first row (``words``): so no
+position is ever signed twice, and no signature waits for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.engine.interface import Computed
+from troth.node.errors import BadInput, OutOfOrder
+from troth.node.orders.bench import Bench
+from troth.node.orders.reading import Given, read_inputs, require_next, require_ordered, upstream_after
+from troth.node.orders.session import Session
+from troth.node.service.choosing import Chosen, next_token, told_again
+from troth.protocol.market.rows import RowChain
+from troth.protocol.market.types import Row
+from troth.protocol.tensors import rows_to_bytes
+from troth.protocol.wire import Received, Rows
+from troth.protocol.wire_fields import RowSignature
+from troth.protocol.wire_market import Advance
+
+Reply = tuple[Rows | Received, bytes]
+
+
+async def advance(bench: Bench, session: Session, header: Advance, payload: memoryview) -> Reply:
+    """Answer an Advance, whose papers were read; the caller holds the session's lock.
+
+    Raises Refusal or ProtocolError, see ``reading``; the session is as it was before.
+    """
+    given = read_inputs(session, header, payload, bench.limits.positions)
+    _require_emitter(session, header)
+    if header.start + header.count <= session.positions:
+        return await _repeat(bench, session, header, given)
+    session.require_open()
+    require_next(session, header)
+    _require_unfinished(session)
+    upstream, computed = await _compute_beside_check(bench, session, header, given)
+    require_ordered(session, header, given.bound)
+    data = rows_to_bytes(computed.rows, session.seat.dtype)
+    chain, last = session.own.extend(data, session.row_size, session.tokens_of(given.inputs))
+    chosen, seconds = None, computed.seconds
+    if header.emit:
+        chosen, more = await next_token(
+            bench, session, computed.rows[-1:], position=last.position, asked=header.logprobs
+        )
+        seconds += more
+    keep(session, given, computed.rows, chain, upstream)
+    if chosen is not None:
+        session.emitted[last.position] = chosen.token
+    if not session.seat.infers:
+        return Received(session.positions), b""
+    return _reply(session, header, signed_row(bench, last), chosen, seconds), data
+
+
+def signed_row(bench: Bench, row: Row) -> RowSignature:
+    """This node's signature over the last row of an answer, which covers every row before it."""
+    return RowSignature(row.position, row.row_hash, row.previous, bench.operator.sign(row))
+
+
+def keep(
+    session: Session, given: Given, outputs: NDArray[Any], chain: RowChain, upstream: RowChain | None = None
+) -> None:
+    """Add computed positions to the session."""
+    session.begun_with = session.begun_with or len(outputs)
+    session.inputs.append(given.inputs)
+    session.outputs.append(outputs)
+    session.own = chain
+    session.bound += given.bound or ()
+    if upstream is not None:
+        session.upstream = upstream
+
+
+def _require_emitter(session: Session, header: Advance) -> None:
+    seat = session.seat
+    if header.emit and not (seat.is_last and seat.infers):
+        raise BadInput("only the last segment's inferencer chooses tokens", seat.index, "Do not ask to emit.")
+    if header.emit and header.start + header.count < len(seat.request.prompt_tokens):
+        raise BadInput("the prompt is not complete yet", header.start + header.count, "Emit from its last token on.")
+    if header.logprobs is not msgspec.UNSET and not header.emit:
+        raise BadInput("log probabilities belong to a token", seat.index, "Ask for them where you ask to emit.")
+
+
+def _require_unfinished(session: Session) -> None:
+    if not session.emitted:
+        return
+    last = max(session.emitted)
+    if session.finish(last, session.emitted[last]) is not None:
+        raise BadInput("the text has ended", last, "Send Conclude.")
+
+
+async def _compute_beside_check(
+    bench: Bench, session: Session, header: Advance, given: Given
+) -> tuple[RowChain | None, Computed]:
+    seat = session.seat
+    computing = asyncio.ensure_future(_compute(bench, session, header, given))
+    try:
+        await asyncio.sleep(0)
+        upstream = None
+        if not seat.is_first:
+            upstream = upstream_after(session, given, header.upstream, bench.operator.domain)
+        computed = await computing
+    finally:
+        # After a failed check the job ends by itself; the next message starts at the old position and overwrites it.
+        computing.cancel()
+    return upstream, computed
+
+
+async def _compute(bench: Bench, session: Session, header: Advance, given: Given) -> Computed:
+    """The states; of a verifier that has committed before a restart, those that it committed to."""
+    if session.trace is not None:
+        trace = session.trace
+        kept = await bench.write(lambda: bench.stores.traces.rows(trace))
+        rows = kept[header.start : header.start + header.count]
+        if len(rows) != header.count:
+            raise OutOfOrder("the trace that was committed is shorter", header.start, "Send the same positions again.")
+        return Computed(rows, 0.0)
+    layers = session.seat.layers
+    computed = await bench.engine.forward(session.key, layers, header.start, given.inputs)
+    bench.meter.note(layers.end - layers.first, header.count, computed.seconds)
+    return computed
+
+
+async def _repeat(bench: Bench, session: Session, header: Advance, given: Given) -> Reply:
+    """The answer to a message that was answered before: same inputs, same rows, same signature."""
+    if not session.seat.infers:
+        return Received(session.positions), b""
+    if not session.outputs:
+        raise OutOfOrder("the segment is concluded and its rows are freed", header.start, "Send Conclude.")
+    end = header.start + header.count
+    if not np.array_equal(session.all_inputs()[header.start : end], given.inputs):
+        raise BadInput("these positions were computed from other inputs", header.start, "Send the same ones.")
+    data = rows_to_bytes(session.all_outputs()[:end], session.seat.dtype)
+    bound = session.tokens_of(session.all_inputs()[:end])
+    _, last = RowChain(session.seat.order_id, session.seat.index).extend(data, session.row_size, bound)
+    token, chosen = session.emitted.get(end - 1), None
+    if token is not None:
+        chosen = await told_again(bench, token, session.all_outputs()[end - 1 : end], header.logprobs)
+    reply = _reply(session, header, signed_row(bench, last), chosen, 0.0)
+    return reply, data[header.start * session.row_size :]
+
+
+def _reply(session: Session, header: Advance, signature: RowSignature, chosen: Chosen | None, seconds: float) -> Rows:
+    microseconds = int(seconds * 1_000_000)
+    if chosen is None:
+        return Rows(header.start, header.count, signature, model_microseconds=microseconds)
+    finished = session.finish(signature.position, chosen.token)
+    return Rows(header.start, header.count, signature, chosen.token, finished, microseconds, chosen.logprobs)

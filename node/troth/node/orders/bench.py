@@ -1,0 +1,96 @@
+"""What every handler of orders works with: engine, chain, keys, records, and the one thread that writes records."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from troth.node.earning.books import Books, Ledger
+from troth.node.earning.database import Database
+from troth.node.engine.interface import Engine
+from troth.node.margin_pool import MarginPool
+from troth.node.orders.ground import Ground, ledger_of
+from troth.node.orders.rejections import Rejections
+from troth.node.orders.words import Words
+from troth.node.pool.meter import Meter
+from troth.node.traces import TraceStore
+from troth.overlay.operator import Operator
+from troth.protocol.types import Address, Hash32
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a node lends to schedulers.
+
+    Args:
+        works: sessions at once.
+        positions: rows of one trace.
+        idle_seconds: a session without a message for so long is dropped.
+        unpaid: asset units of one scheduler's work that may be unpaid at once.
+        trace_bytes: traces on disk; no work is begun beyond, since a trace that may be asked for is never dropped.
+    """
+
+    works: int = 256
+    positions: int = 8192
+    idle_seconds: float = 900.0
+    unpaid: int = 10**18
+    trace_bytes: int = 8 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The node's records on disk."""
+
+    database: Database
+    words: Words
+    books: Books
+    rejections: Rejections
+    traces: TraceStore
+    margins: MarginPool
+
+    def close(self) -> None:
+        """Close them all."""
+        self.traces.close()
+        self.margins.close()
+        self.database.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A node's tools. ``clock`` gives Unix seconds; ``locks``: a rejecting verdict locks L, which suspends the node."""
+
+    engine: Engine
+    ground: Ground
+    operator: Operator
+    execution_class: Hash32
+    stores: Stores
+    limits: Limits = field(default_factory=Limits)
+    locks: bool = False
+    meter: Meter = field(default_factory=Meter)
+    clock: Callable[[], float] = time.time
+    scribe: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="records"))
+
+    @property
+    def me(self) -> Address:
+        """This node's operator."""
+        return self.operator.address
+
+    def ledger(self) -> Ledger:
+        """What books depend on, as it is now."""
+        return ledger_of(self.ground, self.me)
+
+    async def write(self, job: Callable[[], Result]) -> Result:
+        """Run a job on the thread that owns the records; it waits for the disk."""
+        return await asyncio.get_running_loop().run_in_executor(self.scribe, job)
+
+    async def close(self) -> None:
+        """Stop the engine and close the records."""
+        await self.engine.close()
+        await self.write(self.stores.close)
+        self.scribe.shutdown()

@@ -1,0 +1,266 @@
+"""A verifier's part: it commits to its own trace, then it is shown the inferencer's rows and decides.
+
+What was handed over is compared with what was signed: inputs with the result's input head, rows with its output head,
+the answer with its output hash. Anything else is the messenger's fault and refused, without a verdict. The verdict: a
+no where states, tokens, or the tokens of all texts together are beyond the class's cuts; a yes where they are not and
+the result commits to these very rows; else the verifier cannot tell, since it has not seen what was committed to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.earning.leaf import Stage
+from troth.node.errors import BadInput, OutOfOrder
+from troth.node.orders.bench import Bench
+from troth.node.orders.concluding import committed_trace, keep_trace
+from troth.node.orders.rejections import Rejection
+from troth.node.orders.session import Session
+from troth.node.orders.words import COMMITMENT, VERDICT
+from troth.node.service.judging import Judgement, judge_rows, report
+from troth.protocol import typed_data
+from troth.protocol.market import canonical, checks, leaves, messages, prices
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.papers import trace_salt
+from troth.protocol.market.rows import RowChain, verify_rows
+from troth.protocol.market.types import NodeReveal, Opinion, TraceCommitment, Verdict, Work
+from troth.protocol.request import canonical_bytes, output_hash
+from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
+from troth.protocol.trace import CommittedTrace
+from troth.protocol.types import Hash32
+from troth.protocol.wire import Received
+from troth.protocol.wire_market import Hidden, Judge, Judged, Recommit
+
+Reveals = tuple[NodeReveal, NodeReveal]
+
+
+async def recommit(bench: Bench, session: Session, header: Recommit, payload: memoryview) -> tuple[Hidden, bytes]:
+    """Commit to the own trace; the caller holds the session's lock.
+
+    Raises:
+        OutOfOrder: not all positions of the result were computed.
+        BadInput: inputs or answer are not those that the results name.
+    """
+    seat = session.seat
+    rows = prices.positions(seat.result) - 1
+    if not header.positions == session.positions == rows:
+        raise OutOfOrder(f"{session.positions} of {rows} positions were computed", header.positions, "Send them all.")
+    tokens = tokens_from_bytes(payload, header.tokens if seat.is_last else 0, seat.descriptor.vocabulary)
+    _require_answer(session, tokens)
+    _require_inputs(session)
+    if session.trace is None:
+        own = session.all_outputs()
+        committed = await asyncio.to_thread(committed_trace, session, own)
+        session.trace = await keep_trace(bench, session, own, root=_root(committed), salt=Hash32(os.urandom(32)))
+        await bench.engine.forget(session.key)
+    session.tokens = tokens
+    return Hidden(), await bench.write(lambda: _commitment(bench, session))
+
+
+def _root(committed: CommittedTrace) -> Hash32:
+    return Hash32(committed.root)
+
+
+def _require_answer(session: Session, tokens: tuple[int, ...]) -> None:
+    """At the last segment: the tokens are those whose hash the result names, and those that were computed from."""
+    seat, result = session.seat, session.seat.result
+    if not seat.is_last:
+        return
+    prompt = seat.request.prompt_tokens
+    if (len(prompt), len(tokens)) != (result.prompt + result.cached, result.written):
+        raise BadInput("the result counts other positions", len(tokens), "Send the answer that it was signed for.")
+    if output_hash(seat.salt, tokens) != result.output_hash:
+        raise BadInput("this is not the answer that the node signed", len(tokens), "Send the answer's tokens.")
+    # The last of more than two segments is not told what the first one computed from.
+    told = session.all_inputs().tolist() if seat.is_first else session.bound
+    if seat.index <= 1 and tuple(told) != (*prompt, *tokens[:-1]):
+        raise BadInput("the text is not the one that was computed", len(tokens), "Send the same tokens again.")
+
+
+def _require_inputs(session: Session) -> None:
+    seat = session.seat
+    if seat.is_first:
+        return
+    entered = checks.head(seat.order_id, seat.head_salt, session.upstream.link)
+    if entered != seat.result.input_head:
+        raise BadInput("these are not the rows that the node read", entered, "Send the rows of the segment before.")
+
+
+def _commitment(bench: Bench, session: Session) -> bytes:
+    message = TraceCommitment(session.seat.order_id, session.seat.index, own_commitment(bench, session))
+    place = (session.seat.order_id, session.seat.index)
+    return bench.stores.words.sign_once(place, COMMITMENT, message, lambda: bench.operator.sign(message))
+
+
+def own_commitment(bench: Bench, session: Session) -> Hash32:
+    """What this verifier commits to."""
+    seat, trace = session.seat, session.trace
+    assert trace is not None
+    return messages.verifier_commitment(
+        seat.order_id, seat.index, bench.me, root=Hash32(trace.root), salt=Hash32(trace.salt)
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- verdicts
+
+
+async def judge(bench: Bench, session: Session, header: Judge, payload: memoryview) -> tuple[Received | Judged, bytes]:
+    """Take rows of the inferencer, and decide with the last of them; the caller holds the session's lock.
+
+    Raises:
+        OutOfOrder: this node has not committed to its own trace yet, or rows are missing.
+        BadInput, InvalidRows, InvalidSignature: what was handed over is not what the inferencer signed.
+    """
+    seat, trace = session.seat, session.trace
+    if seat.infers or trace is None or not session.outputs:
+        raise OutOfOrder("only a verifier that has committed judges", seat.index, "Send Advance and Recommit first.")
+    if header.positions != trace.positions:
+        raise BadInput("the trace has another length", header.positions, f"It has {trace.positions} positions.")
+    rows = rows_from_bytes(payload, header.count, trace.columns, seat.dtype)
+    received = sum(len(part) for part in session.claimed)
+    if header.start == 0 and received:
+        session.claimed, received = [], 0
+    if header.start != received or received + header.count > trace.positions:
+        raise OutOfOrder(f"the next row to judge is {received}", header.start, "Send the rows in order.")
+    if received + header.count < trace.positions:
+        session.claimed.append(rows)
+        return Received(received + header.count), b""
+    claimed = np.concatenate([*session.claimed, rows])
+    _require_signed(bench, session, header, claimed)
+    word = await _decide(bench, session, claimed)
+    session.drop_rows()
+    return Judged(), word
+
+
+def _require_signed(bench: Bench, session: Session, header: Judge, claimed: NDArray[Any]) -> None:
+    """Raise unless these are the rows that the inferencer chained, signed and named in its result."""
+    seat = session.seat
+    if header.row is None:
+        raise BadInput("the last rows come with the chain's end", header.start, "Add it.")
+    chain = verify_rows(
+        RowChain(seat.order_id, seat.index),
+        np.ascontiguousarray(claimed).astype(claimed.dtype.newbyteorder("<"), copy=False).tobytes(),
+        session.row_size,
+        header.row,
+        signer=seat.nodes[seat.index],
+        domain=bench.operator.domain,
+        tokens=session.tokens_of(session.all_inputs()),
+    )
+    given = checks.head(seat.order_id, seat.head_salt, chain.link)
+    if given != seat.result.output_head:
+        raise BadInput("the result names other rows", given, "Send the rows that its node signed.")
+
+
+async def _decide(bench: Bench, session: Session, claimed: NDArray[Any]) -> bytes:
+    seat = session.seat
+    committed = await asyncio.to_thread(committed_trace, session, claimed)
+    salt = trace_salt(seat.order_id, seat.index, seat.nodes[seat.index], seat.head_salt)
+    named = messages.trace_commitment(Hash32(committed.root), salt) == seat.result.trace_commitment
+    own = await _own_rows(bench, session)
+    judgement = await _pooled(bench, session, await judge_rows(bench.engine, session, claimed, root_matches=named))
+    report(judgement)
+    opinion = _opinion(judgement)
+    shown = leaves.NO_TRACE, leaves.NO_TRACE
+    if opinion is Opinion.ACCEPT:
+        shown = await asyncio.to_thread(_shown, session, own, committed, salt)
+    return await bench.write(lambda: _sign(bench, session, opinion, shown))
+
+
+async def _own_rows(bench: Bench, session: Session) -> CommittedTrace:
+    """The own trace as it was committed to, which is also what is compared."""
+    trace = session.trace
+    assert trace is not None
+    rows = await bench.write(lambda: bench.stores.traces.rows(trace))
+    session.outputs = [rows]
+    return await asyncio.to_thread(committed_trace, session, rows)
+
+
+async def _pooled(bench: Bench, session: Session, judgement: Judgement) -> Judgement:
+    """The judgement with what was seen of this inferencer before. A text that is refused anyway is not pooled: it may
+    be refused for another's states, or have been made to frame."""
+    text, seat = judgement.text, session.seat
+    if not text.tokens or not judgement.verdict:
+        return judgement
+    place = (seat.nodes[seat.index], bench.execution_class, seat.order_id)
+    return replace(judgement, pool=await bench.write(lambda: bench.stores.margins.add(*place, text)))
+
+
+def _opinion(judgement: Judgement) -> Opinion:
+    tokens_accepted = judgement.tokens is None or judgement.tokens.accepted
+    if not (judgement.states.accepted and tokens_accepted and judgement.pool.accepted):
+        return Opinion.REJECT
+    return Opinion.ACCEPT if judgement.root_matches else Opinion.CANNOT_TELL
+
+
+def _shown(session: Session, own: CommittedTrace, judged: CommittedTrace, salt: Hash32) -> Reveals:
+    """Both traces as a claim shows them: who always says yes has no trace that agrees, and is paid nothing."""
+    seat, trace = session.seat, session.trace
+    assert trace is not None
+    roots = (Hash32(own.root), Hash32(judged.root))
+    return (
+        leaves.shown(own, Hash32(trace.salt), roots, seat.result, seat.rules),
+        leaves.shown(judged, salt, roots, seat.result, seat.rules),
+    )
+
+
+def _sign(bench: Bench, session: Session, opinion: Opinion, shown: Reveals) -> bytes:
+    """The verdict as it travels, written with the leaf that it is owed for; a no also with what a case needs."""
+    seat, stores = session.seat, bench.stores
+    message = Verdict(
+        order=seat.order_id,
+        segment=seat.index,
+        result=typed_data.struct_hash(seat.result),
+        commitment=own_commitment(bench, session),
+        opinion=opinion,
+        locks=bench.locks and opinion is Opinion.REJECT,
+    )
+
+    def beside(signed: Signed[Verdict]) -> None:
+        _settle(bench, session, signed, shown)
+        if opinion is Opinion.REJECT:
+            stores.rejections.keep(_rejection(bench, session, signed))
+
+    place = (seat.order_id, seat.index)
+    return stores.words.sign_once(place, VERDICT, message, lambda: bench.operator.sign(message), beside=beside)
+
+
+def _settle(bench: Bench, session: Session, signed: Signed[Verdict], shown: Reveals) -> None:
+    seat, books = session.seat, bench.stores.books
+    leaf, papers = books.leaf(seat.order_id, seat.index, Work.CHECK), seat.papers
+    if leaf is None or papers is None:
+        return
+    checked = leaves.check_leaf(leaf.promise, signed, papers.draw, papers.results, own=shown[0], judged=shown[1])
+    books.done(
+        replace(
+            leaf,
+            stage=Stage.DONE,
+            worth=leaf.price,
+            evidence=canonical.encode(checked),
+            done_at=bench.clock(),
+            done_block=bench.ground.block,
+            prompt=prices.positions(seat.result),
+        )
+    )
+
+
+def _rejection(bench: Bench, session: Session, signed: Signed[Verdict]) -> Rejection:
+    seat, trace = session.seat, session.trace
+    word = bench.stores.words.find(seat.order_id, seat.index, COMMITMENT)
+    assert word is not None and trace is not None and seat.papers is not None  # noqa: PT018
+    return Rejection(
+        order=seat.order_id,
+        segment=seat.index,
+        papers=seat.papers,
+        commitment=canonical.decode(Signed[TraceCommitment], word, len(word)),
+        verdict=signed,
+        root=Hash32(trace.root),
+        salt=Hash32(trace.salt),
+        request=b"" if seat.ordered is None else canonical_bytes(seat.ordered),
+        tokens=session.tokens,
+    )

@@ -1,0 +1,166 @@
+"""Conclude: an inferencer keeps its trace and signs its result, once; asking again gives the same bytes.
+
+The trace is on stable storage before the result is signed, and the result is written together with the leaf that it
+makes payable: a node that is killed at any step can still open, and is still paid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from troth.node.earning.leaf import Leaf, Stage
+from troth.node.errors import AlreadySigned, BadInput, OutOfOrder
+from troth.node.orders.bench import Bench
+from troth.node.orders.session import Session
+from troth.node.orders.words import RESULT
+from troth.node.traces import StoredTrace
+from troth.protocol.market import canonical, checks, messages, prices
+from troth.protocol.market.leaves import inference_leaf
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.papers import trace_salt
+from troth.protocol.market.types import Result, Work
+from troth.protocol.request import output_hash
+from troth.protocol.tensors import tokens_from_bytes
+from troth.protocol.trace import CommittedTrace, TileLayout
+from troth.protocol.types import ZERO_HASH, Hash32
+from troth.protocol.wire_market import Conclude, Concluded
+
+
+async def conclude(bench: Bench, session: Session, header: Conclude, payload: memoryview) -> tuple[Concluded, bytes]:
+    """Sign the segment's result; the caller holds the session's lock, and has looked whether it is signed already.
+
+    Raises:
+        OutOfOrder: the text has not ended, or more positions are named than were computed.
+        BadInput: tokens missing, or not those of this answer.
+    """
+    seat = session.seat
+    if not 0 < header.positions <= session.positions:
+        raise OutOfOrder(f"{session.positions} positions were computed", header.positions, "Conclude at most those.")
+    tokens = tokens_from_bytes(payload, header.tokens if seat.is_last else 0, seat.descriptor.vocabulary)
+    written = _written(session, header, tokens)
+    await session.end()
+    rows = session.all_outputs()[: header.positions]
+    salt = trace_salt(seat.order_id, seat.index, bench.me, seat.head_salt)
+    committed = await asyncio.to_thread(committed_trace, session, rows)
+    result = _result(session, header.positions, written, tokens, messages.trace_commitment(_root(committed), salt))
+    session.trace = await keep_trace(bench, session, rows, root=_root(committed), salt=salt, hashed=result.output_hash)
+    word = await bench.write(lambda: _sign(bench, session, result))
+    await bench.engine.forget(session.key)
+    session.drop_rows()
+    return Concluded(), word
+
+
+def _written(session: Session, header: Conclude, tokens: tuple[int, ...]) -> int:
+    """Tokens of the answer, once they fit the positions: a trace has P + T - 1 rows."""
+    seat = session.seat
+    if seat.ordered is None:
+        written = header.tokens or header.positions - session.begun_with + 1
+    else:
+        written = header.positions - len(seat.ordered.prompt_tokens) + 1
+    if written < 1:
+        raise OutOfOrder("the prompt is not complete", header.positions, "Nothing is owed for a part of a prompt.")
+    if seat.is_last:
+        _require_text(session, header, tokens, written)
+    return written
+
+
+def _require_text(session: Session, header: Conclude, tokens: tuple[int, ...], written: int) -> None:
+    first = len(session.seat.request.prompt_tokens) - 1
+    own = tuple(session.emitted.get(position, -1) for position in range(first, header.positions))
+    if len(tokens) != written or tokens != own:
+        raise BadInput("these are not the tokens that this node chose", len(tokens), "Send the text it emitted.")
+    if header.positions != session.positions or session.finish(header.positions - 1, tokens[-1]) is None:
+        # Verifiers reject a text that ends in its middle, so nobody signs for one.
+        raise OutOfOrder("the text has not ended", len(tokens), "Go on until Rows says finished.")
+
+
+def _result(session: Session, positions: int, written: int, tokens: tuple[int, ...], commitment: Hash32) -> Result:
+    seat = session.seat
+    entered = seat.order.request_hash
+    if not seat.is_first:
+        entered = checks.head(seat.order_id, seat.head_salt, session.upstream_at(positions).link)
+    return Result(
+        order=seat.order_id,
+        segment=seat.index,
+        input_head=entered,
+        output_head=checks.head(seat.order_id, seat.head_salt, session.own_at(positions).link),
+        prompt=positions - written + 1,
+        cached=0,
+        written=written,
+        trace_commitment=commitment,
+        output_hash=output_hash(seat.salt, tokens) if seat.is_last else ZERO_HASH,
+    )
+
+
+def committed_trace(session: Session, rows: NDArray[Any]) -> CommittedTrace:
+    """The trace's tree; seconds of hashing for a long one."""
+    seat = session.seat
+    layout = TileLayout(seat.order_id, seat.execution_class.model, len(rows), rows.shape[1], seat.dtype)
+    return layout.commit(rows)
+
+
+async def keep_trace(
+    bench: Bench, session: Session, rows: NDArray[Any], *, root: Hash32, salt: Hash32, hashed: Hash32 = ZERO_HASH
+) -> StoredTrace:
+    """The trace on disk; the one that was kept before, if there is one, since it may have been committed to."""
+    seat, traces = session.seat, bench.stores.traces
+    known = await bench.write(lambda: traces.find(seat.order_id, seat.index, session.key.attempt))
+    if known is not None:
+        if seat.infers and (known.root, known.positions) != (root, len(rows)):
+            raise AlreadySigned("another trace was kept of this segment", len(rows), "Ask for what was signed.")
+        return known
+    trace = StoredTrace(
+        task_id=seat.order_id,
+        segment=seat.index,
+        attempt=session.key.attempt,
+        inferred=int(seat.infers),
+        positions=len(rows),
+        columns=int(rows.shape[1]),
+        dtype=int(seat.dtype),
+        root=root,
+        salt=salt,
+        output_hash=hashed,
+        verdict=0,
+        commitment=b"",
+        judged=b"",
+        announcement=b"",
+        created_at=traces.now(),
+    )
+    await bench.write(lambda: traces.keep(trace, rows))
+    return trace
+
+
+def _root(committed: CommittedTrace) -> Hash32:
+    return Hash32(committed.root)
+
+
+def _sign(bench: Bench, session: Session, result: Result) -> bytes:
+    """The result as it travels, written with the leaf that it is owed for."""
+    seat, books = session.seat, bench.stores.books
+
+    def beside(signed: Signed[Result]) -> None:
+        leaf = books.leaf(seat.order_id, seat.index, Work.INFERENCE)
+        if leaf is not None:
+            books.done(_served(leaf, signed, bench.clock(), bench.ground.block))
+
+    place = (seat.order_id, seat.index)
+    return bench.stores.words.sign_once(place, RESULT, result, lambda: bench.operator.sign(result), beside=beside)
+
+
+def _served(leaf: Leaf, signed: Signed[Result], now: float, block: int) -> Leaf:
+    result = signed.message
+    return replace(
+        leaf,
+        stage=Stage.DONE,
+        worth=prices.promise_worth(leaf.promise.message, result),
+        evidence=canonical.encode(inference_leaf(leaf.promise, signed)),
+        done_at=now,
+        done_block=block,
+        prompt=result.prompt,
+        cached=result.cached,
+        written=result.written,
+    )

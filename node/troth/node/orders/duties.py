@@ -1,0 +1,83 @@
+"""What a node does by itself beside serving: answers summons, hands rejections on, frees what nobody asks for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from troth.chain.errors import ChainRejected
+from troth.chain.keystore import Key
+from troth.node.earning.keeper import Wallet
+from troth.node.orders.bench import Bench
+from troth.node.orders.rejections import CaseOpener
+from troth.node.orders.retention import drop_traces, forgettable, oldest_kept
+from troth.node.orders.summoned import passed_to, response
+from troth.node.orders.words import Begun
+from troth.overlay.logs import task_bound
+from troth.protocol.market.views import parameters_of
+
+log = logging.getLogger(__name__)
+
+LEAVES_KEPT = 35 * 86_400.0
+"""Seconds for which paid leaves are kept, for the view of what was earned."""
+
+
+class Duties:
+    """Each method is one look; ``supervision`` repeats them. ``reached`` waits until a block was followed."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        wallet: Wallet,
+        key: Key,
+        opener: CaseOpener,
+        reached: Callable[[int], Awaitable[Any]],
+    ) -> None:
+        self._bench = bench
+        self._wallet = wallet
+        self._key = key
+        self._opener = opener
+        self._reached = reached
+        self.responded = 0
+        """Summons that were answered on chain."""
+
+    async def answer_summons(self) -> None:
+        """Respond to every summons that was passed on to this node."""
+        bench, ground = self._bench, self._bench.ground
+        for summons_id, summons in passed_to(ground.state, bench.me, ground.block):
+            with task_bound(summons.order):
+                answer = partial(response, summons_id, summons, bench.stores.words, self._wallet.contracts)
+                call = await bench.write(answer)
+                try:
+                    receipt = await self._wallet.execute(call, self._key)
+                except ChainRejected as error:
+                    log.warning("a summons could not be answered: %s", error)
+                    continue
+                self.responded += 1
+                log.warning("a scheduler passed a summons on; answered in block %d", receipt.block)
+                await self._reached(receipt.block)
+
+    async def hand_on(self) -> None:
+        """Offer own rejections to whoever opens cases, until it has taken them."""
+        rejections = self._bench.stores.rejections
+        for rejection in await self._bench.write(rejections.waiting):
+            with task_bound(rejection.order):
+                if await self._opener.rejected(rejection):
+                    await self._bench.write(partial(rejections.took, rejection))
+
+    async def free(self) -> None:
+        """Drop traces and words of orders that nobody can ask about any more, and paid leaves of last month."""
+        bench, ground = self._bench, self._bench.ground
+        stores, parameters = bench.stores, parameters_of(ground.state)
+        old = await bench.write(lambda: stores.words.older_than(oldest_kept(ground.block, parameters)))
+        for begun in forgettable(old, ground.state, ground.block, parameters):
+            await bench.write(partial(_drop, bench, begun))
+        await bench.write(lambda: stores.books.forget_before(bench.clock() - LEAVES_KEPT))
+
+
+def _drop(bench: Bench, begun: Begun) -> None:
+    drop_traces(bench.stores.traces, begun)
+    bench.stores.words.forget(begun)
+    bench.stores.rejections.forget(begun.order, begun.segment)

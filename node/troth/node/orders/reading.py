@@ -1,0 +1,115 @@
+"""Reading the payload of an Advance: tokens or rows, checked before anything is computed from them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.errors import BadInput, OutOfOrder
+from troth.node.orders.seat import worth_of
+from troth.node.orders.session import Session
+from troth.protocol.market import prices
+from troth.protocol.market.rows import RowChain, verify_rows
+from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
+from troth.protocol.typed_data import Domain
+from troth.protocol.wire_fields import RowSignature
+from troth.protocol.wire_market import Advance
+
+
+class Given(NamedTuple):
+    """What a message brings: inputs, the bytes of upstream rows, and the tokens that they bind (segment 1 alone)."""
+
+    inputs: NDArray[Any]
+    rows: memoryview
+    bound: tuple[int, ...] | None
+
+
+def read_inputs(session: Session, header: Advance, payload: memoryview, position_limit: int) -> Given:
+    """Tokens (int64) or rows of a message.
+
+    Raises:
+        BadInput: too many positions, more than the promise pays for, or tokens that the order cannot have there.
+        WireError: another size than the header says, a token outside the vocabulary, NaN or infinity.
+    """
+    seat = session.seat
+    end = header.start + header.count
+    if end > _longest(session, position_limit):
+        raise BadInput("there are more positions than the order can have", end, "Stop at the request's limit.")
+    _require_paid(session, header, end)
+    if seat.is_first:
+        tokens = tokens_from_bytes(payload, header.count, seat.descriptor.vocabulary)
+        _check_tokens(session, header.start, tokens)
+        return Given(np.array(tokens, dtype=np.int64), payload[:0], None)
+    bound = None
+    if seat.index == 1:
+        size = 4 * header.count
+        bound = tokens_from_bytes(payload[:size], header.count, seat.descriptor.vocabulary)
+        payload = payload[size:]
+    inputs = rows_from_bytes(payload, header.count, seat.descriptor.hidden_size, seat.dtype)
+    return Given(inputs, payload, bound)
+
+
+def _longest(session: Session, position_limit: int) -> int:
+    seat = session.seat
+    if not seat.infers:
+        # A verifier computes the trace of a result that is signed: P + T - 1 rows.
+        return min(position_limit, prices.positions(seat.result) - 1)
+    return position_limit if seat.ordered is None else min(position_limit, seat.ordered.position_limit)
+
+
+def _require_paid(session: Session, header: Advance, end: int) -> None:
+    """A segment that is not shown the request knows only from its promise how long the answer may be."""
+    seat = session.seat
+    if not seat.infers or seat.ordered is not None:
+        return
+    prompt = min(session.begun_with or header.count, end)
+    worth, price = worth_of(seat, prompt, end - prompt + 1), seat.promise.message.price
+    if worth > price:
+        raise BadInput(f"the promise pays {price}, and so many positions cost {worth}", end, "Promise more next time.")
+
+
+def _check_tokens(session: Session, start: int, tokens: tuple[int, ...]) -> None:
+    prompt = session.seat.request.prompt_tokens
+    for position, token in enumerate(tokens, start):
+        if position < len(prompt):
+            if token != prompt[position]:
+                raise BadInput("this is not the prompt that was ordered", position, "Send the client's prompt.")
+        elif session.emitted.get(position - 1, token) != token:
+            raise BadInput("this is not the token that this node chose", position, "Send back what it emitted.")
+
+
+def require_ordered(session: Session, header: Advance, bound: tuple[int, ...] | None) -> None:
+    """That segment 0 computed from the prompt and from what this node chose; BadInput otherwise.
+
+    Without it a scheduler could have an answer continued that is not the answer: each token would still follow from
+    the rows.
+    """
+    if bound is not None and session.seat.is_last:
+        _check_tokens(session, header.start, bound)
+
+
+def require_next(session: Session, header: Advance) -> None:
+    """Raise OutOfOrder unless the message starts where the session ends."""
+    if header.start != session.positions:
+        raise OutOfOrder(f"the next position is {session.positions}", header.start, "Send the missing positions first.")
+
+
+def upstream_after(session: Session, given: Given, signature: RowSignature | None, domain: Domain) -> RowChain:
+    """The chain of the segment before after these rows, which its admitted node signed.
+
+    Raises BadInput without a signature; InvalidRows, InvalidSignature where the rows are not those that were signed.
+    """
+    seat = session.seat
+    if signature is None:
+        raise BadInput("rows came without their signer's signature", seat.index, "Forward the upstream one.")
+    return verify_rows(
+        session.upstream,
+        given.rows,
+        session.row_size,
+        signature,
+        signer=seat.nodes[seat.index - 1],
+        domain=domain,
+        tokens=given.bound,
+    )

@@ -1,0 +1,92 @@
+"""Own rejecting verdicts that are due in court, kept until whoever opens cases has taken them over.
+
+A rejection earns nothing until the result falls, so a verifier brings it itself; prompt and answer are kept with it,
+since an opener that cannot show them loses its bond.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from troth.node.earning.database import Database
+from troth.protocol.market import canonical
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.papers import CheckPapers
+from troth.protocol.market.types import TraceCommitment, Verdict
+from troth.protocol.types import Hash32
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS rejections (
+    order_id BLOB NOT NULL, segment INTEGER NOT NULL, rejection BLOB NOT NULL, taken INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (order_id, segment)
+) WITHOUT ROWID;
+"""
+LIMIT = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A verdict that says no, and what its verifier was given and computed.
+
+    ``request`` is canonical and empty where the verifier was not shown it; ``tokens`` are the answer's, at the last
+    segment. The verifier's own trace, with ``root`` and ``salt``, is in its store of traces.
+    """
+
+    order: Hash32
+    segment: int
+    papers: CheckPapers
+    commitment: Signed[TraceCommitment]
+    verdict: Signed[Verdict]
+    root: Hash32
+    salt: Hash32
+    request: bytes
+    tokens: tuple[int, ...]
+
+
+class CaseOpener(Protocol):
+    """Who brings rejections to the court."""
+
+    async def rejected(self, rejection: Rejection) -> bool:
+        """Take a rejection over for good, True, or leave it to be offered again, False; asked again after a restart."""
+
+
+class NoCases:
+    """For a node whose operator does not go to court: the client or another verifier may."""
+
+    async def rejected(self, rejection: Rejection) -> bool:
+        """Leave it to the others."""
+        return True
+
+
+class Rejections:
+    """See the module. Used from the thread that owns the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        database.create(SCHEMA)
+
+    def keep(self, rejection: Rejection) -> None:
+        """Keep one, beside its verdict."""
+        with self._database.transaction():
+            values = (rejection.order, rejection.segment, canonical.encode(rejection))
+            self._database.write(
+                "INSERT OR IGNORE INTO rejections (order_id, segment, rejection) VALUES (?,?,?)", *values
+            )
+
+    def waiting(self) -> tuple[Rejection, ...]:
+        """Those that nobody has taken over yet."""
+        found = self._database.rows("SELECT rejection FROM rejections WHERE taken=0")
+        return tuple(canonical.decode(Rejection, line[0], LIMIT) for line in found)
+
+    def took(self, rejection: Rejection) -> None:
+        """It is somebody else's from now on."""
+        with self._database.transaction():
+            self._database.write(
+                "UPDATE rejections SET taken=1 WHERE order_id=? AND segment=?", rejection.order, rejection.segment
+            )
+
+    def forget(self, order: bytes, segment: int) -> None:
+        """Drop one that no court hears any more, with the prompt in it."""
+        with self._database.transaction():
+            self._database.write("DELETE FROM rejections WHERE order_id=? AND segment=?", order, segment)

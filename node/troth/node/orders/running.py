@@ -1,0 +1,356 @@
+"""A running node on tabs: follower, engine, channel server, and every task that looks after its money."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from fastapi import FastAPI
+
+from troth.chain.keystore import Key
+from troth.chain.market import Market, find_place
+from troth.chain.market_follower import MarketFollower
+from troth.chain.records import Fees, Receipt
+from troth.node.configuration import Configuration
+from troth.node.earning.books import Books
+from troth.node.earning.claims_record import ClaimsRecord
+from troth.node.earning.database import Database
+from troth.node.earning.keeper import EarningKeeper, Tools
+from troth.node.earning.supervision import Supervised
+from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEngine
+from troth.node.engine.probe import require_class
+from troth.node.errors import Busy, ConfigError, ModelError
+from troth.node.loading import load_engine
+from troth.node.margin_pool import MarginPool
+from troth.node.metrics import Metrics
+from troth.node.orders.bench import Bench, Limits, Stores
+from troth.node.orders.duties import Duties
+from troth.node.orders.ground import FollowedGround
+from troth.node.orders.hosting import Hosting
+from troth.node.orders.market_metrics import MarketMetrics
+from troth.node.orders.rejections import CaseOpener, NoCases, Rejections
+from troth.node.orders.service import Answer, OrderService
+from troth.node.orders.words import Words
+from troth.node.traces import TraceStore
+from troth.overlay.channel_server import ChannelServer
+from troth.overlay.health import health_routes
+from troth.overlay.identity import load_identity
+from troth.overlay.operator import Operator
+from troth.overlay.server import TlsServer, serving
+from troth.protocol.dtype import Dtype
+from troth.protocol.market.calls import PartCall
+from troth.protocol.market.errors import InvalidOrder
+from troth.protocol.market.state import Party
+from troth.protocol.market.types import Contracts, ExecutionClass, PotKind, Role
+from troth.protocol.market.views import class_of, scheduler_of
+from troth.protocol.types import Address, ModelDescriptor
+from troth.protocol.wire import ORDER_REQUESTS, OrderRequest
+
+log = logging.getLogger(__name__)
+
+WARM_UP = SessionKey(bytes(32), 0, 0)
+WARM_UP_POSITIONS = 4
+RECORDS = "market.sqlite"
+
+
+class MarketEngineLoader(Protocol):
+    """Brings an engine up; see ``loading.load_engine``."""
+
+    def __call__(
+        self, configuration: Configuration, execution_class: Arithmetic, descriptor: ModelDescriptor, *, verify: bool
+    ) -> Engine:
+        """Seconds of work; called in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarketParts:
+    """One factory per part; the defaults are the node as it is shipped."""
+
+    engine: MarketEngineLoader = load_engine
+    opener: Callable[[Bench, Market, Key], CaseOpener] = lambda _bench, _market, _key: NoCases()
+
+
+class MarketWallet:
+    """Sends to one deployment; see ``earning.keeper.Wallet``."""
+
+    def __init__(self, market: Market) -> None:
+        self._market = market
+
+    @property
+    def contracts(self) -> Contracts:
+        """Where they are."""
+        return self._market.contracts
+
+    async def fees(self) -> Fees:
+        """Fees of one of the next blocks."""
+        return await self._market.chain.fees()
+
+    async def execute(self, call: PartCall, key: Key) -> Receipt:
+        """Send and wait for the receipt."""
+        return await self._market.execute(call, key)
+
+
+async def connect(configuration: Configuration) -> Market:
+    """The configured deployment; WrongChain where the factory made none, or several of which none is named."""
+    place = configuration.market
+    if place is None:
+        raise ConfigError("this node serves no market", "no [market]", "Name its factory in node.toml.")
+    found = await find_place(configuration.rpc, place.factory, place.bank, place.start_block)
+    return await Market.connect(configuration.rpc, found, chain_id=configuration.chain_id)
+
+
+class RunningMarketNode:
+    """One node of one configuration with [market]. ``run`` returns when it was told to stop."""
+
+    def __init__(
+        self, configuration: Configuration, key: Key, *, verify_weights: bool, parts: MarketParts | None = None
+    ) -> None:
+        self._configuration = configuration
+        self._key = key
+        self._verify_weights = verify_weights
+        self._parts = parts or MarketParts()
+        self._metrics = Metrics()
+        self._money = MarketMetrics(self._metrics.registry)
+        self._service: OrderService | None = None
+        self._bench: Bench | None = None
+        self._hosting: Hosting | None = None
+        self._tasks: tuple[Supervised, ...] = ()
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until SIGINT or SIGTERM.
+
+        Raises:
+            ModelError: the folder is not the registered model, or the class is not registered.
+            ChainError, OverlayError: chain or port cannot be used.
+        """
+        for name in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(name, self._stop.set)
+        configuration = self._configuration
+        async with AsyncExitStack() as stack:
+            market = await stack.enter_async_context(await connect(configuration))
+            follower = await stack.enter_async_context(
+                MarketFollower(
+                    market, configuration.folder / "market-events.sqlite", poll_interval=configuration.poll_seconds
+                )
+            )
+            # Left in reverse: the server answers what it has begun before engine and records are closed.
+            stack.push_async_callback(self._close_bench)
+            server = await stack.enter_async_context(serving(self._server(market, follower)))
+            log.info("listening on %s:%d as %s", configuration.host, server.port, self._key.address)
+            await self._serve(market, follower)
+
+    def stop(self) -> None:
+        """End ``run``, as a signal does."""
+        self._stop.set()
+
+    # -------------------------------------------------------------------------------------------------------- endpoint
+
+    def _server(self, market: Market, follower: MarketFollower) -> TlsServer:
+        app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+
+        def authorise(sender: Address) -> bool:
+            try:
+                scheduler_of(follower.state, sender)
+            except InvalidOrder:
+                return False
+            return True
+
+        operator = Operator(self._key.secret, market.domain)
+        channel = ChannelServer(operator, self._handle, authorise, requests=ORDER_REQUESTS)
+        channel.mount(app)
+        app.include_router(health_routes(lambda: self._reasons(follower), self._metrics.registry))
+        self._metrics.block.set_function(lambda: follower.block)
+        self._metrics.stake.set_function(lambda: follower.state.pot(PotKind.STAKE, self._key.address))
+        identity = load_identity(self._configuration.tls_folder)
+        return TlsServer(
+            app, identity, self._configuration.host, self._configuration.port, drain=lambda: self._drain(channel)
+        )
+
+    async def _drain(self, channel: ChannelServer) -> None:
+        """Take no new work, and see what is under way through: a broken order is worth nothing."""
+        if self._service is not None:
+            await self._service.leave()
+        await channel.drain()
+
+    async def _handle(self, sender: Address, header: OrderRequest, payload: memoryview) -> Answer:
+        if self._service is None:
+            raise Busy("the model is still loading", None, "Retry in a few seconds; /readyz tells when.")
+        return await self._service.handle(sender, header, payload)
+
+    def _reasons(self, follower: MarketFollower) -> list[str]:
+        """Why this node is not ready; empty when it is."""
+        found = [] if self._service else ["the model is loading"]
+        engine = self._bench.engine if self._bench else None
+        if isinstance(engine, WholeEngine):
+            self._metrics.note_load(engine.load)
+            found += [engine.failure] if engine.failure else []
+        if follower.failure is not None:
+            found.append(f"the chain node does not answer: {follower.failure.what}")
+        party = follower.state.parties.get(self._key.address)
+        found += _standing(self._key.address, party)
+        found += [self._hosting.lacking] if self._hosting is not None and self._hosting.lacking else []
+        return found + [task.reason for task in self._tasks if task.reason]
+
+    # ------------------------------------------------------------------------------------------------------------ work
+
+    async def _serve(self, market: Market, follower: MarketFollower) -> None:
+        """Load the model, then serve until stopped; whichever part fails first ends the node with its error."""
+        working = asyncio.create_task(self._work(market, follower))
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+        finally:
+            for task in (working, stopping):
+                task.cancel()
+            await asyncio.gather(working, stopping, return_exceptions=True)
+
+    async def _work(self, market: Market, follower: MarketFollower) -> None:
+        await follower.catch_up()
+        ground = FollowedGround(follower, market.chain.chain_id)
+        execution_class, descriptor = self._class_of(follower)
+        engine = await self._load(follower, execution_class, descriptor)
+        self._bench = bench = self._bench_of(ground, Operator(self._key.secret, market.domain), engine, execution_class)
+        await _warm_up(bench)
+        await require_class(bench.engine, execution_class)
+        service = OrderService(bench, self._metrics)
+        await service.start()
+        self._hosting = Hosting(bench, service)
+        self._tasks = self._supervised(market, follower, bench)
+        self._service = service
+        self._metrics.follow_slice(lambda: bench.engine.slice)
+        gc.enable()
+        gc.freeze()
+        log.info("ready: layers %s", bench.engine.slice)
+        for reason in self._reasons(follower):
+            log.warning("no work will come: %s", reason)
+        async with asyncio.TaskGroup() as jobs:
+            for task in self._tasks:
+                jobs.create_task(task.run(), name=task.name)
+
+    def _supervised(self, market: Market, follower: MarketFollower, bench: Bench) -> tuple[Supervised, ...]:
+        """Every long-lived task, each of which goes on after any error."""
+        assert self._hosting is not None
+        wallet = MarketWallet(market)
+
+        async def reached(block: int) -> None:
+            await follower.reach(block, timeout=30.0)
+
+        async def follow() -> None:
+            # The follower's own loop ends with a full disk; this one goes on, and shows its age.
+            await follower.catch_up()
+
+        stores = bench.stores
+        keeper = EarningKeeper(
+            Tools(
+                wallet,
+                self._key,
+                bench.ledger,
+                stores.books,
+                ClaimsRecord(stores.database),
+                self._configuration.earning,
+                bench.write,
+                reached,
+                bench.clock,
+            )
+        )
+        duties = Duties(bench, wallet, self._key, self._parts.opener(bench, market, self._key), reached)
+        self._money.follow(bench, keeper, duties)
+        return (
+            Supervised("following the chain", follow, interval=5.0),
+            Supervised("answering summons", duties.answer_summons),
+            Supervised("redeeming and claiming", keeper.step),
+            Supervised("handing rejections on", duties.hand_on),
+            Supervised("holding layers", self._hosting.step, interval=1.0),
+            Supervised("freeing old traces", duties.free, interval=60.0, stale_after=3600.0),
+        )
+
+    def _class_of(self, follower: MarketFollower) -> tuple[ExecutionClass, ModelDescriptor]:
+        wanted = self._configuration.execution_class
+        try:
+            return class_of(follower.state, wanted)
+        except InvalidOrder as error:
+            shown = "0x" + wanted.hex()
+            raise ModelError(
+                "the execution class is not registered", shown, "Register it: `troth model add`."
+            ) from error
+
+    async def _load(
+        self, follower: MarketFollower, execution_class: ExecutionClass, descriptor: ModelDescriptor
+    ) -> Engine:
+        configuration = self._configuration
+        party = follower.state.parties.get(self._key.address)
+        if party is not None and party.hosted is not None and party.hosted != configuration.slice:
+            log.warning("on chain this node hosts %s, not what node.toml says: loading that", party.hosted)
+            configuration = replace(configuration, slice=party.hosted)
+        return await asyncio.to_thread(
+            self._parts.engine, configuration, execution_class, descriptor, verify=self._verify_weights
+        )
+
+    def _bench_of(
+        self, ground: FollowedGround, operator: Operator, engine: Engine, execution_class: ExecutionClass
+    ) -> Bench:
+        configuration = self._configuration
+        return Bench(
+            engine=engine,
+            ground=ground,
+            operator=operator,
+            execution_class=configuration.execution_class,
+            stores=open_stores(configuration.folder),
+            limits=Limits(
+                works=configuration.sessions,
+                positions=configuration.positions,
+                unpaid=configuration.earning.limit(execution_class.fee_cap),
+                trace_bytes=configuration.trace_bytes,
+            ),
+            locks=configuration.earning.locks,
+        )
+
+    async def _close_bench(self) -> None:
+        if self._bench is not None:
+            await self._bench.close()
+
+
+def open_stores(folder: Path) -> Stores:
+    """The node's records on tabs in its folder; traces are freed by what the chain says, never by their age."""
+    database = Database(folder / RECORDS)
+    return Stores(
+        database=database,
+        words=Words(database),
+        books=Books(database),
+        rejections=Rejections(database),
+        traces=TraceStore(folder / "market-traces", limit=1 << 62),
+        margins=MarginPool(folder / "margins.sqlite"),
+    )
+
+
+def _standing(operator: Address, party: Party | None) -> list[str]:
+    if party is None or party.role is not Role.NODE:
+        return [f"operator {operator} is not registered; run `troth node register`"]
+    if party.exit_block:
+        return [f"deregistered, stake is bound until block {party.exit_block}"]
+    return []
+
+
+async def _warm_up(bench: Bench) -> None:
+    """A few positions through every layer: the first call of a process is many times slower than the next ones."""
+    engine = bench.engine
+    tokens, dtype = np.zeros(1, np.int64), np.dtype(Dtype(engine.dtype).storage)
+    inputs = tokens if engine.slice.first == 0 else np.zeros((1, engine.hidden_size), dtype)
+    rows = (await engine.forward(WARM_UP, engine.slice, 0, inputs)).rows
+    for position in range(1, WARM_UP_POSITIONS):
+        computed = await engine.forward(WARM_UP, engine.slice, position, inputs)
+        bench.meter.note(engine.slice.end - engine.slice.first, 1, computed.seconds)
+    if engine.slice.end == engine.layers:
+        await engine.logits(rows)
+    await engine.forget(WARM_UP)

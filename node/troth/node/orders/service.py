@@ -1,0 +1,380 @@
+"""Routes a scheduler's messages about orders to their handlers, and keeps the sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable
+
+from troth.node.earning.leaf import Leaf
+from troth.node.errors import AlreadySigned, BadInput, Busy, NotAssigned, OutOfOrder
+from troth.node.metrics import Metrics
+from troth.node.orders.advancing import advance
+from troth.node.orders.bench import Bench
+from troth.node.orders.checking import judge, recommit
+from troth.node.orders.concluding import conclude
+from troth.node.orders.decoding import proceed
+from troth.node.orders.seat import Post, Seat, check_seat, infer_seat
+from troth.node.orders.session import CHECKS, Session
+from troth.node.orders.unveiling import unveil
+from troth.node.orders.words import COMMITMENT, RESULT, VERDICT, Begun
+from troth.overlay.logs import task_bound
+from troth.protocol.market import canonical
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, InferencePapers
+from troth.protocol.market.types import Voucher, Work
+from troth.protocol.tokens import Finish
+from troth.protocol.types import Address, Segment
+from troth.protocol.wire import OrderReply, OrderRequest, Released
+from troth.protocol.wire_market import (
+    Advance,
+    Conclude,
+    Concluded,
+    Dismiss,
+    Hidden,
+    Judge,
+    Judged,
+    Noted,
+    Proceed,
+    Recommit,
+    Redeemable,
+    Unveil,
+)
+
+log = logging.getLogger(__name__)
+
+QUIET_SECONDS = 5.0
+"""A session that is asked nothing for so long no longer keeps a node from being stopped."""
+LOOK_SECONDS = 0.1
+PATIENCE = 5.0
+"""Seconds to wait for a block that the scheduler has seen and this node has not."""
+VOUCHER_LIMIT = 4_096
+TRACES_SECONDS = 10.0
+"""Between two looks at how much disk traces take."""
+
+Name = tuple[bytes, int, str]
+Answer = tuple[OrderReply, bytes]
+Papers = InferencePapers | CheckPapers
+
+
+class OrderService:
+    """The handler that the channel server calls; see ``wire_market`` for what each message means."""
+
+    def __init__(self, bench: Bench, metrics: Metrics) -> None:
+        self._bench = bench
+        self._metrics = metrics
+        self._sessions: dict[Name, Session] = {}
+        self._beginning: dict[Name, asyncio.Lock] = {}
+        self._leaving = False
+        self._looked, self._kept = 0.0, 0
+        self.answered: Callable[[float], None] = lambda _seconds: None
+        """Told the seconds from an order's first message to its last token, of every answer given here."""
+
+    async def start(self) -> None:
+        """After a restart nothing runs any more: what broke off is owed nothing."""
+        await self._bench.write(self._bench.stores.books.end_running)
+
+    @property
+    def sessions(self) -> int:
+        """Sessions held now."""
+        return len(self._sessions)
+
+    @property
+    def leaving(self) -> bool:
+        """Whether no session is begun any more."""
+        return self._leaving
+
+    @property
+    def segments(self) -> frozenset[Segment]:
+        """The layers that sessions are about."""
+        return frozenset(session.seat.layers for session in self._sessions.values())
+
+    async def end(self, segments: Collection[Segment]) -> None:
+        """Drop the sessions about these layers."""
+        for name in [name for name, session in self._sessions.items() if session.seat.layers in segments]:
+            await self._drop(name)
+
+    async def leave(self) -> None:
+        """Begin no session any more, and wait until those that are there have ended or are asked nothing any more."""
+        self._leaving = True
+        while True:
+            now = self._bench.clock()
+            if all(now - session.touched >= QUIET_SECONDS for session in self._sessions.values()):
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def handle(self, sender: Address, header: OrderRequest, payload: memoryview) -> Answer:
+        """Answer one message; raises a Refusal or a ProtocolError, which the channel turns into a Failure."""
+        started, outcome = time.perf_counter(), "refused"
+        subject = b"" if isinstance(header, Redeemable) else header.order
+        with task_bound(subject):
+            try:
+                answer = await self._route(sender, header, payload)
+                outcome = "answered"
+                return answer
+            finally:
+                self._metrics.observe(type(header).__name__, outcome, time.perf_counter() - started)
+                self._metrics.sessions.set(len(self._sessions))
+                self._metrics.cache_bytes.set(self._bench.engine.cache_bytes)
+
+    async def _route(self, sender: Address, header: OrderRequest, payload: memoryview) -> Answer:
+        match header:
+            case Advance():
+                return await self._advance(sender, header, payload)
+            case Proceed():
+                session = self._find(sender, (header.order, 0, "infer"))
+                reply, data = await proceed(self._bench, session, header)
+                self._metrics.positions.labels(role="inferencer").inc(reply.count)
+                self._note_answered(session, reply.finished)
+                return reply, data
+            case Conclude():
+                return await self._conclude(sender, header, payload)
+            case Recommit():
+                return await self._recommit(sender, header, payload)
+            case Judge():
+                return await self._judge(sender, header, payload)
+            case Unveil():
+                return await unveil(self._bench, self._post(sender), header, payload)
+            case Redeemable():
+                return await self._hear(sender, payload)
+            case Dismiss():
+                return await self._dismiss(sender, header)
+
+    # ------------------------------------------------------------------------------------------------------ inference
+
+    async def _advance(self, sender: Address, header: Advance, payload: memoryview) -> Answer:
+        papers, request, rest = _split(header, payload)
+        name = (header.order, header.segment, header.role)
+        if name not in self._sessions:
+            await self._begin_once(sender, header, papers, request)
+        session = self._find(sender, name)
+        async with session.lock:
+            answer = await advance(self._bench, session, header, rest)
+        role = "inferencer" if session.seat.infers else "verifier"
+        self._metrics.positions.labels(role=role).inc(header.count)
+        self._note_answered(session, getattr(answer[0], "finished", None))
+        return answer
+
+    def _note_answered(self, session: Session, finished: Finish | None) -> None:
+        if finished is not None and not session.counted:
+            session.counted = True
+            self.answered(self._bench.clock() - session.began)
+
+    async def _conclude(self, sender: Address, header: Conclude, payload: memoryview) -> Answer:
+        known = await self._known(sender, (header.order, header.segment, "infer"), RESULT)
+        if known is not None:
+            return Concluded(), known
+        session = self._find(sender, (header.order, header.segment, "infer"))
+        await session.end()
+        async with session.lock:
+            known = await self._known(sender, (header.order, header.segment, "infer"), RESULT)
+            if known is not None:
+                return Concluded(), known
+            session.require_alive()
+            answer = await conclude(self._bench, session, header, payload)
+        await self._drop((header.order, header.segment, "infer"))
+        return answer
+
+    # --------------------------------------------------------------------------------------------------------- checks
+
+    async def _recommit(self, sender: Address, header: Recommit, payload: memoryview) -> Answer:
+        name = (header.order, header.segment, "check")
+        if name not in self._sessions:
+            known = await self._known(sender, name, COMMITMENT)
+            if known is not None:
+                return Hidden(), known
+        session = self._find(sender, name)
+        async with session.lock:
+            session.require_open()
+            return await recommit(self._bench, session, header, payload)
+
+    async def _judge(self, sender: Address, header: Judge, payload: memoryview) -> Answer:
+        name = (header.order, header.segment, "check")
+        known = await self._known(sender, name, VERDICT)
+        if known is not None:
+            return Judged(), known
+        session = self._find(sender, name)
+        async with session.lock:
+            known = await self._known(sender, name, VERDICT)
+            if known is not None:
+                return Judged(), known
+            session.require_open()
+            answer = await judge(self._bench, session, header, payload)
+        if isinstance(answer[0], Judged):
+            await self._drop(name)
+        return answer
+
+    async def _known(self, sender: Address, name: Name, kind: str) -> bytes | None:
+        """What was signed before, for the scheduler that it was signed for."""
+        order, segment, role = name
+        words = self._bench.stores.words
+        begun = await self._bench.write(lambda: words.begun(order, segment, role))
+        if begun is None:
+            return None
+        if begun.scheduler != sender:
+            raise NotAssigned("this is another scheduler's order", sender, "Send your own orders.")
+        return await self._bench.write(lambda: words.find(order, segment, kind))
+
+    # ----------------------------------------------------------------------------------------------------- beginnings
+
+    async def _begin_once(self, sender: Address, header: Advance, papers: memoryview, request: memoryview) -> None:
+        name = (header.order, header.segment, header.role)
+        if not papers:
+            await self._refuse_unknown(sender, name)
+        lock = self._beginning.setdefault(name, asyncio.Lock())
+        try:
+            async with lock:
+                if name not in self._sessions:
+                    self._sessions[name] = await self._begin(sender, header, papers, request)
+        finally:
+            self._beginning.pop(name, None)
+
+    async def _refuse_unknown(self, sender: Address, name: Name) -> None:
+        """Say why a session is not there: never shown, or broken off."""
+        order, segment, role = name
+        begun = await self._bench.write(lambda: self._bench.stores.words.begun(order, segment, role))
+        if begun is not None and begun.scheduler == sender and role == "infer":
+            what = "this segment was begun here and is over; two chains of rows would convict this node"
+            raise AlreadySigned(what, segment, "Ask for its result with Conclude; if there is none, order again.")
+        raise OutOfOrder("this order was not shown here", segment, "Send its papers with the first message.")
+
+    async def _begin(self, sender: Address, header: Advance, papers: memoryview, request: memoryview) -> Session:
+        bench = self._bench
+        if self._leaving:
+            raise Busy("this node is being stopped", None, "Choose another node.")
+        await self._make_room()
+        kind: type[Papers] = InferencePapers if header.role == "infer" else CheckPapers
+        shown: Papers = canonical.decode(kind, papers, PAPERS_LIMIT)
+        await self._wait_for_blocks(shown)
+        seat = await asyncio.to_thread(_seat_of, shown, header.segment, bytes(request), self._post(sender))
+        if seat.order_id != header.order:
+            raise NotAssigned("the papers are of another order", seat.order_id, "Send the order's own papers.")
+        # Drawn for a slice that it has changed to a moment ago: the chain is faster than a disk.
+        if not bench.engine.holds(seat.layers):
+            raise Busy("these layers are not loaded here yet", seat.layers, "Retry in a moment, or choose another.")
+        await self._record(seat, shown, papers)
+        session = Session.begin(seat, bench.clock())
+        if not seat.infers:
+            session.trace = await bench.write(lambda: bench.stores.traces.find(seat.order_id, seat.index, CHECKS))
+        return session
+
+    async def _wait_for_blocks(self, papers: Papers) -> None:
+        ground = self._bench.ground
+        wanted = max(papers.order.message.reference_block + 1, papers.admission.message.block_number)
+        if isinstance(papers, CheckPapers):
+            wanted = max(wanted, papers.draw.message.block_number)
+        if not await ground.until(lambda: ground.block >= wanted, PATIENCE):
+            raise NotAssigned("this node has not seen the order's block", wanted, "Retry, or check its chain node.")
+
+    async def _record(self, seat: Seat, papers: Papers, sent: memoryview) -> None:
+        """The promise and the beginning on disk, before anything is computed."""
+        bench, stores = self._bench, self._bench.stores
+        pay, ledger = papers.pay, bench.ledger()
+        assert pay is not None  # seats are given to who is paid
+        subject = bench.me if seat.infers else seat.nodes[seat.index]
+        kept = b"" if seat.infers else bytes(sent)
+        begun = Begun(seat.order_id, seat.index, seat.role, seat.scheduler, seat.order.reference_block, kept)
+
+        def record() -> tuple[Leaf, ...]:
+            with stores.database.transaction():
+                stores.words.begin(begun)
+                return stores.books.take_on(pay, subject, ledger, limit=bench.limits.unpaid, now=bench.clock())
+
+        await self._end_unpaid(await bench.write(record))
+
+    async def _make_room(self) -> None:
+        bench, now, limits = self._bench, self._bench.clock(), self._bench.limits
+        idle = [name for name, one in self._sessions.items() if now - one.touched > limits.idle_seconds]
+        for name in idle:
+            await self._drop(name)
+        if len(self._sessions) >= limits.works:
+            raise Busy("this node has no session left", len(self._sessions), "Retry later or choose another node.")
+        if now - self._looked >= TRACES_SECONDS:
+            self._looked = now
+            self._kept = await bench.write(lambda: sum(trace.bytes for trace in bench.stores.traces.all()))
+        if self._kept > limits.trace_bytes:
+            raise Busy("the disk is full of traces that may be asked for", self._kept, "Choose another node.")
+
+    # ------------------------------------------------------------------------------------------------------- vouchers
+
+    async def _hear(self, sender: Address, payload: memoryview) -> Answer:
+        bench = self._bench
+        signed = canonical.decode(Signed[Voucher], payload, VOUCHER_LIMIT)
+        record = bench.ground.state.tabs.get(signed.message.tab)
+        if record is None or record.tab.payer != sender:
+            raise NotAssigned("this is no tab of yours with this node", signed.message.tab, "Open one on chain.")
+        ledger = bench.ledger()
+        await self._end_unpaid(await bench.write(lambda: bench.stores.books.hear(record.tab, signed, ledger)))
+        return Noted(), b""
+
+    async def _end_unpaid(self, leaves: Iterable[Leaf]) -> None:
+        """Work whose payer says that nothing is owed for it goes on no longer."""
+        for leaf in leaves:
+            name = (leaf.order, leaf.segment, "infer" if leaf.work is Work.INFERENCE else "check")
+            session = self._sessions.get(name)
+            if session is not None:
+                session.closed = "the scheduler has acknowledged this work as ended"
+                await self._drop(name)
+
+    # ----------------------------------------------------------------------------------------------------------- ends
+
+    async def _dismiss(self, sender: Address, header: Dismiss) -> Answer:
+        own = [name for name in self._sessions if name[0] == header.order]
+        if any(self._sessions[name].seat.scheduler != sender for name in own):
+            raise NotAssigned("this is another scheduler's order", sender, "Dismiss your own orders.")
+        for name in own:
+            await self._drop(name)
+        if own:
+            await self._bench.engine.release(header.order)
+        return Released(), b""
+
+    async def _drop(self, name: Name) -> None:
+        session = self._sessions.pop(name, None)
+        if session is None:
+            return
+        session.closed = session.closed or "the session is over"
+        await session.end()
+        order, segment, role = name
+        work = Work.INFERENCE if role == "infer" else Work.CHECK
+        async with session.lock:
+            # Not before the message at hand is answered, which would begin a cache that nobody frees.
+            await self._bench.write(lambda: self._bench.stores.books.broke_off(order, segment, work))
+            await self._bench.engine.forget(session.key)
+
+    def _find(self, sender: Address, name: Name) -> Session:
+        session = self._sessions.get(name)
+        if session is None:
+            raise OutOfOrder("there is no such session here", name[1], "Send the order's papers with Advance.")
+        if sender != session.seat.scheduler:
+            raise NotAssigned("this is another scheduler's order", sender, "Send your own orders.")
+        session.touched = self._bench.clock()
+        return session
+
+    def _post(self, sender: Address) -> Post:
+        bench, ground = self._bench, self._bench.ground
+        return Post(
+            me=bench.me,
+            sender=sender,
+            execution_class=bench.execution_class,
+            position_limit=bench.limits.positions,
+            state=ground.state,
+            chain_id=ground.chain_id,
+            block=ground.block,
+            now=int(bench.clock()),
+            key_check=ground.key_check,
+        )
+
+
+def _split(header: Advance, payload: memoryview) -> tuple[memoryview, memoryview, memoryview]:
+    """Papers, request, and the rest of a payload."""
+    end = header.papers_size + header.request_size
+    if end > len(payload):
+        raise BadInput("the payload is shorter than its papers and request", len(payload), "Send them whole.")
+    return payload[: header.papers_size], payload[header.papers_size : end], payload[end:]
+
+
+def _seat_of(papers: Papers, index: int, request: bytes, post: Post) -> Seat:
+    if isinstance(papers, InferencePapers):
+        return infer_seat(papers, index, request, post)
+    return check_seat(papers, index, request, post)

@@ -1,0 +1,128 @@
+"""A session: one segment of one order in one role on this node, from its papers to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.engine.interface import SessionKey
+from troth.node.errors import OutOfOrder
+from troth.node.orders.seat import Seat
+from troth.node.traces import StoredTrace
+from troth.protocol.market.rows import RowChain
+from troth.protocol.tensors import row_size, rows_to_bytes
+from troth.protocol.tokens import Finish
+
+if TYPE_CHECKING:
+    from troth.node.orders.decoding import Decoding
+
+INFERS, CHECKS = 0, 1
+"""The attempt under which an engine keeps the cache of who infers, and of who checks."""
+
+
+@dataclass(slots=True)
+class Session:
+    """Grows with each Advance; handlers hold ``lock`` while they change it.
+
+    ``bound`` are the tokens that segment 0 signed with its rows, as far as this segment is told them. ``begun_with`` is
+    the number of positions of the first message. ``trace`` is set once it is on disk, ``closed`` once nothing more is
+    computed here.
+    """
+
+    seat: Seat
+    touched: float
+    began: float
+    own: RowChain
+    upstream: RowChain
+    inputs: list[NDArray[Any]] = field(default_factory=list)
+    bound: list[int] = field(default_factory=list)
+    outputs: list[NDArray[Any]] = field(default_factory=list)
+    emitted: dict[int, int] = field(default_factory=dict)
+    tokens: tuple[int, ...] = ()
+    begun_with: int = 0
+    trace: StoredTrace | None = None
+    claimed: list[NDArray[Any]] = field(default_factory=list)
+    decoding: Decoding | None = None
+    closed: str = ""
+    counted: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @classmethod
+    def begin(cls, seat: Seat, now: float) -> Session:
+        """A session without any position."""
+        own = RowChain(seat.order_id, seat.index)
+        return cls(seat, now, now, own, RowChain(seat.order_id, max(seat.index - 1, 0)))
+
+    @property
+    def key(self) -> SessionKey:
+        """Name of the attention cache."""
+        return SessionKey(self.seat.order_id, self.seat.index, INFERS if self.seat.infers else CHECKS)
+
+    @property
+    def positions(self) -> int:
+        """Rows computed so far."""
+        return self.own.position
+
+    @property
+    def row_size(self) -> int:
+        """Bytes of a row."""
+        return row_size(self.seat.descriptor.hidden_size, self.seat.dtype)
+
+    def all_inputs(self) -> NDArray[Any]:
+        """Tokens or rows of every position."""
+        return np.concatenate(self.inputs)
+
+    def all_outputs(self) -> NDArray[Any]:
+        """The trace: every row computed."""
+        return np.concatenate(self.outputs)
+
+    def tokens_of(self, inputs: NDArray[Any]) -> list[int] | None:
+        """The tokens that the rows computed from some inputs bind; None after the first segment."""
+        return [int(token) for token in inputs] if self.seat.is_first else None
+
+    def own_at(self, positions: int) -> RowChain:
+        """The end of this node's chain after its first rows."""
+        if positions == self.positions:
+            return self.own
+        data = rows_to_bytes(self.all_outputs()[:positions], self.seat.dtype)
+        bound = self.tokens_of(self.all_inputs()[:positions])
+        return RowChain(self.seat.order_id, self.seat.index).extend(data, self.row_size, bound)[0]
+
+    def upstream_at(self, positions: int) -> RowChain:
+        """The end of the chain of the segment before, after its first rows."""
+        if positions == self.upstream.position:
+            return self.upstream
+        data = rows_to_bytes(self.all_inputs()[:positions], self.seat.dtype)
+        bound = self.bound[:positions] if self.seat.index == 1 else None
+        return RowChain(self.seat.order_id, self.seat.index - 1).extend(data, self.row_size, bound)[0]
+
+    def finish(self, position: int, token: int) -> Finish | None:
+        """Why the text ends with the token chosen at a position; None if it goes on."""
+        request = self.seat.request
+        if token in request.end_tokens:
+            return "stop"
+        return "length" if position == request.position_limit - 1 else None
+
+    def require_alive(self) -> None:
+        """Raise OutOfOrder where nothing more is done."""
+        if self.closed:
+            raise OutOfOrder(self.closed, self.positions, "Ask for what was signed; order again for more.")
+
+    def require_open(self) -> None:
+        """Raise OutOfOrder where nothing more is computed."""
+        self.require_alive()
+        if self.trace is not None and self.seat.infers:
+            raise OutOfOrder("the segment is concluded", self.positions, "Ask for its result with Conclude.")
+
+    async def end(self) -> None:
+        """The session is over: nothing goes on by itself."""
+        if self.decoding is not None:
+            await self.decoding.stop()
+
+    def drop_rows(self) -> None:
+        """Free the rows of a finished session; its trace is on disk."""
+        self.inputs, self.outputs, self.claimed, self.decoding = [], [], [], None

@@ -1,0 +1,147 @@
+"""What this node signed about orders, on stable storage before it leaves: never two different things.
+
+An order's segment is begun once: the line is written before the first row is signed, and who lost the session after
+it refuses to begin again, since two chains of rows convict. A result, a trace commitment and a verdict are each signed
+once and given again as they were. Check papers stay, so that a verifier that was restarted still opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from troth.node.earning.database import Database
+from troth.node.errors import AlreadySigned
+from troth.protocol.market import canonical
+from troth.protocol.market.messages import Signed
+from troth.protocol.types import Hash32
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS begun (
+    order_id BLOB NOT NULL, segment INTEGER NOT NULL, role TEXT NOT NULL, scheduler TEXT NOT NULL,
+    reference_block INTEGER NOT NULL, papers BLOB NOT NULL, PRIMARY KEY (order_id, segment, role)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS words (
+    order_id BLOB NOT NULL, segment INTEGER NOT NULL, kind TEXT NOT NULL, word BLOB NOT NULL,
+    PRIMARY KEY (order_id, segment, kind)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS openings (
+    order_id BLOB NOT NULL, segment INTEGER NOT NULL, subject BLOB NOT NULL, sealed BLOB NOT NULL,
+    PRIMARY KEY (order_id, segment, subject)
+) WITHOUT ROWID;
+"""
+RESULT, COMMITMENT, VERDICT = "result", "commitment", "verdict"
+OPENINGS = 4
+"""Sets of tiles that are opened of one trace: verifiers that stayed silent are replaced, and the tiles follow."""
+
+Message = TypeVar("Message")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A segment of an order that was begun here; ``papers`` are the check's, empty for an inference."""
+
+    order: Hash32
+    segment: int
+    role: str
+    scheduler: str
+    reference_block: int
+    papers: bytes = b""
+
+
+class Words:
+    """See the module. Used from the thread that owns the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        database.create(SCHEMA)
+
+    def begin(self, begun: Begun) -> None:
+        """Note that a segment is begun; a check may be begun again, an inference may not.
+
+        Raises AlreadySigned where an inference was begun before.
+        """
+        with self._database.transaction():
+            known = self.begun(begun.order, begun.segment, begun.role)
+            if known is not None and begun.role == "infer":
+                what = "this segment was begun here and broke off; two chains of rows would convict this node"
+                raise AlreadySigned(what, begun.segment, "Conclude it if it was complete; else order again.")
+            values = (begun.order, begun.segment, begun.role, begun.scheduler, begun.reference_block, begun.papers)
+            self._database.write("INSERT OR REPLACE INTO begun VALUES (?,?,?,?,?,?)", *values)
+
+    def begun(self, order: bytes, segment: int, role: str) -> Begun | None:
+        """A segment that was begun in a role."""
+        names = "order_id, segment, role, scheduler, reference_block, papers"
+        query = f"SELECT {names} FROM begun WHERE order_id=? AND segment=? AND role=?"  # noqa: S608
+        found = self._database.row(query, order, segment, role)
+        return None if found is None else Begun(Hash32(found[0]), *found[1:])
+
+    def find(self, order: bytes, segment: int, kind: str) -> bytes | None:
+        """What was signed, as the canonical JSON that travels; None if nothing was."""
+        found = self._database.row(
+            "SELECT word FROM words WHERE order_id=? AND segment=? AND kind=?", order, segment, kind
+        )
+        return None if found is None else bytes(found[0])
+
+    def any(self, order: bytes, kind: str) -> bytes | None:
+        """What was signed of a kind about whichever segment of an order this node served."""
+        found = self._database.row("SELECT word FROM words WHERE order_id=? AND kind=? ORDER BY segment", order, kind)
+        return None if found is None else bytes(found[0])
+
+    def sign_once(
+        self,
+        place: tuple[bytes, int],
+        kind: str,
+        message: Message,
+        sign: Callable[[], bytes],
+        *,
+        beside: Callable[[Signed[Message]], None] = lambda _signed: None,
+    ) -> bytes:
+        """The signed message as canonical JSON, made now or kept from before; ``beside`` is written with it.
+
+        Raises AlreadySigned where another message was signed at this place.
+        """
+        order, segment = place
+        with self._database.transaction():
+            known = self.find(order, segment, kind)
+            if known is not None:
+                if canonical.encode(message) not in known:
+                    raise AlreadySigned(f"another {kind} was signed here", segment, "Ask for the one that was signed.")
+                return known
+            signed = Signed(message, sign())
+            word = canonical.encode(signed)
+            self._database.write("INSERT INTO words VALUES (?,?,?,?)", order, segment, kind, word)
+            beside(signed)
+        return word
+
+    def opening(self, order: bytes, segment: int, subject: bytes) -> bytes | None:
+        """What was sealed for these secrets and commitments before."""
+        query = "SELECT sealed FROM openings WHERE order_id=? AND segment=? AND subject=?"
+        found = self._database.row(query, order, segment, subject)
+        return None if found is None else bytes(found[0])
+
+    def require_openable(self, order: bytes, segment: int) -> None:
+        """Raise AlreadySigned where this trace was opened for as many sets of commitments as it may be."""
+        found = self._database.row("SELECT COUNT(*) FROM openings WHERE order_id=? AND segment=?", order, segment)
+        if found is not None and found[0] >= OPENINGS:
+            what = "this trace was opened for other commitments already"
+            raise AlreadySigned(what, found[0], "Ask for one of the openings that were made.")
+
+    def keep_opening(self, place: tuple[bytes, int], subject: bytes, sealed: bytes) -> None:
+        """Keep a sealed opening, so that asking again gives the same."""
+        with self._database.transaction():
+            self._database.write("INSERT OR REPLACE INTO openings VALUES (?,?,?,?)", *place, subject, sealed)
+
+    def older_than(self, block: int) -> tuple[Begun, ...]:
+        """What was begun for orders with a reference block before ``block``."""
+        names = "order_id, segment, role, scheduler, reference_block"
+        found = self._database.rows(f"SELECT {names} FROM begun WHERE reference_block<?", block)  # noqa: S608
+        return tuple(Begun(Hash32(line[0]), *line[1:]) for line in found)
+
+    def forget(self, begun: Begun) -> None:
+        """Drop all lines of an order's segment that nobody can ask about any more."""
+        with self._database.transaction():
+            for table in ("begun", "words", "openings"):
+                statement = f"DELETE FROM {table} WHERE order_id=? AND segment=?"  # noqa: S608
+                self._database.write(statement, begun.order, begun.segment)

@@ -1,0 +1,580 @@
+"""Nodes on tabs with real records, signatures and checks over a toy engine; a test plays their scheduler.
+
+Only the chain is a fake: the state that a follower would have folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from support.market_logs import CONTRACTS, META
+from support.tabs_stage import ASK, MODEL, PARAMETERS, execution_class_of
+from support.toy_engine import ToyEngine
+
+from troth.node.earning.books import Books
+from troth.node.earning.database import Database
+from troth.node.margin_pool import MarginPool
+from troth.node.metrics import Metrics
+from troth.node.orders.bench import Bench, Limits, Stores
+from troth.node.orders.rejections import Rejections
+from troth.node.orders.service import OrderService
+from troth.node.orders.words import Words
+from troth.node.traces import TraceStore
+from troth.overlay import sealing
+from troth.overlay.operator import Operator
+from troth.protocol import typed_data, vrf
+from troth.protocol.hashing import keccak256
+from troth.protocol.identifiers import group_id
+from troth.protocol.market import canonical, checks, lottery, messages, prices, tabs
+from troth.protocol.market import events as on
+from troth.protocol.market.checks import Answer, Opened
+from troth.protocol.market.life import Check, Journey
+from troth.protocol.market.messages import KeyCheck, Signed, market_domain, sign, signed_by_account, tab_id
+from troth.protocol.market.papers import CheckPapers, Commitments, InferencePapers, Pay
+from troth.protocol.market.rows import RowChain, verify_rows
+from troth.protocol.market.state import Party, State, TabRecord, account_id
+from troth.protocol.market.types import (
+    NO_ADDRESS,
+    Admission,
+    Ask,
+    Draw,
+    Entry,
+    ExecutionClass,
+    Order,
+    PotKind,
+    Promise,
+    Result,
+    Role,
+    Tab,
+    TraceCommitment,
+    Verdict,
+    Voucher,
+    Work,
+)
+from troth.protocol.market.views import view_of
+from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash
+from troth.protocol.task import pack_ends
+from troth.protocol.tensors import tokens_from_bytes, tokens_to_bytes
+from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, address_from_bytes
+from troth.protocol.wire_fields import RowSignature
+from troth.protocol.wire_market import Advance, Conclude, Judge, Proceed, Recommit, Redeemable, Unveil
+
+CHAIN_ID, BLOCK, NOW, DEPOSIT = 31337, 1_000, 1_800_000_000, 10**15
+CLIENT_KEY, TAB_KEY, SCHEDULER_KEY, VRF_SECRET = (bytes([number]) * 32 for number in (1, 2, 3, 4))
+SCHEDULER = typed_data.address_of(SCHEDULER_KEY)
+DOMAIN = market_domain(CHAIN_ID, CONTRACTS.bank)
+CLIENT_TAB = Tab(typed_data.address_of(CLIENT_KEY), SCHEDULER, typed_data.address_of(TAB_KEY))
+REPLY_SECRET = b"\x25" * 32
+PROMPT = tuple(range(10, 22))
+
+
+def node_secret(number: int) -> bytes:
+    return keccak256(b"order network node %d" % number)
+
+
+@dataclass
+class FakeGround:
+    """A chain that stands still until a test changes it."""
+
+    state: State
+    block: int = BLOCK
+    chain_id: int = CHAIN_ID
+    key_check: KeyCheck = signed_by_account
+
+    async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
+        return condition()
+
+
+def state_of(nodes: Iterable[Address], execution_class: ExecutionClass, ends: tuple[int, ...], ask: Ask = ASK) -> State:
+    """A registered class with its model, a bonded scheduler, nodes in all groups of the split, and everybody's tabs."""
+    nodes, state = list(nodes), State(deployed=on.Deployed(ZERO_HASH, CONTRACTS, PARAMETERS, META))
+    class_id = messages.state_hash(execution_class)
+    state = replace(
+        state,
+        models=state.models.with_item(execution_class.model, MODEL),
+        classes=state.classes.with_item(class_id, execution_class),
+    )
+    key = vrf.public_key(VRF_SECRET)
+    bonded = Party(SCHEDULER, SCHEDULER, Role.SCHEDULER, NO_ADDRESS, "", ZERO_HASH, META, vrf_key=key)
+    state = replace(state, parties=state.parties.with_item(SCHEDULER, bonded))
+    for number, node in enumerate(nodes):
+        owner = address_from_bytes(bytes([200 - number]) * 20)
+        party = Party(node, owner, Role.NODE, NO_ADDRESS, "", ZERO_HASH, META, class_id, Segment(0, MODEL.layers))
+        stake = 2 * execution_class.seat
+        state = replace(
+            state,
+            parties=state.parties.with_item(node, party),
+            pots=state.pots.with_item((PotKind.STAKE, account_id(node)), stake),
+        )
+    for first, end in zip((0, *ends), ends, strict=False):
+        state = with_group(state, group_id(class_id, Segment(first, end)), nodes, ask)
+    for tab in (CLIENT_TAB, *(Tab(SCHEDULER, node, SCHEDULER) for node in nodes)):
+        state = with_tab(state, tab)
+    return state
+
+
+def with_group(state: State, group: Hash32, nodes: list[Address], ask: Ask) -> State:
+    entries, asks = state.entries, state.asks
+    for place, node in enumerate(nodes):
+        entries = entries.with_item((group, place), (Entry(node, 1, 1, 2, 0),))
+        asks = asks.with_item((group, node), ((1, ask),))
+    return replace(state, entries=entries, asks=asks, sizes=state.sizes.with_item(group, ((1, len(nodes)),)))
+
+
+def with_tab(state: State, tab: Tab, balance: int = DEPOSIT, **changes: Any) -> State:
+    number = tab_id(tab)
+    return replace(
+        state,
+        tabs=state.tabs.with_item(number, replace(TabRecord(tab), **changes)),
+        pots=state.pots.with_item((PotKind.TAB, number), balance),
+    )
+
+
+@dataclass
+class Node:
+    """One node; ``restart`` is a kill and a start over the same folder."""
+
+    secret: bytes
+    folder: Path
+    ground: FakeGround
+    class_id: Hash32
+    limits: Limits = field(default_factory=Limits)
+    locks: bool = False
+    scale: float = 1.0
+    now: float = float(NOW)
+    domain: typed_data.Domain = DOMAIN
+    started: tuple[ToyEngine, Bench, OrderService] | None = None
+
+    @property
+    def operator(self) -> Operator:
+        return Operator(self.secret, self.domain)
+
+    @property
+    def address(self) -> Address:
+        return typed_data.address_of(self.secret)
+
+    @property
+    def engine(self) -> ToyEngine:
+        return self.running[0]
+
+    @property
+    def bench(self) -> Bench:
+        return self.running[1]
+
+    @property
+    def service(self) -> OrderService:
+        return self.running[2]
+
+    @property
+    def running(self) -> tuple[ToyEngine, Bench, OrderService]:
+        """Started when it is first needed: most nodes of a network are never asked."""
+        if self.started is None:
+            self.started = self.start()
+        return self.started
+
+    def start(self) -> tuple[ToyEngine, Bench, OrderService]:
+        database = Database(self.folder / "market.sqlite")
+        stores = Stores(
+            database,
+            Words(database),
+            Books(database),
+            Rejections(database),
+            TraceStore(self.folder / "traces"),
+            MarginPool(self.folder / "margins.sqlite"),
+        )
+        engine = ToyEngine(scale=self.scale)
+        bench = Bench(
+            engine,
+            self.ground,
+            self.operator,
+            self.class_id,
+            stores,
+            limits=self.limits,
+            locks=self.locks,
+            clock=lambda: self.now,
+        )
+        return engine, bench, OrderService(bench, Metrics())
+
+    async def restart(self) -> None:
+        """As after kill -9: memory is gone, what was written stays."""
+        self.bench.stores.close()
+        self.bench.scribe.shutdown()
+        self.started = self.start()
+        await self.service.start()
+
+    async def ask(self, header: Any, payload: bytes = b"", sender: Address = SCHEDULER) -> Any:
+        return await self.service.handle(sender, header, memoryview(payload))
+
+
+@dataclass
+class Ordered:
+    """One order as its scheduler holds it."""
+
+    request: Request
+    salt: Hash32
+    secrets: lottery.Secrets
+    order: Signed[Order]
+    order_id: Hash32
+    voucher: Signed[Voucher]
+    admission: Signed[Admission]
+    nodes: tuple[Address, ...]
+    infer_proof: bytes
+    head_salt: Hash32
+    pays: dict[tuple[Address, int, Work], Pay] = field(default_factory=dict)
+    tokens: list[int] = field(default_factory=list)
+    rows: list[bytes] = field(default_factory=list)
+    ends: list[RowSignature | None] = field(default_factory=list)
+    results: list[Signed[Result]] = field(default_factory=list)
+    draw: Signed[Draw] | None = None
+    draw_proof: bytes = b""
+
+    @property
+    def positions(self) -> int:
+        return len(self.request.prompt_tokens) + len(self.tokens) - 1
+
+    @property
+    def sequence(self) -> tuple[int, ...]:
+        return (*self.request.prompt_tokens, *self.tokens[:-1])
+
+
+@dataclass
+class Network:
+    """Nodes by address, and what a scheduler and a client know."""
+
+    nodes: dict[Address, Node]
+    ground: FakeGround
+    execution_class: ExecutionClass
+    ends: tuple[int, ...]
+    client: tabs.PayerBook
+    payers: dict[Address, tabs.PayerBook] = field(default_factory=dict)
+    count: int = 0
+
+    # ---- before
+
+    def order(
+        self, *, max_tokens: int = 6, prompt: tuple[int, ...] = PROMPT, temperature: int = 0, **changes: Any
+    ) -> Ordered:
+        self.count += 1
+        class_id = messages.state_hash(self.execution_class)
+        request = Request(class_id, prompt, max_tokens, temperature, 950_000, ())
+        salt = Hash32(keccak256(b"salt %d" % self.count))
+        hashed = request_hash(request, salt)
+        self.client, number = tabs.order_next(self.client, 10_000, self.ground.state.tab_state(self.client.tab))
+        secrets = lottery.secrets_for(b"\x07" * 32, self.client.tab, number, hashed)
+        plain = Order(
+            tab=self.client.tab,
+            sequence=number,
+            execution_class=class_id,
+            request_hash=hashed,
+            ends=pack_ends(self.ends),
+            prompt_price=1_000_000_000,
+            cached_price=100_000_000,
+            written_price=2_000_000_000,
+            node_share=8_000,
+            max_fee=10_000,
+            check_rate=1_000_000,
+            deadline=NOW + 60,
+            reference_block=BLOCK - 10,
+            draw_hash=secrets.draw_hash,
+            tiles_hash=secrets.tiles_hash,
+            reply_key=Hash32(sealing.public_key(REPLY_SECRET)),
+        )
+        order = sign(replace(plain, **changes), DOMAIN, TAB_KEY)
+        order_id = messages.order_id(order.message, DOMAIN)
+        proof = vrf.prove(VRF_SECRET, messages.infer_alpha(order_id))
+        chosen = tuple(drawn[0] for drawn in checks.candidates(order.message, proof, self.view(order.message)))
+        admission = sign(Admission(order_id, messages.nodes_hash(chosen), BLOCK), DOMAIN, SCHEDULER_KEY)
+        voucher = sign(self.client.voucher, DOMAIN, TAB_KEY)
+        head_salt = Hash32(keccak256(b"heads %d" % self.count))
+        return Ordered(request, salt, secrets, order, order_id, voucher, admission, chosen, proof, head_salt)
+
+    def view(self, order: Order) -> checks.View:
+        return view_of(self.ground.state, order, CLIENT_TAB, chain_id=CHAIN_ID, block=self.ground.block, time=NOW)
+
+    def pay(self, ordered: Ordered, node: Address, segment: int, work: Work, price: int, ask: Ask = ASK) -> Pay:
+        """A promise on the tab with a node; the same one again if it was made before."""
+        place = (node, segment, work)
+        if place not in ordered.pays:
+            tab = Tab(SCHEDULER, node, SCHEDULER)
+            book = self.payers.get(node, tabs.PayerBook(tab_id(tab)))
+            self.payers[node], number = tabs.order_next(book, price, self.ground.state.tab_state(book.tab))
+            asks = (ask.prompt, ask.cached, ask.written) if work is Work.INFERENCE else (0, 0, 0)
+            reference = ordered.order.message.reference_block
+            promise = Promise(book.tab, number, ordered.order_id, segment, work, reference, *asks, price)
+            ordered.pays[place] = Pay(
+                tab,
+                sign(promise, DOMAIN, SCHEDULER_KEY),
+                sign(self.payers[node].voucher, DOMAIN, SCHEDULER_KEY),
+            )
+        return ordered.pays[place]
+
+    def price(self, ordered: Ordered) -> int:
+        request = ordered.request
+        work = ASK.prompt * len(request.prompt_tokens) + ASK.written * request.max_tokens
+        return -(-work // prices.PER)
+
+    def papers(self, ordered: Ordered, segment: int, **changes: Any) -> InferencePapers:
+        shown = segment in {0, len(self.ends) - 1}
+        plain = InferencePapers(
+            order=ordered.order,
+            tab=CLIENT_TAB,
+            admission=ordered.admission,
+            nodes=ordered.nodes,
+            infer_proof=ordered.infer_proof,
+            pay=self.pay(ordered, ordered.nodes[segment], segment, Work.INFERENCE, self.price(ordered)),
+            head_salt=ordered.head_salt,
+            salt=ordered.salt if shown else None,
+        )
+        return replace(plain, **changes)
+
+    def first(self, ordered: Ordered, segment: int, papers: Any, data: bytes, **fields: Any) -> tuple[Advance, bytes]:
+        written = canonical.encode(papers)
+        shown = segment in {0, len(self.ends) - 1}
+        request = canonical_bytes(ordered.request) if shown else b""
+        role = "infer" if isinstance(papers, InferencePapers) else "check"
+        header = Advance(
+            ordered.order_id,
+            segment,
+            role,
+            fields.pop("start", 0),
+            fields.pop("count"),
+            papers_size=len(written),
+            request_size=len(request),
+            **fields,
+        )
+        return header, written + request + data
+
+    # ---- inference
+
+    async def infer(self, ordered: Ordered, *, alone: bool = True) -> Ordered:
+        """The whole answer; a single segment goes on alone unless told otherwise."""
+        if len(self.ends) == 1 and alone:
+            return await self._infer_alone(ordered)
+        parts = len(self.ends)
+        ordered.rows, ordered.ends = [b""] * parts, [None] * parts
+        start, tokens = 0, list(ordered.request.prompt_tokens)
+        finished = None
+        while finished is None:
+            data, upstream = tokens_to_bytes(tokens), None
+            for segment in range(parts):
+                emit = segment == parts - 1
+                fields = {"count": len(tokens), "emit": emit, "upstream": upstream}
+                if start == 0:
+                    header, payload = self.first(ordered, segment, self.papers(ordered, segment), data, **fields)
+                else:
+                    header = Advance(ordered.order_id, segment, "infer", start, **fields)
+                    payload = data
+                reply, rows = await self.nodes[ordered.nodes[segment]].ask(header, payload)
+                ordered.rows[segment] += rows
+                ordered.ends[segment] = upstream = reply.row
+                data = (tokens_to_bytes(tokens) if segment == 0 else b"") + rows
+            start, tokens = start + len(tokens), [reply.token]
+            ordered.tokens.append(reply.token)
+            finished = reply.finished
+        return ordered
+
+    async def _infer_alone(self, ordered: Ordered) -> Ordered:
+        node = self.nodes[ordered.nodes[0]]
+        prompt = ordered.request.prompt_tokens
+        header, payload = self.first(
+            ordered, 0, self.papers(ordered, 0), tokens_to_bytes(prompt), count=len(prompt), emit=True
+        )
+        reply, rows = await node.ask(header, payload)
+        ordered.rows, ordered.ends, ordered.tokens = [rows], [reply.row], [reply.token]
+        finished, position = reply.finished, len(prompt)
+        while finished is None:
+            reply, data = await node.ask(Proceed(ordered.order_id, position, 64))
+            size = 4 * reply.count
+            ordered.tokens += tokens_from_bytes(data[:size], reply.count, MODEL.vocabulary)
+            ordered.rows[0] += data[size:]
+            ordered.ends, position, finished = [reply.row], position + reply.count, reply.finished
+        return ordered
+
+    def conclude_message(self, ordered: Ordered, segment: int) -> tuple[Conclude, bytes]:
+        last = segment == len(self.ends) - 1
+        count = len(ordered.tokens) if last else 0
+        header = Conclude(ordered.order_id, segment, ordered.positions, count)
+        return header, tokens_to_bytes(ordered.tokens) if last else b""
+
+    async def conclude(self, ordered: Ordered) -> Ordered:
+        ordered.results = []
+        for segment, node in enumerate(ordered.nodes):
+            _, word = await self.nodes[node].ask(*self.conclude_message(ordered, segment))
+            ordered.results.append(canonical.decode(Signed[Result], word, 1 << 16))
+        return ordered
+
+    async def serve(self, ordered: Ordered | None = None, **changes: Any) -> Ordered:
+        """From the order to the scheduler's draw."""
+        ordered = await self.conclude(await self.infer(ordered or self.order(**changes)))
+        results = [one.message for one in ordered.results]
+        ordered.draw_proof = vrf.prove(VRF_SECRET, messages.draw_alpha(ordered.order_id))
+        beta = Hash32(vrf.proof_to_hash(ordered.draw_proof))
+        draw = Draw(ordered.order_id, messages.results_hash(results), beta, self.ground.block)
+        ordered.draw = sign(draw, DOMAIN, SCHEDULER_KEY)
+        return ordered
+
+    # ---- checks
+
+    def drawn(self, ordered: Ordered) -> tuple[Any, ...]:
+        assert ordered.draw is not None
+        order = ordered.order.message
+        results = [one.message for one in ordered.results]
+        beta = ordered.draw.message.beta
+        return checks.verifiers(order, results, ordered.secrets.draw, beta, nodes=ordered.nodes, view=self.view(order))
+
+    def check_papers(self, ordered: Ordered, segment: int, verifier: Address | None, **changes: Any) -> CheckPapers:
+        assert ordered.draw is not None
+        pay = None
+        if verifier is not None:
+            result = ordered.results[segment].message
+            reward = prices.check_reward(self.view(ordered.order.message).rules, prices.positions(result))
+            seats = self.drawn(ordered)[segment].seats[verifier]
+            pay = self.pay(ordered, verifier, segment, Work.CHECK, reward * seats)
+        shown = segment in {0, len(self.ends) - 1}
+        plain = CheckPapers(
+            order=ordered.order,
+            tab=CLIENT_TAB,
+            admission=ordered.admission,
+            nodes=ordered.nodes,
+            infer_proof=ordered.infer_proof,
+            results=tuple(ordered.results),
+            draw=ordered.draw,
+            draw_proof=ordered.draw_proof,
+            secret=ordered.secrets.draw,
+            pay=pay,
+            head_salt=ordered.head_salt,
+            salt=ordered.salt if shown else None,
+        )
+        return replace(plain, **changes)
+
+    def check_message(self, ordered: Ordered, segment: int, verifier: Address) -> tuple[Advance, bytes]:
+        data = tokens_to_bytes(ordered.sequence) if segment <= 1 else b""
+        upstream = None
+        if segment:
+            data, upstream = data + ordered.rows[segment - 1], ordered.ends[segment - 1]
+        papers = self.check_papers(ordered, segment, verifier)
+        return self.first(ordered, segment, papers, data, count=ordered.positions, upstream=upstream)
+
+    def recommit_message(self, ordered: Ordered, segment: int) -> tuple[Recommit, bytes]:
+        last = segment == len(self.ends) - 1
+        header = Recommit(ordered.order_id, segment, ordered.positions, len(ordered.tokens) if last else 0)
+        return header, tokens_to_bytes(ordered.tokens) if last else b""
+
+    def judge_message(self, ordered: Ordered, segment: int) -> tuple[Judge, bytes]:
+        row = ordered.ends[segment]
+        header = Judge(ordered.order_id, segment, ordered.positions, 0, ordered.positions, row)
+        return header, ordered.rows[segment]
+
+    async def verify(
+        self, ordered: Ordered, segment: int, verifier: Address
+    ) -> tuple[Signed[TraceCommitment], Signed[Verdict]]:
+        node = self.nodes[verifier]
+        await node.ask(*self.check_message(ordered, segment, verifier))
+        _, hidden = await node.ask(*self.recommit_message(ordered, segment))
+        _, word = await node.ask(*self.judge_message(ordered, segment))
+        return (
+            canonical.decode(Signed[TraceCommitment], hidden, 1 << 16),
+            canonical.decode(Signed[Verdict], word, 1 << 16),
+        )
+
+    def unveil_message(
+        self, ordered: Ordered, segment: int, shown: Iterable[Signed[TraceCommitment]], *, infers: bool
+    ) -> tuple[Unveil, bytes]:
+        check = self.check_papers(ordered, segment, None) if infers else None
+        papers = canonical.encode(Commitments(ordered.secrets.tiles, tuple(shown), check))
+        return Unveil(ordered.order_id, segment, "infer" if infers else "check", len(papers)), papers
+
+    async def open(self, ordered: Ordered, segment: int, operator: Address, shown: Any, *, infers: bool) -> Opened:
+        message = self.unveil_message(ordered, segment, shown, infers=infers)
+        _, sealed = await self.nodes[operator].ask(*message)
+        context = b"troth opening " + ordered.order_id + bytes([segment]) + bytes.fromhex(operator[2:])
+        return canonical.decode(Opened, sealing.unseal(sealed, REPLY_SECRET, context), 1 << 20)
+
+    async def check(self, ordered: Ordered, segment: int) -> Check:
+        commitments, verdicts = {}, {}
+        for verifier in self.drawn(ordered)[segment].seats:
+            commitments[verifier], verdicts[verifier] = await self.verify(ordered, segment, verifier)
+        shown = list(commitments.values())
+        node = await self.open(ordered, segment, ordered.nodes[segment], shown, infers=True)
+        opened = {one: await self.open(ordered, segment, one, shown, infers=False) for one in commitments}
+        promises = {one: ordered.pays[one, segment, Work.CHECK].promise for one in commitments}
+        return Check(promises, commitments, verdicts, node, opened)
+
+    def journey(self, ordered: Ordered, parts: tuple[Check, ...] | None = None) -> Journey:
+        """What everybody signed, for ``life.live``."""
+        order = ordered.order.message
+        before = tabs.PayeeBook(tabs.first_voucher(order.tab))
+        hashed = output_hash(ordered.salt, ordered.tokens)
+        promises = tuple(
+            ordered.pays[node, segment, Work.INFERENCE].promise for segment, node in enumerate(ordered.nodes)
+        )
+        return Journey(
+            order=ordered.order,
+            voucher=ordered.voucher,
+            book=before,
+            admission=ordered.admission,
+            nodes=ordered.nodes,
+            infer_proof=ordered.infer_proof,
+            promises=promises,
+            results=tuple(ordered.results),
+            answer=Answer(len(ordered.request.prompt_tokens), len(ordered.tokens), hashed),
+            draw=ordered.draw,
+            draw_proof=ordered.draw_proof,
+            seen_at=self.ground.block,
+            secret=ordered.secrets.draw if parts is not None else None,
+            second_secret=ordered.secrets.tiles if parts is not None else None,
+            checks=parts,
+        )
+
+    # ---- money
+
+    async def acknowledge(self, ordered: Ordered, node: Address, segment: int, work: Work, fee: int) -> None:
+        """Pay one promise, and tell the node."""
+        promise = ordered.pays[node, segment, work].promise.message
+        self.payers[node] = tabs.acknowledge(self.payers[node], promise.sequence, fee)
+        await self.nodes[node].ask(Redeemable(), self.voucher_of(node))
+
+    def voucher_of(self, node: Address) -> bytes:
+        return canonical.encode(sign(self.payers[node].voucher, DOMAIN, SCHEDULER_KEY))
+
+
+def build(
+    folder: Path,
+    *,
+    ends: tuple[int, ...] = (2,),
+    nodes: int = 12,
+    limits: Limits | None = None,
+    locks: bool = False,
+    ask: Ask = ASK,
+    **changes: Any,
+) -> Network:
+    execution_class = execution_class_of(**changes)
+    secrets = [node_secret(number) for number in range(nodes)]
+    addresses = [typed_data.address_of(secret) for secret in secrets]
+    ground = FakeGround(state_of(addresses, execution_class, ends, ask))
+    class_id = messages.state_hash(execution_class)
+    made = {
+        typed_data.address_of(secret): Node(
+            secret, folder / str(number), ground, class_id, limits or Limits(), locks=locks
+        )
+        for number, secret in enumerate(secrets)
+    }
+    return Network(made, ground, execution_class, ends, tabs.PayerBook(tab_id(CLIENT_TAB)))
+
+
+def verified(ordered: Ordered, segment: int, row_bytes: int) -> RowChain:
+    """The chain that a node's rows and its last signature make."""
+    signature = ordered.ends[segment]
+    assert signature is not None
+    bound = ordered.sequence if segment == 0 else None
+    start = RowChain(ordered.order_id, segment)
+    return verify_rows(
+        start, ordered.rows[segment], row_bytes, signature, signer=ordered.nodes[segment], domain=DOMAIN, tokens=bound
+    )
+
+
+__all__ = ["Network", "Node", "Ordered", "build", "np", "verified"]

@@ -1,0 +1,94 @@
+"""Nodes serve orders on tabs, and what they signed passes the statement of the protocol: node and protocol agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.order_network import DOMAIN, build, verified
+
+from troth.protocol import typed_data
+from troth.protocol.market import checks
+from troth.protocol.market.life import Acknowledged, Rejected, live
+from troth.protocol.market.types import Opinion, Work
+
+
+@pytest.mark.parametrize("ends", [(2,), (1, 2)])
+async def test_an_honest_order_is_acknowledged_at_once_by_the_protocol(tmp_path: Path, ends: tuple[int, ...]) -> None:
+    network = build(tmp_path, ends=ends)
+    ordered = await network.serve()
+    for segment in range(len(ends)):
+        link = verified(ordered, segment, 4 * 32).link
+        head = checks.head(ordered.order_id, ordered.head_salt, link)
+        assert ordered.results[segment].message.output_head == head
+    parts = tuple([await network.check(ordered, segment) for segment in range(len(ends))])
+    view = network.view(ordered.order.message)
+    ending = live(network.journey(ordered, parts), view)
+    assert isinstance(ending, Acknowledged)
+    assert ending.checked
+    said = [verdict.message.opinion for part in parts for verdict in part.verdicts.values()]
+    assert set(said) == {Opinion.ACCEPT}
+
+
+async def test_an_order_that_is_not_drawn_is_acknowledged_after_the_lag(tmp_path: Path) -> None:
+    network = build(tmp_path)
+    ordered = await network.serve()
+    ending = live(network.journey(ordered), network.view(ordered.order.message))
+    assert isinstance(ending, Acknowledged)
+    assert not ending.checked
+
+
+@pytest.mark.parametrize("ends", [(2,), (1, 2)])
+async def test_a_cheaper_model_is_rejected_by_every_verifier_and_by_the_protocol(
+    tmp_path: Path, ends: tuple[int, ...]
+) -> None:
+    network = build(tmp_path, ends=ends, locks=True)
+    order = network.order()
+    network.nodes[order.nodes[0]].engine.scale *= 0.9
+    ordered = await network.serve(order)
+    parts = tuple([await network.check(ordered, segment) for segment in range(len(ends))])
+    verdicts = list(parts[0].verdicts.values())
+    assert {verdict.message.opinion for verdict in verdicts} == {Opinion.REJECT}
+    assert all(verdict.message.locks for verdict in verdicts)
+    ending = live(network.journey(ordered, parts), network.view(ordered.order.message))
+    assert ending == Rejected((0,))
+    for verifier in parts[0].verdicts:
+        (rejection,) = network.nodes[verifier].bench.stores.rejections.waiting()
+        assert rejection.verdict == parts[0].verdicts[verifier]
+        assert rejection.tokens == (tuple(ordered.tokens) if len(ends) == 1 else ())
+        assert rejection.request
+
+
+async def test_a_sampled_text_is_checked_with_the_same_public_noise(tmp_path: Path) -> None:
+    network = build(tmp_path)
+    ordered = await network.serve(temperature=700_000)
+    part = await network.check(ordered, 0)
+    assert {verdict.message.opinion for verdict in part.verdicts.values()} == {Opinion.ACCEPT}
+    for verifier, signed in part.verdicts.items():
+        typed_data.require_signer(signed.message, DOMAIN, signed.signature, verifier)
+
+
+async def test_an_exact_class_opens_roots_alone(tmp_path: Path) -> None:
+    network = build(tmp_path, exact=True, tiles=0)
+    ordered = await network.serve()
+    part = await network.check(ordered, 0)
+    assert part.node is not None
+    assert part.node.tiles.tiles == b""
+    ending = live(network.journey(ordered, (part,)), network.view(ordered.order.message))
+    assert isinstance(ending, Acknowledged)
+    assert ending.checked
+
+
+async def test_work_is_worth_what_the_promise_says_once_it_is_signed(tmp_path: Path) -> None:
+    network = build(tmp_path)
+    ordered = await network.serve()
+    node = network.nodes[ordered.nodes[0]]
+    leaf = node.bench.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE)
+    assert leaf is not None
+    assert (leaf.prompt, leaf.cached, leaf.written) == (12, 0, 6)
+    assert leaf.worth == network.price(ordered)
+    part = await network.check(ordered, 0)
+    for verifier, promise in part.promises.items():
+        check = network.nodes[verifier].bench.stores.books.leaf(ordered.order_id, 0, Work.CHECK)
+        assert check is not None
+        assert check.worth == promise.message.price
