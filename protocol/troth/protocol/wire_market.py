@@ -35,7 +35,7 @@ class Advance(Message, frozen=True):
     papers, canonical request (parties of the first and last segment, with the papers), then ``count`` tokens, or rows
     of the segment before; rows of segment 0 come behind the ``count`` tokens that they bind. ``upstream`` is the
     signature over the last row sent, None for tokens. ``emit`` asks the last segment's inferencer for the next token.
-    Answer: Rows.
+    Answer: Rows; Received to who checks, since a verifier's rows stay hidden until all have committed.
     """
 
     order: Bytes32
@@ -61,7 +61,9 @@ class Proceed(Message, frozen=True):
 
 class Conclude(Message, frozen=True):
     """To an inferencer: the segment is complete at ``positions`` rows. Payload at the last segment: the answer's
-    ``tokens``. Answer: Concluded; the node says in its result how many prompt positions its cache had."""
+    ``tokens``. Between the first and the last segment ``tokens`` alone says how many were written; 0: all positions
+    after the session's first message. Answer: Concluded; the node says in its result how many prompt positions its
+    cache had."""
 
     order: Bytes32
     segment: Uint8

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from troth.protocol.hashing import keccak256
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import (
     Admission,
@@ -20,10 +21,21 @@ from troth.protocol.market.types import (
     TraceCommitment,
     Voucher,
 )
-from troth.protocol.types import Address, Hash32
+from troth.protocol.types import Address, Hash32, address_to_bytes, to_hash32
 
 PAPERS_LIMIT = 1 << 18
 """Bytes of papers; those of a check of 32 segments have 60 kB."""
+TRACE_SALT_TAG = keccak256(b"troth/market/trace-salt/1")
+
+
+def trace_salt(order: Hash32, segment: int, node: Address, head_salt: Hash32) -> Hash32:
+    """The salt of an inferencer's trace commitment: as secret as the heads' salt, and known to who was given the rows.
+
+    So a verifier sees before its verdict that the node committed to the very rows that it was shown, and can show the
+    node's trace where its own pay is objected to.
+    """
+    place = to_hash32(order) + segment.to_bytes(1) + address_to_bytes(node)
+    return Hash32(keccak256(TRACE_SALT_TAG + place + to_hash32(head_salt)))
 
 
 @dataclass(frozen=True, slots=True)
