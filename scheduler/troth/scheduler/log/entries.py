@@ -71,9 +71,7 @@ class LogBook:
     def assign(self, story: Story) -> tuple[int, list[Statement]]:
         """The entry that an order with results is promised for."""
         now, statements = self._clock(), list[Statement]()
-        if self._open is not None and (
-            self._open.orders >= self._orders or now - self._open.opened >= self._seconds
-        ):
+        if self._open is not None and (self._open.orders >= self._orders or now - self._open.opened >= self._seconds):
             statements.append(_closing(self._open.number))
             self._open = None
         if self._open is None:
@@ -110,7 +108,9 @@ class LogBook:
 
     def overdue(self) -> list[int]:
         """Entries that were closed and are not on chain yet."""
-        return [row[0] for row in self._database.read("SELECT number FROM log_entry WHERE closed = 1 AND posted IS NULL")]
+        return [
+            row[0] for row in self._database.read("SELECT number FROM log_entry WHERE closed = 1 AND posted IS NULL")
+        ]
 
     async def _post(self, number: int, data: bytes | None) -> bool:
         if data is None:
@@ -136,7 +136,9 @@ class LogBook:
         lines: list[Line] = []
         for (order_id,) in self._database.read("SELECT order_id FROM log_line WHERE entry = ?", number):
             story = self._store.get(Hash32(order_id))
-            if story is None or not is_final(story, self._ledger.state, self._ledger.block, self._ledger.parameters.lag):
+            if story is None or not is_final(
+                story, self._ledger.state, self._ledger.block, self._ledger.parameters.lag
+            ):
                 return None
             lines.append(line_of(story))
         return log_data.encode_data(lines)
@@ -166,4 +168,3 @@ def _is_summoned(order: Hash32, segment: int, state: State) -> bool:
 
 def _closing(number: int) -> Statement:
     return "UPDATE log_entry SET closed = 1 WHERE number = ?", (number,)
-

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 from troth.protocol import vrf
 from troth.protocol.errors import InvalidField, InvalidRequest, InvalidSignature, ProtocolError
+from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
 from troth.protocol.market import checks, life, messages, prices
+from troth.protocol.market.bodies import Submission
 from troth.protocol.market.checks import View
 from troth.protocol.market.economy import GAIN_TIMES, LOSS_TIMES
 from troth.protocol.market.errors import InvalidAdmission, InvalidDrawRequest, InvalidOrder, InvalidVoucher
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.submission import Submission
 from troth.protocol.market.tabs import is_acknowledged
 from troth.protocol.market.types import Admission, Ask, Order, PotKind, Promise, TabState, Voucher
 from troth.protocol.market.types import Work as WorkKind
@@ -190,9 +191,7 @@ def _draw(desk: Desk, order: Order, order_id: Hash32, view: View) -> _Drawn:
         raise GroupTooSmall("This scheduler's VRF key is not the registered one", None, "Order elsewhere.") from error
 
 
-def _choose(
-    desk: Desk, order: Order, offer: Offer, request: Request, drawn: _Drawn, view: View
-) -> tuple[Address, ...]:
+def _choose(desk: Desk, order: Order, offer: Offer, request: Request, drawn: _Drawn, view: View) -> tuple[Address, ...]:
     paid = []
     for segment, candidates in enumerate(drawn.candidates):
         states = ((node, _tab_state(desk, node), _most(order, node, segment, request, view)) for node in candidates)
@@ -259,7 +258,8 @@ async def _take(
         for node, one in zip(nodes, promises, strict=True):
             desk.node_tabs.withdraw(node, one.message.sequence)
         raise
-    return Work(story, request, sent.salt, offer, sent.alternatives)
+    alternatives = NO_LOGPROBS if sent.logprobs is None else min(sent.logprobs, ALTERNATIVES_LIMIT)
+    return Work(story, request, sent.salt, offer, alternatives)
 
 
 def _enter(desk: Desk, sent: Submission, view: View) -> tuple[Signed[Voucher], list[Statement]]:

@@ -14,7 +14,8 @@ from troth.protocol.market.types import Result
 from troth.protocol.request import output_hash
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import ZERO_HASH
-from troth.protocol.wire import Concluded, Frame
+from troth.protocol.wire import Frame
+from troth.protocol.wire_market import Concluded
 from troth.scheduler.orders.desk import Desk, Work
 from troth.scheduler.orders.hop import Hop
 

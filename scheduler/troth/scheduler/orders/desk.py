@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from troth.protocol.market.calls import PartCall
 from troth.protocol.market.checks import View
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Contracts, Order, Parameters, Tab
+from troth.protocol.market.types import NO_ADDRESS, Contracts, Order, Parameters, Tab
 from troth.protocol.request import Request
 from troth.protocol.types import Address, Hash32, Segment
 from troth.scheduler.orders.offers import Offer, Offers
@@ -97,6 +97,14 @@ class Waits:
     check: float = 120.0
 
 
+EnsurePaid = Callable[[Address, int], Awaitable[None]]
+"""Opens or tops up the tab with a node that was drawn to check, so that it covers so much; raises ChainError."""
+
+
+async def _nothing(_node: Address, _price: int) -> None:
+    """Tabs are as they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Desk:
     """Keys, stores and connections."""
@@ -113,6 +121,9 @@ class Desk:
     offers: Offers
     waits: Waits = field(default_factory=Waits)
     routes: Routes | None = None
+    ensure_paid: EnsurePaid = _nothing
+    factory: Address = NO_ADDRESS
+    asset_decimals: int = 18
     clock: Callable[[], float] = time.time
     key_check: KeyCheck = signed_by_account
 

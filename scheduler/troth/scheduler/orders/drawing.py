@@ -13,7 +13,6 @@ from troth.scheduler.log.lines import line_with
 from troth.scheduler.orders.desk import Desk
 from troth.scheduler.orders.steps import Drawn
 from troth.scheduler.orders.story import Story
-from troth.scheduler.tabs.database import Statement
 from troth.scheduler.tabs.due import inference_fees
 
 

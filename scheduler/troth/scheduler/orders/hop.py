@@ -166,5 +166,3 @@ class Hop:
             raise self.failed(error) from error
         self.latency = time.perf_counter() - before
         return frame
-
-

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from troth.protocol.logprobs import Logprobs
 from troth.protocol.tensors import TOKEN_BYTES, tokens_to_bytes
 from troth.protocol.tokens import finish_reason
-from troth.protocol.wire import Decoded, Rows
+from troth.protocol.wire import Rows
 from troth.protocol.wire_fields import RowSignature
 from troth.scheduler.orders.desk import Work
 from troth.scheduler.orders.hop import Hop

@@ -1,6 +1,6 @@
 """An order from its admission to its draw: the only place that knows the order of the steps.
 
-    admitted -> tokens -> answered -> drawn, or failed: each journalled before what follows is signed or sent.
+admitted -> tokens -> answered -> drawn, or failed: each journalled before what follows is signed or sent.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from troth.protocol.logprobs import Logprobs
 from troth.protocol.market.canonical import to_json
 from troth.scheduler.orders.steps import Failed
 from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.stream import Lines
 
 Fields = dict[str, Any]
 
@@ -45,19 +46,6 @@ def shown_logprobs(told: Logprobs) -> Fields:
     return {"chosen": told.chosen, "top": [[token, value] for token, value in told.top]}
 
 
-def shown_check(story: Story, segment: int) -> Fields:
-    """What was said in the check of one segment."""
-    check = story.check_of(segment)
-    operators = () if check is None else check.operators
-    return {
-        "segment": segment,
-        "operators": list(operators),
-        "promises": {} if check is None else _by_operator(dict(zip(check.operators, check.promises, strict=True))),
-        "commitments": _by_operator({one: story.commitments.get((segment, one)) for one in operators}),
-        "verdicts": _by_operator({one: story.verdicts.get((segment, one)) for one in operators}),
-    }
-
-
 def _by_operator(values: dict[Any, Any]) -> Fields:
     return {operator: to_json(value) for operator, value in values.items() if value is not None}
 
@@ -73,18 +61,17 @@ def shown_tiles(story: Story) -> Fields:
     return {"segments": segments}
 
 
-def shown_story(story: Story) -> Fields:
-    """Everything so far, tokens included: for a client that was cut off."""
-    found: Fields = {
-        "order": to_json(story.order_id),
-        "admitted": shown_admitted(story),
-        "head_salt": to_json(story.admitted.head_salt),
-        "tokens": None if story.tokens is None else list(story.tokens),
-        "results": None if story.answered is None else shown_results(story),
-        "draw": None if story.drawn is None else shown_draw(story),
-        "failed": None if story.failed is None else shown_failed(story.failed),
-        "secret": None if story.revealed is None else to_json(story.revealed.secret),
-        "checks": [shown_check(story, segment) for segment in sorted(story.checks)],
-        "tiles": shown_tiles(story) if story.unveiled else None,
-    }
-    return found
+def replay(story: Story) -> Lines:
+    """All lines of an order that runs no more: for a client that was cut off."""
+    lines = Lines()
+    lines.send("admitted", **shown_admitted(story))
+    for position, token in enumerate(story.tokens or ()):
+        lines.send("token", position=position, id=token)
+    if story.answered is not None:
+        lines.send("results", **shown_results(story))
+    if story.drawn is not None:
+        lines.send("draw", **shown_draw(story))
+    if story.failed is not None:
+        lines.send("failed", **shown_failed(story.failed))
+    lines.end()
+    return lines

@@ -140,9 +140,10 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """The client showed its second secret: nobody commits any more."""
+    """The client showed its second secret; tiles follow from what had been committed to by then (``shown``)."""
 
     second_secret: Hash32
+    shown: tuple[Signed[TraceCommitment], ...]
 
     @property
     def part(self) -> str:
@@ -163,18 +164,7 @@ class UnveiledTiles:
         return f"{self.segment}/{self.role}/{self.operator}"
 
 
-Step = (
-    Admitted
-    | Answered
-    | Drawn
-    | Failed
-    | Revealed
-    | PromisedCheck
-    | HiddenTrace
-    | Judged
-    | Frozen
-    | UnveiledTiles
-)
+Step = Admitted | Answered | Drawn | Failed | Revealed | PromisedCheck | HiddenTrace | Judged | Frozen | UnveiledTiles
 KINDS: dict[str, type[Step]] = {
     kind.__name__: kind
     for kind in (

@@ -20,9 +20,7 @@ def inference_fees(node_tabs: NodeTabs, story: Story, due: int) -> list[Statemen
     return results_fees(node_tabs, story, story.answered.results, due)
 
 
-def results_fees(
-    node_tabs: NodeTabs, story: Story, results: Iterable[Signed[Result]], due: int
-) -> list[Statement]:
+def results_fees(node_tabs: NodeTabs, story: Story, results: Iterable[Signed[Result]], due: int) -> list[Statement]:
     """The same for some of the nodes."""
     statements: list[Statement] = []
     for one in results:
@@ -49,6 +47,4 @@ def is_withheld(state: State, node: Address, owed: Owed) -> bool:
     """
     if owed.work is Work.CHECK:
         return False
-    return any(
-        record.live and record.state.suspends and record.state.node == node for record in state.cases.values()
-    )
+    return any(record.live and record.state.suspends and record.state.node == node for record in state.cases.values())
