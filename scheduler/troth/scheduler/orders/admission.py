@@ -52,6 +52,25 @@ from troth.scheduler.tabs.database import Statement, StorageFailed
 
 
 @dataclass(frozen=True, slots=True)
+class _Asked:
+    """An order that passed every check: what was sent, what it asks for, and the chain as it is seen."""
+
+    desk: Desk
+    sent: Submission
+    request: Request
+    offer: Offer
+    view: View
+
+    @property
+    def order(self) -> Order:
+        return self.sent.order.message
+
+    @property
+    def order_id(self) -> Hash32:
+        return messages.order_id(self.order, self.view.domain)
+
+
+@dataclass(frozen=True, slots=True)
 class _Drawn:
     """Who may serve, and by which proof."""
 
@@ -70,20 +89,19 @@ async def admit(desk: Desk, sent: Submission) -> Work:
         # The client may have seen a block, or opened its tab, that was not followed yet.
         await desk.ledger.catch_up()
     view = _view(desk, sent)
-    order_id = messages.order_id(order, view.domain)
-    if desk.store.known(order_id):
+    asked = _Asked(desk, sent, request, offer, view)
+    if desk.store.known(asked.order_id):
         remedy = "GET /v1/orders/{id} shows how far it has come; for more, sign the next number."
-        raise AlreadyOrdered("This order was taken before", "0x" + order_id.hex(), remedy)
+        raise AlreadyOrdered("This order was taken before", "0x" + asked.order_id.hex(), remedy)
     _check_terms(order, request, offer)
     _check_order(sent, view)
     _check_stake(desk, order)
     _check_money(desk, sent, view)
-    drawn = _draw(desk, order, order_id, view)
-    nodes = _choose(desk, order, offer, request, drawn, view)
-    return await _take(desk, sent, request, offer, nodes, drawn.proof, view)
+    drawn = _draw(asked)
+    return await _take(asked, _choose(asked, drawn), drawn.proof)
 
 
-# -------------------------------------------------------------------------------------------- the checks, in their order
+# ------------------------------------------------------------------------------------------- the checks, in their order
 
 
 def _offer(desk: Desk, order: Order) -> Offer:
@@ -181,40 +199,40 @@ def _left(desk: Desk, order: Order, sent: Submission) -> int:
     return sum(most for number, most in worth.items() if not is_acknowledged(sent.voucher.message, number))
 
 
-def _draw(desk: Desk, order: Order, order_id: Hash32, view: View) -> _Drawn:
-    proof = vrf.prove(desk.vrf_secret, messages.infer_alpha(order_id))
+def _draw(asked: _Asked) -> _Drawn:
+    proof = vrf.prove(asked.desk.vrf_secret, messages.infer_alpha(asked.order_id))
     try:
-        return _Drawn(proof, checks.candidates(order, proof, view))
+        return _Drawn(proof, checks.candidates(asked.order, proof, asked.view))
     except InvalidDrawRequest as error:
         raise GroupTooSmall(error.what, error.value, error.remedy) from error
     except InvalidAdmission as error:
         raise GroupTooSmall("This scheduler's VRF key is not the registered one", None, "Order elsewhere.") from error
 
 
-def _choose(desk: Desk, order: Order, offer: Offer, request: Request, drawn: _Drawn, view: View) -> tuple[Address, ...]:
-    paid = []
+def _choose(asked: _Asked, drawn: _Drawn) -> tuple[Address, ...]:
+    desk, paid = asked.desk, []
     for segment, candidates in enumerate(drawn.candidates):
-        states = ((node, _tab_state(desk, node), _most(order, node, segment, request, view)) for node in candidates)
-        covered = [node for node, state, price in states if desk.node_tabs.covers(node, price, state)]
+        prices_of = ((node, _tab_state(desk, node), _most(asked, node, segment)) for node in candidates)
+        covered = [node for node, state, price in prices_of if desk.node_tabs.covers(node, price, state)]
         if not covered:
             what = f"No node that was drawn for segment {segment} has a tab that pays it"
             raise NodeUnpaid(what, remedy="Try again in a minute: tabs with nodes are opened and topped up.")
         paid.append(covered)
-    order_id = messages.order_id(order, view.domain)
-    return choose(desk, Wanted(order_id, order.execution_class, offer.spans, request.position_limit), paid)
+    order, positions = asked.order, asked.request.position_limit
+    return choose(desk, Wanted(asked.order_id, order.execution_class, asked.offer.spans, positions), paid)
 
 
 def _tab_state(desk: Desk, node: Address) -> TabState:
     return desk.ledger.state.tab_state(messages.tab_id(desk.node_tabs.tab(node)))
 
 
-def _ask(order: Order, node: Address, segment: int, view: View) -> Ask:
-    return view.groups[segment].ask_at(node, order.reference_block)
+def _ask(asked: _Asked, node: Address, segment: int) -> Ask:
+    return asked.view.groups[segment].ask_at(node, asked.order.reference_block)
 
 
-def _most(order: Order, node: Address, segment: int, request: Request, view: View) -> int:
+def _most(asked: _Asked, node: Address, segment: int) -> int:
     """What a node may earn at most with this order: its ask at the order's block, nothing cached."""
-    ask = _ask(order, node, segment, view)
+    ask, request = _ask(asked, node, segment), asked.request
     work = max(ask.prompt, ask.cached) * len(request.prompt_tokens) + ask.written * request.max_tokens
     return max(-(-work // prices.PER), 1)
 
@@ -222,30 +240,22 @@ def _most(order: Order, node: Address, segment: int, request: Request, view: Vie
 # ------------------------------------------------------------------------------------------------------- what is signed
 
 
-async def _take(
-    desk: Desk,
-    sent: Submission,
-    request: Request,
-    offer: Offer,
-    nodes: Sequence[Address],
-    proof: bytes,
-    view: View,
-) -> Work:
+async def _take(asked: _Asked, nodes: tuple[Address, ...], proof: bytes) -> Work:
     """Enter the order into all books at once, sign, journal. Nothing waits between the books and the disk."""
-    order = sent.order.message
-    used, statements = _enter(desk, sent, view)
+    desk, sent, order = asked.desk, asked.sent, asked.order
+    used, statements = _enter(asked)
     try:
-        promises, promised = _promises(desk, order, request, nodes, view)
+        promises, promised = _promises(asked, nodes)
     except BaseException:
         desk.client_tabs.withdraw(order.tab, order.sequence)
         raise
-    named = Admission(messages.order_id(order, view.domain), messages.nodes_hash(nodes), view.block)
+    named = Admission(asked.order_id, messages.nodes_hash(nodes), asked.view.block)
     admitted = Admitted(
         order=sent.order,
         tab=sent.tab,
         voucher=used,
         admission=desk.signed(named),
-        nodes=tuple(nodes),
+        nodes=nodes,
         infer_proof=proof,
         promises=promises,
         head_salt=Hash32(randomness.token_bytes(32)),
@@ -255,46 +265,47 @@ async def _take(
         await desk.store.begin(story, *statements, *promised)
     except StorageFailed:
         desk.client_tabs.withdraw(order.tab, order.sequence)
-        for node, one in zip(nodes, promises, strict=True):
-            desk.node_tabs.withdraw(node, one.message.sequence)
+        _withdraw(desk, nodes, promises)
         raise
     alternatives = NO_LOGPROBS if sent.logprobs is None else min(sent.logprobs, ALTERNATIVES_LIMIT)
-    return Work(story, request, sent.salt, offer, alternatives)
+    return Work(story, asked.request, sent.salt, asked.offer, alternatives)
 
 
-def _enter(desk: Desk, sent: Submission, view: View) -> tuple[Signed[Voucher], list[Statement]]:
+def _enter(asked: _Asked) -> tuple[Signed[Voucher], list[Statement]]:
     try:
-        return desk.client_tabs.take_on(sent.order.message, sent.voucher, view)
+        return asked.desk.client_tabs.take_on(asked.order, asked.sent.voucher, asked.view)
     except InvalidSignature as error:
         raise BadSignature(error.what, None, error.remedy) from error
     except InvalidVoucher as error:
         raise VoucherRefused(error.what, str(error.value)[:200], error.remedy) from error
 
 
-def _promises(
-    desk: Desk, order: Order, request: Request, nodes: Sequence[Address], view: View
-) -> tuple[tuple[Signed[Promise], ...], list[Statement]]:
-    order_id = messages.order_id(order, view.domain)
+def _promises(asked: _Asked, nodes: Sequence[Address]) -> tuple[tuple[Signed[Promise], ...], list[Statement]]:
+    desk = asked.desk
     made: list[Signed[Promise]] = []
     statements: list[Statement] = []
     for segment, node in enumerate(nodes):
-        ask, price = _ask(order, node, segment, view), _most(order, node, segment, request, view)
-        wanted = _wanted(order_id, order, segment, ask, price)
         try:
-            promised, more = desk.node_tabs.promise(node, wanted, _tab_state(desk, node))
+            promised, more = desk.node_tabs.promise(node, _wanted(asked, node, segment), _tab_state(desk, node))
         except InvalidVoucher as error:
-            for given, one in zip(nodes, made, strict=False):
-                desk.node_tabs.withdraw(given, one.message.sequence)
+            _withdraw(desk, nodes, made)
             raise NodeUnpaid(error.what, node, "Try again in a minute: tabs with nodes are topped up.") from error
         made.append(promised)
         statements += more
     return tuple(made), statements
 
 
-def _wanted(order_id: Hash32, order: Order, segment: int, ask: Ask, price: int) -> Callable[[Hash32, int], Promise]:
+def _withdraw(desk: Desk, nodes: Sequence[Address], made: Sequence[Signed[Promise]]) -> None:
+    for node, promised in zip(nodes, made, strict=False):
+        desk.node_tabs.withdraw(node, promised.message.sequence)
+
+
+def _wanted(asked: _Asked, node: Address, segment: int) -> Callable[[Hash32, int], Promise]:
+    ask, price = _ask(asked, node, segment), _most(asked, node, segment)
+    order_id, block = asked.order_id, asked.order.reference_block
+
     def make(tab: Hash32, number: int) -> Promise:
         asks = (ask.prompt, ask.cached, ask.written)
-        kind = WorkKind.INFERENCE
-        return Promise(tab, number, order_id, segment, kind, order.reference_block, *asks, price)
+        return Promise(tab, number, order_id, segment, WorkKind.INFERENCE, block, *asks, price)
 
     return make

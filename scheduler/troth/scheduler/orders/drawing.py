@@ -1,4 +1,4 @@
-"""The draw: beta by VRF over the order, over exactly these results, with the newest block; and the promise of the log."""
+"""The draw: beta by VRF over the order, over exactly these results, with the newest block; and the log's promise."""
 
 from __future__ import annotations
 

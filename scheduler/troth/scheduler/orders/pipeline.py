@@ -41,7 +41,7 @@ class _Answer:
 
 
 class Pipeline:
-    """The nodes of one order, first segment first. ``on_token`` gets each token once the rows behind it were checked."""
+    """The nodes of one order, first segment first. ``on_token`` gets each token once the rows behind it are checked."""
 
     def __init__(self, work: Work, hops: Sequence[Hop], on_token: OnToken, patience: Patience) -> None:
         self._work = work

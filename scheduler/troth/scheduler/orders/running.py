@@ -14,7 +14,7 @@ from troth.protocol.market import prices
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import Result
 from troth.scheduler.log.entries import LogBook
-from troth.scheduler.orders.concluding import conclude, conclude_one
+from troth.scheduler.orders.concluding import Ending
 from troth.scheduler.orders.desk import Desk, Work
 from troth.scheduler.orders.drawing import draw
 from troth.scheduler.orders.errors import NodeFailed, OrderFailed
@@ -61,7 +61,7 @@ class Run:
         self._tokens = pipeline.tokens
         try:
             reason = await pipeline.run()
-            results = await conclude(desk, work, self._hops, pipeline.tokens, desk.waits.generation.prefill)
+            results = await self._ending().results(desk.waits.generation.prefill)
         except ProtocolError as error:
             raise OrderFailed(error.what, None, FAILED_REMEDY) from error
         fee = prices.fee(story.order, work.offer.rules, story.segments, results[-1].message)
@@ -97,16 +97,17 @@ class Run:
             await desk.database.commit(*(owed or nothing_owed(desk.node_tabs, story, [earlier])))
 
     async def _earlier_result(self, segment: int) -> Signed[Result] | None:
-        desk, work = self._desk, self._work
-        written = self._hops[segment].chain.position - len(work.request.prompt_tokens) + 1
-        if written < 1 or segment == work.story.segments - 1:
+        written = self._hops[segment].chain.position - len(self._work.request.prompt_tokens) + 1
+        if written < 1 or segment == self._work.story.segments - 1:
             return None  # it broke off within the prompt, of which no result can be signed
-        timeout = desk.waits.generation.token
         try:
-            return await conclude_one(desk, work, self._hops, segment, self._tokens, written, timeout)
+            return await self._ending().result(segment, written, self._desk.waits.generation.token)
         except (NodeFailed, ProtocolError) as error:
             log.info("an earlier node showed no result: %s", error)
             return None
+
+    def _ending(self) -> Ending:
+        return Ending(self._desk, self._work, self._hops, self._tokens)
 
     def _remember(self) -> None:
         """How long each node took: the next choice goes by it. Their caches are free now."""

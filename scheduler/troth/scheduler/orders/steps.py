@@ -1,6 +1,7 @@
 """The steps of an order, as they are journalled: each once, before what follows from it is signed or sent.
 
-    Admitted -> (Answered -> Drawn -> [Revealed -> PromisedCheck* -> Hidden* -> Judged* -> Frozen -> Unveiled*]) | Failed
+    Admitted -> Failed
+    Admitted -> Answered -> Drawn -> Revealed -> PromisedCheck* -> HiddenTrace* -> Judged* -> Frozen -> UnveiledTiles*
 
 What a step names is kept as canonical JSON. Prompts and answers are none of a step's: they are kept apart (``store``)
 and removed once they are owed no more.
