@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from troth.protocol.market import prices
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.state import State
+from troth.protocol.market.state import CaseRecord, State
 from troth.protocol.market.types import Result, Work
-from troth.protocol.types import Address
+from troth.protocol.types import Address, Hash32
 from troth.scheduler.orders.story import Story
 from troth.scheduler.tabs.database import Statement
 from troth.scheduler.tabs.node_tabs import NodeTabs, Owed
+
+Stories = Callable[[Hash32], Story | None]
+"""An order by its id."""
 
 
 def inference_fees(node_tabs: NodeTabs, story: Story, due: int) -> list[Statement]:
@@ -40,11 +43,60 @@ def nothing_owed(node_tabs: NodeTabs, story: Story, segments: Iterable[int]) -> 
     return statements
 
 
-def is_withheld(state: State, node: Address, owed: Owed) -> bool:
-    """Whether a leaf waits: a case that suspends its node is open, or a conviction has voided it already.
+def decision(state: State, stories: Stories) -> Callable[[Address, Owed], int | None]:
+    """What of a due leaf is owed now: nothing where it is void, and None while a case that suspends its node is open.
 
-    Nothing else may keep back what is owed; a check is owed whether or not its result stands.
+    Nothing else may keep back what is owed. A check is owed whether or not the result that it judged stands; only its
+    verifier's own conviction voids it.
     """
-    if owed.work is Work.CHECK:
-        return False
-    return any(record.live and record.state.suspends and record.state.node == node for record in state.cases.values())
+
+    def decide(node: Address, owed: Owed) -> int | None:
+        story = stories(owed.order)
+        reference = 0 if story is None else story.order.reference_block
+        if state.is_void(node, reference):
+            return 0
+        if owed.work is Work.INFERENCE:
+            if state.is_voided(owed.order, owed.segment):
+                return 0
+            if any(_suspends(record, node) for record in state.cases.values()):
+                return None
+        return owed.fee or 0
+
+    return decide
+
+
+def _suspends(record: CaseRecord, node: Address) -> bool:
+    return record.live and record.state.suspends and record.state.node == node
+
+
+def rejections_decided(node_tabs: NodeTabs, state: State, stories: Stories, block: int, lag: int) -> list[Statement]:
+    """Checks that ended with a no: owed once the result fell, and nothing if it stands when no case is left."""
+    statements: list[Statement] = []
+    for held in node_tabs:
+        for number, owed in held.owed.items():
+            story = stories(owed.order) if owed.work is Work.CHECK and owed.due is None else None
+            if story is None or (owed.segment, held.node) not in story.verdicts:
+                continue
+            if _fell(state, story, owed.segment):
+                fee = _promised_price(story, owed.segment, held.node)
+                statements += node_tabs.set_fee(held.node, number, fee, block)
+            elif block > story.judged_at + 2 * lag and not _in_court(state, story):
+                statements += node_tabs.set_fee(held.node, number, 0, block)
+    return statements
+
+
+def _fell(state: State, story: Story, segment: int) -> bool:
+    node, reference = story.admitted.nodes[segment], story.order.reference_block
+    return state.is_voided(story.order_id, segment) or state.is_void(node, reference)
+
+
+def _in_court(state: State, story: Story) -> bool:
+    return any(record.live and record.state.order == story.order_id for record in state.cases.values())
+
+
+def _promised_price(story: Story, segment: int, verifier: Address) -> int:
+    for check in story.checks.get(segment, ()):
+        for operator, promised in zip(check.operators, check.promises, strict=True):
+            if operator == verifier:
+                return promised.message.price
+    return 0

@@ -127,18 +127,18 @@ class NodeTabs:
         owed.due = due if owed.due is None else min(owed.due, due)
         return [_row(held, number, owed)]
 
-    def acknowledge_due(self, block: int, withheld: Callable[[Address, Owed], bool]) -> list[Statement]:
-        """Acknowledge whatever is due by ``block`` and not withheld; the words change with it."""
+    def acknowledge_due(self, block: int, decide: Callable[[Address, Owed], int | None]) -> list[Statement]:
+        """Acknowledge whatever is due by ``block``; ``decide`` says what of its fee is owed, None where it waits."""
         statements: list[Statement] = []
         for held in self._tabs.values():
             due = sorted(number for number, owed in held.owed.items() if owed.due is not None and owed.due <= block)
             for number in due:
-                if not withheld(held.node, held.owed[number]):
-                    statements += self._acknowledge(held, number)
+                fee = decide(held.node, held.owed[number])
+                if fee is not None:
+                    statements += self._acknowledge(held, number, fee)
         return statements
 
-    def _acknowledge(self, held: NodeTab, number: int) -> list[Statement]:
-        fee = held.owed[number].fee or 0
+    def _acknowledge(self, held: NodeTab, number: int, fee: int) -> list[Statement]:
         try:
             held.book = tabs.acknowledge(held.book, number, fee)
         except InvalidVoucher:
