@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from troth.protocol.tokens import finish_reason
 from troth.protocol.wire import Rows
 from troth.protocol.wire_fields import RowSignature
 from troth.scheduler.orders.desk import Work
+from troth.scheduler.orders.errors import NodeFailed
 from troth.scheduler.orders.hop import Hop
 from troth.scheduler.pipeline import MESSAGE_BYTES, Finish, Patience
 
@@ -49,6 +51,7 @@ class Pipeline:
         self._on_token = on_token
         self._patience = patience
         self._unchecked: _Answer | None = None
+        self._failure: NodeFailed | None = None
         self.tokens: list[int] = []
 
     async def run(self) -> Finish:
@@ -85,6 +88,7 @@ class Pipeline:
             data = frame.payload[len(chosen) * TOKEN_BYTES :]
             logprobs = decoded.logprobs or [UNSET] * len(chosen)
             self._unchecked = _Answer(hop, (last, *chosen[:-1]), data, decoded.row, chosen, logprobs, decoded.finished)
+            self._end_if_failed()
             last, finished, start = chosen[-1], decoded.finished, start + decoded.count
         return finished
 
@@ -99,6 +103,7 @@ class Pipeline:
             rows, frame = await self._checking_meanwhile(asking)
             chosen = () if rows.token is None else (rows.token,)
             self._unchecked = _Answer(hop, tokens, frame.payload, rows.row, chosen, (rows.logprobs,), rows.finished)
+            self._end_if_failed()
             upstream = rows.row
             # Rows of segment 0 are signed together with their tokens, so segment 1 is sent both.
             payload = frame.payload if hop.segment else sent + frame.payload
@@ -109,10 +114,26 @@ class Pipeline:
         asking = asyncio.create_task(request)
         try:
             await asyncio.sleep(0)  # the message leaves now
-            self._check_last_answer()
+            try:
+                self._check_last_answer()
+            except NodeFailed as failure:
+                # Who was asked meanwhile has computed one message more, which its result has to count.
+                self._failure = failure
+                with suppress(NodeFailed):
+                    return await asking
+                raise
             return await asking
         finally:
             asking.cancel()
+
+    def _end_if_failed(self) -> None:
+        """After a bad answer was found: take what an earlier node has given meanwhile, and end."""
+        failure, answer = self._failure, self._unchecked
+        if failure is None:
+            return
+        if answer is not None and answer.hop.segment < failure.segment:
+            answer.hop.accept(answer.data, answer.inputs, answer.row)
+        raise failure
 
     def _check_last_answer(self) -> None:
         answer, self._unchecked = self._unchecked, None
