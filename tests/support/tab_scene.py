@@ -156,6 +156,7 @@ class Asked:
     submission: Submission
     request: Request
     secrets: lottery.Secrets
+    domain: Any = DOMAIN
     lines: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -164,7 +165,7 @@ class Asked:
 
     @property
     def order_id(self) -> Hash32:
-        return messages.order_id(self.order, DOMAIN)
+        return messages.order_id(self.order, self.domain)
 
     def of(self, kind: str) -> dict[str, Any]:
         return next(line for line in self.lines if line["type"] == kind)
@@ -176,6 +177,11 @@ class Asked:
 
 class TabScene:
     """Everything: start a scheduler with ``start``, stop or kill it, and start it again over the same folder."""
+
+    domain: Any = DOMAIN
+    scheduler_key, tab_key, vrf_secret = SCHEDULER_KEY, TAB_KEY, VRF_SECRET
+    client_tab = CLIENT_TAB
+    model = descriptor()
 
     def __init__(
         self,
@@ -206,16 +212,20 @@ class TabScene:
         self.payer = tabs.PayerBook(messages.tab_id(CLIENT_TAB))
         self.database: Database | None = None
 
+    def chain(self) -> tuple[State, int, int]:
+        """State, block and time, as everybody sees them."""
+        return self.ledger.state, self.ledger.block, self.now
+
     # ---- the scheduler
 
     def start(self, database: type[Database] = Database, *, concurrent: int = 64, **log: Any) -> Orders:
-        operator = Operator(SCHEDULER_KEY, DOMAIN)
+        operator = Operator(self.scheduler_key, self.domain)
         self.database = database(self.folder / "market.sqlite")
         store = OrderStore(self.database)
         served = Served(self.class_id, self.ends, texts(self.folder / "model"), CONTEXT)
         self.desk = Desk(
             operator=operator,
-            vrf_secret=VRF_SECRET,
+            vrf_secret=self.vrf_secret,
             ledger=self.ledger,
             database=self.database,
             store=store,
@@ -249,14 +259,15 @@ class TabScene:
         self, prompt: tuple[int, ...] = (1, 2, 3), max_tokens: int = 6, *, check_rate: int = 1_000_000, **changes: Any
     ) -> Asked:
         """A fresh order that is right in all points but those in ``changes``."""
-        key = changes.pop("key", TAB_KEY)
+        key = changes.pop("key", self.tab_key)
         salt = Hash32(randomness.token_bytes(32))
         request = Request(self.class_id, prompt, max_tokens, 0, 1_000_000, changes.pop("end_tokens", ()))
         hashed = request_hash(request, salt)
         rules = prices.rules_of(self.definition, hidden_size=MODEL.hidden_size, layers=MODEL.layers)
-        secrets = lottery.secrets_for(b"\x07" * 32, messages.tab_id(CLIENT_TAB), self.payer.sequence + 1, hashed)
+        tab = messages.tab_id(self.client_tab)
+        secrets = lottery.secrets_for(b"\x07" * 32, tab, self.payer.sequence + 1, hashed)
         order = Order(
-            tab=messages.tab_id(CLIENT_TAB),
+            tab=tab,
             sequence=self.payer.sequence + 1,
             execution_class=self.class_id,
             request_hash=hashed,
@@ -277,9 +288,9 @@ class TabScene:
         order = replace(order, max_fee=most)
         order = replace(order, **changes)
         self.payer, _ = tabs.order_next(self.payer, order.max_fee, self.ledger.state.tab_state(order.tab))
-        voucher = sign(self.payer.voucher, DOMAIN, key)
-        submission = Submission(sign(order, DOMAIN, key), CLIENT_TAB, voucher, canonical_bytes(request), salt)
-        return Asked(submission, request, secrets)
+        voucher = sign(self.payer.voucher, self.domain, key)
+        submission = Submission(sign(order, self.domain, key), self.client_tab, voucher, canonical_bytes(request), salt)
+        return Asked(submission, request, secrets, self.domain)
 
     async def send(self, asked: Asked) -> Asked:
         """Post an order and read its lines to the end."""
