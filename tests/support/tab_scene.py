@@ -200,9 +200,7 @@ class TabScene:
         self.ledger = FakeLedger(State(), JOINED)
         self.now = NOW
         secrets = [keccak256(b"toy %d" % number) for number in range(nodes)]
-        made = [
-            ToyTabNode(secret, DOMAIN, lambda: (self.ledger.state, self.ledger.block, self.now)) for secret in secrets
-        ]
+        made = [ToyTabNode(secret, DOMAIN, self.chain) for secret in secrets]
         self.nodes = {node.address: node for node in made}
         addresses = list(self.nodes)
         paid = addresses[unpaid:]
