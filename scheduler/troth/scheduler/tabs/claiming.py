@@ -39,7 +39,8 @@ async def claim_due(desk: Desk, times: int) -> None:
             continue
         amounts = _claimable(desk, held, closing=record.closes_at > 0)
         cost = CLAIM_GAS * desk.ledger.parameters.gas_price // PER
-        if sum(amounts.values()) > (cost if record.closes_at else times * cost):
+        # A tab that closes is claimed for whatever is more than the gas: there is no other day.
+        if sum(amounts.values()) > cost * (min(times, 1) if record.closes_at else times):
             await _file(desk, held, amounts)
 
 
