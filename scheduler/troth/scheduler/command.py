@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from troth.scheduler.command_market import prices, tabs
 from troth.scheduler.command_serving import init, start, status
 from troth.scheduler.command_transactions import claim, close, leave, register, withdraw
 
@@ -15,7 +16,10 @@ app = typer.Typer(
 app.command()(init)
 app.command()(register)
 app.command()(start)
+app.command("run")(start)
 app.command()(status)
+app.command()(tabs)
+app.command()(prices)
 app.command("exit")(leave)
 app.command()(withdraw)
 app.command()(claim)

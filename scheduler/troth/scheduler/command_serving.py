@@ -22,7 +22,6 @@ from troth.scheduler.command_options import (
 def init(
     *,
     rpc: Annotated[str, typer.Option(envvar="TROTH_RPC", help="HTTP URL of an Ethereum node.")],
-    contract: Annotated[str, typer.Option(envvar="TROTH_CONTRACT", help="Address of the Troth contract.")],
     class_id: Annotated[str, typer.Option("--class", envvar="TROTH_CLASS", help="Execution class to serve, 0x…")],
     model: Annotated[
         Path, typer.Option(envvar="TROTH_MODEL", help="Folder with config.json, tokenizer.json, chat_template.jinja.")
@@ -30,6 +29,26 @@ def init(
     ends: Annotated[
         str, typer.Option(envvar="TROTH_ENDS", help="Ends of the segments, for example 15,30; auto: by placement.")
     ],
+    contract: Annotated[str, typer.Option(envvar="TROTH_CONTRACT", help="Address of the Troth contract.")] = "",
+    factory: Annotated[
+        str, typer.Option(envvar="TROTH_FACTORY", help="Factory of a market, in place of --contract: serve on tabs.")
+    ] = "",
+    bank: Annotated[
+        str, typer.Option(envvar="TROTH_BANK", help="The market's Bank, where its factory made several.")
+    ] = "",
+    prices: Annotated[
+        str,
+        typer.Option(
+            envvar="TROTH_PRICES",
+            help="On tabs: prompt,cached,written in the asset's smallest unit per 10^9 positions.",
+        ),
+    ] = "",
+    deposit: Annotated[
+        str, typer.Option(envvar="TROTH_DEPOSIT", help="On tabs: what a tab with a node starts with.")
+    ] = "",
+    least: Annotated[
+        str, typer.Option(envvar="TROTH_LEAST", help="On tabs: top a tab up below this; default: a quarter of it.")
+    ] = "",
     home: HomeOption = DEFAULT_HOME,
     host: Annotated[str, typer.Option(envvar="TROTH_HOST", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(envvar="TROTH_PORT", help="Port to listen on.")] = 8443,
@@ -61,6 +80,7 @@ def init(
 ) -> None:
     """Write the configuration, the keystores and the TLS identity. Nothing is overwritten."""
     from troth.scheduler.initialisation import Wishes, initialise
+    from troth.scheduler.market.command import init_market
 
     wishes = Wishes(
         rpc=rpc,
@@ -78,6 +98,10 @@ def init(
         overlay_port=overlay_port,
         overlay_address=overlay_address,
     )
+    if factory:
+        money = (prices, deposit, least)
+        show(init_market(folder_of(home), wishes, (factory, bank), money, password_file), as_json=as_json)
+        return
     show(initialise(folder_of(home), wishes, password_file), as_json=as_json)
 
 
@@ -90,17 +114,23 @@ def start(
     import uvloop
 
     from troth.overlay.logs import configure
+    from troth.scheduler.market.configuration import is_market
+    from troth.scheduler.market.serving import serve_market
     from troth.scheduler.serving import serve
 
     configure(log_level)
-    uvloop.run(serve(folder_of(home), password_file))
+    folder = folder_of(home)
+    uvloop.run((serve_market if is_market(folder) else serve)(folder, password_file))
 
 
 def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Registration, stake, credit, gas and unfinished tasks. Exit code 1 if something keeps it from serving."""
+    from troth.scheduler.market.configuration import is_market
+    from troth.scheduler.market.status import status_of_market
     from troth.scheduler.status import status_of
 
-    result: dict[str, Any] = asyncio.run(status_of(folder_of(home)))
+    folder = folder_of(home)
+    result: dict[str, Any] = asyncio.run((status_of_market if is_market(folder) else status_of)(folder))
     show(result, as_json=as_json)
     if result["problems"]:
         sys.exit(1)

@@ -35,11 +35,16 @@ def register(
     as_json: JsonOption = False,
 ) -> None:
     """Register this scheduler with its VRF key, endpoint and stake."""
+    from troth.scheduler.market.configuration import is_market
+    from troth.scheduler.market.registering import register_in_market
     from troth.scheduler.transactions import Owner, register_scheduler_of
 
-    owner = Owner(owner_keystore.expanduser(), owner_password_file or password_file, payout, stake)
-    work = register_scheduler_of(folder_of(home), owner, password_file, broadcast=broadcast)
-    show(asyncio.run(work), as_json=as_json)
+    owner, folder = (
+        Owner(owner_keystore.expanduser(), owner_password_file or password_file, payout, stake),
+        folder_of(home),
+    )
+    register_it = register_in_market if is_market(folder) else register_scheduler_of
+    show(asyncio.run(register_it(folder, owner, password_file, broadcast=broadcast)), as_json=as_json)
 
 
 def leave(

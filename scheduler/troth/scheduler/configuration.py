@@ -48,18 +48,24 @@ class _Chain(_Section, frozen=True, forbid_unknown_fields=True):
     poll_seconds: _Seconds = 0.5
 
 
-class _Keys(_Section, frozen=True, forbid_unknown_fields=True):
+class Keys(_Section, frozen=True, forbid_unknown_fields=True):
+    """Keystore files."""
+
     operator: str = "keys/operator.json"
     vrf: str = "keys/vrf.json"
 
 
-class _Listen(_Section, frozen=True, forbid_unknown_fields=True):
+class Listen(_Section, frozen=True, forbid_unknown_fields=True):
+    """Where clients and nodes connect."""
+
     endpoint: str
     host: str = "0.0.0.0"  # noqa: S104 - clients are elsewhere
     port: _Port = 8443
 
 
-class _Serve(_Section, frozen=True, forbid_unknown_fields=True):
+class Serve(_Section, frozen=True, forbid_unknown_fields=True):
+    """One served class."""
+
     class_: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")] = msgspec.field(name="class")
     model: str
     ends: Annotated[tuple[int, ...], msgspec.Meta(max_length=32)] = ()
@@ -83,9 +89,9 @@ class _Waits(_Section, frozen=True, forbid_unknown_fields=True):
 class _File(_Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: _Chain
-    listen: _Listen
-    keys: _Keys = _Keys()
-    serve: tuple[_Serve, ...] = ()
+    listen: Listen
+    keys: Keys = Keys()
+    serve: tuple[Serve, ...] = ()
     limits: _Limits = _Limits()
     waits: _Waits = _Waits()
     overlay: OverlaySection | None = None
@@ -150,11 +156,11 @@ def _checked(folder: Path, file: _File) -> Configuration:
         host=file.listen.host,
         port=file.listen.port,
         endpoint=file.listen.endpoint,
-        served=tuple(_served(folder, entry) for entry in file.serve),
+        served=tuple(served_of(folder, entry) for entry in file.serve),
         concurrent=file.limits.concurrent,
         keep_rows_seconds=file.limits.keep_rows_hours * 3600,
         waits=Waits(Patience(waits.token, waits.prefill), waits.locking, waits.verification, waits.opening),
-        overlay=_overlay(file.overlay),
+        overlay=overlay_of(file.overlay),
     )
 
 
@@ -165,14 +171,16 @@ def _contract(text: str) -> Address:
         raise ConfigurationInvalid("chain.contract is no address", text, error.remedy) from error
 
 
-def _overlay(section: OverlaySection | None) -> OverlayEntry | None:
+def overlay_of(section: OverlaySection | None) -> OverlayEntry | None:
+    """The overlay's entry, if there is one; raises ConfigurationInvalid."""
     try:
         return entry_of(section)
     except EntryMisconfigured as error:
         raise ConfigurationInvalid(error.what, error.value, error.remedy) from error
 
 
-def _served(folder: Path, entry: _Serve) -> Served:
+def served_of(folder: Path, entry: Serve) -> Served:
+    """A table [[serve]] as the catalogue has it; raises ConfigurationInvalid."""
     texts = Texts.load(folder / Path(entry.model).expanduser())
     layers = msgspec.json.decode(texts.config).get("num_hidden_layers")
     if not entry.ends and entry.placement == "fixed":
@@ -198,14 +206,14 @@ def template(values: dict[str, Any]) -> str:
     """A new file's text from what `init` was told."""
     return (
         f"version = {VERSION}\n\n"
-        f"[chain]\nrpc = {_quoted(values['rpc'])}\ncontract = {_quoted(values['contract'])}\n"
+        f"[chain]\nrpc = {quoted(values['rpc'])}\ncontract = {quoted(values['contract'])}\n"
         f"start_block = {values['start_block']}\n\n"
-        f"[listen]\nhost = {_quoted(values['host'])}\nport = {values['port']}\n"
-        f"endpoint = {_quoted(values['endpoint'])}\n"
+        f"[listen]\nhost = {quoted(values['host'])}\nport = {values['port']}\n"
+        f"endpoint = {quoted(values['endpoint'])}\n"
         + "".join(
-            f"\n[[serve]]\nclass = {_quoted(entry['class'])}\n"
+            f"\n[[serve]]\nclass = {quoted(entry['class'])}\n"
             + (f"ends = {list(entry['ends'])}\n" if entry["ends"] else 'placement = "auto"\n')
-            + f"model = {_quoted(entry['model'])}\n"
+            + f"model = {quoted(entry['model'])}\n"
             for entry in values["serve"]
         )
         + overlay_table(
@@ -217,5 +225,5 @@ def template(values: dict[str, Any]) -> str:
     )
 
 
-def _quoted(text: object) -> str:
+def quoted(text: object) -> str:
     return msgspec.json.encode(str(text)).decode()

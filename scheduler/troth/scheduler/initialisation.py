@@ -47,8 +47,8 @@ def initialise(folder: Path, wishes: Wishes, password_file: Path | None) -> dict
     file.write_text(text, encoding="utf-8")
     try:
         load(folder)
-        operator = _operator(folder, wishes, password)
-        vrf_key = _vrf(folder, wishes, password)
+        operator = operator_key(folder, wishes.operator_keystore, password)
+        vrf_key = vrf_public_key(folder, wishes.vrf_keystore, password)
     except Exception:
         # So that the corrected command can be given again.
         file.unlink()
@@ -66,16 +66,18 @@ def initialise(folder: Path, wishes: Wishes, password_file: Path | None) -> dict
     }
 
 
-def _operator(folder: Path, wishes: Wishes, password: str) -> str:
-    if wishes.operator_keystore is not None:
-        return load_account(wishes.operator_keystore.expanduser(), password).address
+def operator_key(folder: Path, keystore: Path | None, password: str) -> str:
+    """The operator's address, of a named keystore or of the folder's own, which is made where there is none."""
+    if keystore is not None:
+        return load_account(keystore.expanduser(), password).address
     path = folder / "keys" / "operator.json"
     return (load_account if path.exists() else create_account)(path, password).address
 
 
-def _vrf(folder: Path, wishes: Wishes, password: str) -> tuple[int, int]:
-    if wishes.vrf_keystore is not None:
-        return vrf.public_key(load_vrf_secret(wishes.vrf_keystore.expanduser(), password))
+def vrf_public_key(folder: Path, keystore: Path | None, password: str) -> tuple[int, int]:
+    """The same for the VRF key."""
+    if keystore is not None:
+        return vrf.public_key(load_vrf_secret(keystore.expanduser(), password))
     path = folder / "keys" / "vrf.json"
     return vrf.public_key((load_vrf_secret if path.exists() else create_vrf_secret)(path, password))
 

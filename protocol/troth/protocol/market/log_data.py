@@ -118,8 +118,17 @@ def decode_data(data: bytes) -> tuple[Line, ...]:
 
 
 def leaf_of(line: bytes) -> Hash32:
-    """What a promise of inclusion names."""
+    """A line's place in the root."""
     return Hash32(keccak256(b"\x00" + line))
+
+
+def promised_leaf(line: Line) -> Hash32:
+    """What a promise of inclusion names: the line as it stood when the answer ended, before any secret was shown.
+
+    The promise comes with the answer, and the secret and the verdicts after it; a promise of the finished line would
+    be broken by every client that reveals its secret.
+    """
+    return leaf_of(encode_line(msgspec.structs.replace(line, secret="", verdicts=())))
 
 
 def root_of(leaves: Sequence[Hash32]) -> Hash32:

@@ -379,8 +379,12 @@ class _Leaf:
 
 
 def _promised(subject: Subject, served: Served, entries: list[_Entry]) -> Iterator[Result]:
-    """A leaf that was promised is in the entry that was named, or an earlier one, once that entry is posted."""
+    """A leaf that was promised is in the entry that was named, or an earlier one, once that entry is posted.
+
+    A promise names the line as it was before its secret was shown, or as it is.
+    """
     places = {log_data.leaf_of(line): entry.logged.number for entry in entries for line in entry.data.split(b"\n")[:-1]}
+    places |= {log_data.promised_leaf(line): entry.logged.number for entry in entries for line in entry.lines}
     posted = subject.history.state.head_of(served.scheduler)[0]
     for promise in served.promises:
         message = promise.message

@@ -1,0 +1,1 @@
+"""Checks that clients draw, and what is summoned on chain."""

@@ -1,0 +1,161 @@
+"""A check from the secret that hit to the last verdict: commitments of all before rows of anybody.
+
+It may be run as often as somebody asks: what the journal has is told again, what is missing is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from troth.chain.errors import ChainError
+from troth.overlay.errors import OverlayError
+from troth.protocol.errors import ProtocolError
+from troth.protocol.market import checks, prices
+from troth.protocol.market.canonical import to_json
+from troth.protocol.market.draws import Drawn
+from troth.protocol.market.messages import Signed, tab_id
+from troth.protocol.market.types import Opinion, Promise, TraceCommitment
+from troth.protocol.market.types import Work as WorkKind
+from troth.protocol.types import Address, Hash32
+from troth.scheduler.checks.lottery import drawn_verifiers
+from troth.scheduler.checks.seat import Seat
+from troth.scheduler.errors import TaskFailed
+from troth.scheduler.orders.desk import Desk, Work
+from troth.scheduler.orders.steps import HiddenTrace, Judged, PromisedCheck
+from troth.scheduler.orders.stream import Lines
+from troth.scheduler.tabs.database import Statement
+from troth.scheduler.tabs.due import inference_fees
+
+log = logging.getLogger(__name__)
+
+_SILENT = (OverlayError, ProtocolError, TaskFailed, ChainError, TimeoutError, EOFError, OSError)
+
+
+class CheckRun:
+    """Checks one drawn order; ``lines`` may be followed by anybody who shows its secret."""
+
+    def __init__(self, desk: Desk, work: Work) -> None:
+        self._desk = desk
+        self._work = work
+        self._kept = desk.rows.open(work.order_id, work.offer.row_bytes)
+        self.lines = Lines()
+
+    async def run(self) -> None:
+        """All segments at once."""
+        try:
+            drawn = drawn_verifiers(self._desk, self._work.story)
+            self.lines.send("checking", segments=[list(one.operators) for one in drawn])
+            await asyncio.gather(*[self._segment(segment, one) for segment, one in enumerate(drawn)])
+            await self._acknowledge_checked(drawn)
+            self.lines.send("end", complete=self._work.story.is_checked)
+        finally:
+            self.lines.end()
+
+    async def _segment(self, segment: int, drawn: Drawn) -> None:
+        story = self._work.story
+        check = await self._promised(segment, drawn)
+        seats = [
+            Seat(self._desk, self._work, segment, self._kept, verifier=verifier, promised=promised)
+            for verifier, promised in zip(check.operators, check.promises, strict=True)
+        ]
+        await self._of_all(segment, "commit", [self._commit(segment, seat) for seat in seats])
+        commitments = [story.commitments.get((segment, one)) for one in check.operators]
+        self.lines.send("committed", segment=segment, commitments=[to_json(one) for one in commitments if one])
+        await self._of_all(segment, "judge", [self._judge(segment, seat) for seat in seats])
+        verdicts = [story.verdicts.get((segment, one)) for one in check.operators]
+        self.lines.send("verdicts", segment=segment, verdicts=[to_json(one) for one in verdicts if one])
+
+    async def _of_all(self, segment: int, what: str, work: Sequence[Awaitable[None]]) -> None:
+        """One step of every verifier; who fails is left to the next time, or to a summons."""
+        for outcome in await asyncio.gather(*work, return_exceptions=True):
+            if isinstance(outcome, _SILENT):
+                log.warning("a verifier of segment %d did not %s: %s", segment, what, outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+
+    # ---- promises
+
+    async def _promised(self, segment: int, drawn: Drawn) -> PromisedCheck:
+        """Who checks, and what they are promised: written down before anybody is asked."""
+        story, seats = self._work.story, drawn.seats
+        before = story.check_of(segment)
+        if before is not None and before.operators == tuple(seats):
+            return before
+        reward = prices.check_reward(self._work.offer.rules, prices.positions(story.results[segment]))
+        for verifier, count in seats.items():
+            await self._desk.ensure_paid(verifier, reward * count)
+        known = {} if before is None else dict(zip(before.operators, before.promises, strict=True))
+        promises: list[Signed[Promise]] = []
+        statements: list[Statement] = []
+        for verifier, count in seats.items():
+            old = known.get(verifier)
+            if old is None or old.message.price < reward * count:
+                state = self._desk.ledger.state.tab_state(tab_id(self._desk.node_tabs.tab(verifier)))
+                old, more = self._desk.node_tabs.promise(verifier, self._wanted(segment, reward * count), state)
+                statements += more
+            promises.append(old)
+        check = PromisedCheck(segment, 0 if before is None else before.round + 1, tuple(seats), tuple(promises))
+        await self._desk.store.note(story, check, *statements)
+        return check
+
+    def _wanted(self, segment: int, price: int) -> Callable[[Hash32, int], Promise]:
+        order_id, block = self._work.order_id, self._work.story.order.reference_block
+
+        def make(tab: Hash32, number: int) -> Promise:
+            return Promise(tab, number, order_id, segment, WorkKind.CHECK, block, 0, 0, 0, price)
+
+        return make
+
+    # ---- what verifiers do
+
+    async def _commit(self, segment: int, seat: Seat) -> None:
+        story = self._work.story
+        if (segment, seat.verifier) in story.commitments:
+            return
+        async with asyncio.timeout(self._desk.waits.check):
+            commitment = await seat.commit()
+        await self._desk.store.note(story, HiddenTrace(seat.verifier, commitment))
+
+    async def _judge(self, segment: int, seat: Seat) -> None:
+        story = self._work.story
+        commitment: Signed[TraceCommitment] | None = story.commitments.get((segment, seat.verifier))
+        if commitment is None or (segment, seat.verifier) in story.verdicts:
+            return
+        async with asyncio.timeout(self._desk.waits.check):
+            verdict = await self._judged(seat, commitment)
+        await self._desk.store.note(story, verdict, *self._fee(segment, seat.verifier, verdict))
+
+    async def _judged(self, seat: Seat, commitment: Signed[TraceCommitment]) -> Judged:
+        try:
+            verdict = await seat.judge(commitment)
+        except (OverlayError, TaskFailed):
+            # It may have lost its session with a restart: it is given its inputs again, and answers the same.
+            await seat.commit()
+            verdict = await seat.judge(commitment)
+        return Judged(seat.verifier, verdict, self._desk.ledger.block)
+
+    def _fee(self, segment: int, verifier: Address, judged: Judged) -> list[Statement]:
+        """A yes is owed at once; a no once the result has fallen; who cannot tell has not checked."""
+        check = self._work.story.check_of(segment)
+        assert check is not None
+        promised = check.promises[check.operators.index(verifier)].message
+        opinion = judged.verdict.message.opinion
+        if opinion == Opinion.REJECT:
+            return []
+        fee = promised.price if opinion == Opinion.ACCEPT else 0
+        return self._desk.node_tabs.set_fee(verifier, promised.sequence, fee, self._desk.ledger.block)
+
+    async def _acknowledge_checked(self, drawn: Sequence[Drawn]) -> None:
+        """Nodes whose work a majority of seats accepts are acknowledged at once, as clients do."""
+        story = self._work.story
+        for segment, one in enumerate(drawn):
+            said = {
+                verifier: Opinion(signed.message.opinion)
+                for (place, verifier), signed in story.verdicts.items()
+                if place == segment
+            }
+            if checks.majority(one, said) is not Opinion.ACCEPT:
+                return
+        await self._desk.database.commit(*inference_fees(self._desk.node_tabs, story, self._desk.ledger.block))

@@ -1,0 +1,198 @@
+"""What is asked of this scheduler on chain: results and checks, answered by itself and in time.
+
+Everything is read from the chain and the journal, so that a restart changes nothing: a deadline is a block. Where a
+node is why there is no answer, the summons is passed on to it; it speaks, or pays and another one is drawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import partial
+
+from troth.chain.errors import ChainError
+from troth.protocol.errors import ProtocolError
+from troth.protocol.market.calls import PartCall, build
+from troth.protocol.market.parts import Part
+from troth.protocol.market.state import SummonsRecord
+from troth.protocol.market.types import NO_ADDRESS, SummonsKind, SummonsState
+from troth.protocol.types import Address, Hash32
+from troth.scheduler.checks.lottery import drawn_verifiers, reveal
+from troth.scheduler.errors import OrderRefused
+from troth.scheduler.orders.desk import Desk
+from troth.scheduler.orders.drawing import draw, fresh_draw
+from troth.scheduler.orders.service import Orders
+from troth.scheduler.orders.story import Story
+from troth.scheduler.tabs.database import StorageFailed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A live summons of this scheduler with its order."""
+
+    summons_id: Hash32
+    record: SummonsRecord
+    story: Story
+
+    @property
+    def state(self) -> SummonsState:
+        return self.record.state
+
+
+class SummonsDuty:
+    """Looks at every live summons again and again; each is worked on once at a time."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self._working: dict[Hash32, asyncio.Task[None]] = {}
+
+    @property
+    def _desk(self) -> Desk:
+        return self._orders.desk
+
+    async def look(self) -> None:
+        """Begin to answer whatever is asked."""
+        me, state = self._desk.operator.address, self._desk.ledger.state
+        for summons_id, record in state.summons.items():
+            if record.state.scheduler != me or record.answered is not None or summons_id in self._working:
+                continue
+            story = self._desk.store.get(record.state.order)
+            if story is None:
+                log.error("summoned for order 0x%s, which is not in the journal", record.state.order.hex())
+                continue
+            task = asyncio.create_task(self._answer(_Asked(summons_id, record, story)))
+            self._working[summons_id] = task
+            task.add_done_callback(partial(self._done, summons_id))
+
+    def _done(self, summons_id: Hash32, _task: asyncio.Task[None]) -> None:
+        self._working.pop(summons_id, None)
+
+    async def settled(self) -> None:
+        """Wait until nothing is worked on."""
+        while self._working:
+            await asyncio.gather(*self._working.values(), return_exceptions=True)
+            await asyncio.sleep(0)
+
+    async def abandon(self) -> None:
+        """Stop working; the next start goes on."""
+        for task in self._working.values():
+            task.cancel()
+        await asyncio.gather(*self._working.values(), return_exceptions=True)
+
+    async def _answer(self, asked: _Asked) -> None:
+        try:
+            if asked.state.passed_to != NO_ADDRESS and self._desk.ledger.block > asked.state.deadline:
+                await self._end_silence(asked)
+            elif asked.state.kind is SummonsKind.RESULTS:
+                await self._answer_results(asked)
+            else:
+                await self._answer_check(asked)
+        except (ChainError, ProtocolError, OrderRefused, StorageFailed) as error:
+            log.error("a summons is not answered yet, its deadline is block %d: %s", asked.state.deadline, error)
+        except Exception:
+            log.exception("a summons is not answered yet, its deadline is block %d", asked.state.deadline)
+
+    async def _send(self, function: str, asked: _Asked, *arguments: object, value: int = 0) -> None:
+        call = self._call(function, asked, *arguments, value=value)
+        block = await self._desk.ledger.execute(call)
+        log.info("%s was sent in block %d, the deadline is %d", function, block, asked.state.deadline)
+
+    def _call(self, function: str, asked: _Asked, *arguments: object, value: int) -> PartCall:
+        contracts = self._desk.ledger.contracts
+        return build(contracts, Part.SUMMONS, function, asked.summons_id, asked.state, *arguments, value=value)
+
+    # ---- results
+
+    async def _answer_results(self, asked: _Asked) -> None:
+        story = asked.story
+        if story.answered is None:
+            if story.failed is not None and not asked.state.extended:
+                await self._pass_on_results(asked)
+            return  # it runs, or its node was asked already and has its own time to speak
+        if story.drawn is None:
+            await draw(self._desk, self._orders.book, story)
+        assert story.drawn is not None
+        # No older than the summons: its client may have no other draw than this one.
+        fresh = fresh_draw(self._desk, story, story.drawn.proof)
+        signatures = tuple(one.signature for one in story.answered.results)
+        shown = (story.admitted.nodes, story.results, signatures, fresh.message, fresh.signature)
+        await self._send("answerResults", asked, *shown)
+
+    async def _pass_on_results(self, asked: _Asked) -> None:
+        story = asked.story
+        assert story.failed is not None
+        # Where nobody in particular failed, the first segment's node has to say what it has.
+        segment = story.failed.segment if story.failed.segment < story.segments else 0
+        node, promised = story.admitted.nodes[segment], story.admitted.promises[segment]
+        tab, value = self._desk.node_tabs.tab(node), await self._pass_value()
+        shown = (story.admitted.nodes, tab, promised.message, promised.signature)
+        await self._send("passOnResults", asked, *shown, value=value)
+
+    async def _pass_value(self) -> int:
+        deposit = await self._desk.ledger.value_of("passDepositFor")
+        return deposit if self._desk.ledger.parameters.asset == NO_ADDRESS else 0
+
+    # ---- checks
+
+    async def _answer_check(self, asked: _Asked) -> None:
+        story, segment = asked.story, asked.state.segment
+        if story.answered is None or story.drawn is None:
+            return
+        if story.revealed is None:
+            await reveal(self._desk, story, asked.state.secret)
+        await self._checked(story)
+        responded = set(asked.record.responded)
+        missing = [one for one in story.undecided(segment) if one not in responded]
+        if not missing:
+            await self._send_verdicts(asked)
+        elif asked.state.passed_to == NO_ADDRESS:
+            await self._pass_on_check(asked, missing[0])
+
+    async def _checked(self, story: Story) -> None:
+        """Run the check as if its client had asked here, and wait for its end."""
+        async for _ in self._orders.check(story).lines.follow():
+            pass
+
+    async def _send_verdicts(self, asked: _Asked) -> None:
+        story, segment = asked.story, asked.state.segment
+        check = story.check_of(segment)
+        assert check is not None
+        given = [story.verdicts[segment, one] for one in check.operators if (segment, one) in story.verdicts]
+        verdicts = tuple(one.message for one in given)
+        signatures = tuple(one.signature for one in given)
+        await self._send("answerCheck", asked, *self._results(story), verdicts, signatures, self._hints(asked))
+
+    async def _pass_on_check(self, asked: _Asked, verifier: Address) -> None:
+        story, segment = asked.story, asked.state.segment
+        check = story.check_of(segment)
+        assert check is not None
+        place = check.operators.index(verifier)
+        promised, node = check.promises[place], check.operators[place]
+        value = await self._pass_value()
+        shown = (self._desk.node_tabs.tab(node), promised.message, promised.signature, self._hints(asked))
+        await self._send("passOnCheck", asked, *self._results(story), *shown, value=value)
+
+    async def _end_silence(self, asked: _Asked) -> None:
+        """The node to which it was passed on said nothing: it pays, and the next of the draw takes its place."""
+        await self._send("convict", asked)
+
+    def _results(self, story: Story) -> tuple[object, object]:
+        assert story.answered is not None
+        return story.results, tuple(one.signature for one in story.answered.results)
+
+    def _hints(self, asked: _Asked) -> bytes:
+        return drawn_verifiers(self._desk, asked.story)[asked.state.segment].hints
+
+
+def stuck(desk: Desk) -> list[str]:
+    """What is asked of this scheduler on chain and not answered, with the block by which it is due."""
+    me = desk.operator.address
+    return [
+        f"a summons for {record.state.kind.name.lower()} of order 0x{record.state.order.hex()} "
+        f"is due by block {record.state.deadline}"
+        for record in desk.ledger.state.summons.values()
+        if record.state.scheduler == me and record.answered is None
+    ]

@@ -1,0 +1,170 @@
+"""Entries of the log: each order is given one with its draw, and its client the promise of it.
+
+An entry takes orders for an hour, or a thousand of them. It is posted once everything about them is final: the secret
+was shown and did not hit, or the check is over, or the time for both has passed. So what was promised is always in the
+entry that was named, however late a check ends. Data is kept for as long as there is a disk.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from troth.protocol.market import log_data, lottery, prices
+from troth.protocol.market.calls import build
+from troth.protocol.market.log_data import Line
+from troth.protocol.market.messages import summons_id
+from troth.protocol.market.parts import Part
+from troth.protocol.market.state import State
+from troth.protocol.market.types import LogCounts, SummonsKind
+from troth.protocol.types import Address, Hash32
+from troth.scheduler.log.lines import counts_of, line_of
+from troth.scheduler.orders.desk import Ledger
+from troth.scheduler.orders.store import OrderStore
+from troth.scheduler.orders.story import Story
+from troth.scheduler.tabs.database import Database, Statement
+
+log = logging.getLogger(__name__)
+
+ENTRY_SECONDS = 3600.0
+ENTRY_ORDERS = 1000
+NEWEST = 32
+"""Numbers that GET /v1/log lists."""
+
+
+@dataclass(slots=True)
+class _Open:
+    number: int
+    opened: float
+    orders: int
+
+
+class LogBook:
+    """The log of one scheduler."""
+
+    def __init__(
+        self,
+        database: Database,
+        store: OrderStore,
+        ledger: Ledger,
+        scheduler: Address,
+        *,
+        seconds: float = ENTRY_SECONDS,
+        orders: int = ENTRY_ORDERS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = database
+        self._store = store
+        self._ledger = ledger
+        self._scheduler = scheduler
+        self._seconds = seconds
+        self._orders = orders
+        self._clock = clock
+        rows = database.read("SELECT number, opened, closed FROM log_entry ORDER BY number DESC LIMIT 1")
+        number, opened, closed = rows[0] if rows else (0, 0.0, 1)
+        (count,) = database.read("SELECT COUNT(*) FROM log_line WHERE entry = ?", number)[0]
+        self._open = None if closed else _Open(number, opened, count)
+        self._last = number
+
+    def assign(self, story: Story) -> tuple[int, list[Statement]]:
+        """The entry that an order with results is promised for."""
+        now, statements = self._clock(), list[Statement]()
+        if self._open is not None and (self._open.orders >= self._orders or now - self._open.opened >= self._seconds):
+            statements.append(_closing(self._open.number))
+            self._open = None
+        if self._open is None:
+            number = max(self._last, self._ledger.state.head_of(self._scheduler)[0]) + 1
+            self._open, self._last = _Open(number, now, 0), number
+            statements.append(("INSERT INTO log_entry (number, opened) VALUES (?, ?)", (number, now)))
+        self._open.orders += 1
+        last = story.results[-1]
+        assert story.answered is not None
+        values = (story.order_id, self._open.number, str(story.answered.fee), prices.positions(last))
+        row = "INSERT OR IGNORE INTO log_line (order_id, entry, fee, positions) VALUES (?, ?, ?, ?)"
+        statements.append((row, values))
+        return self._open.number, statements
+
+    async def post_due(self) -> None:
+        """Close the entry whose time is over, and post what is final, in order; raises ChainError."""
+        if self._open is not None and self._clock() - self._open.opened >= self._seconds:
+            closing, self._open = self._open, None
+            await self._database.commit(_closing(closing.number))
+        query = "SELECT number, data FROM log_entry WHERE closed = 1 AND posted IS NULL ORDER BY number"
+        for number, data in self._database.read(query):
+            if not await self._post(number, data):
+                return
+
+    def data(self, number: int) -> bytes | None:
+        """What is served of a posted entry."""
+        rows = self._database.read("SELECT data FROM log_entry WHERE number = ? AND posted IS NOT NULL", number)
+        return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
+
+    def newest(self) -> list[int]:
+        """Numbers of the last posted entries, newest first."""
+        query = "SELECT number FROM log_entry WHERE posted IS NOT NULL ORDER BY number DESC LIMIT ?"
+        return [number for (number,) in self._database.read(query, NEWEST)]
+
+    def overdue(self) -> list[int]:
+        """Entries that were closed and are not on chain yet."""
+        return [
+            row[0] for row in self._database.read("SELECT number FROM log_entry WHERE closed = 1 AND posted IS NULL")
+        ]
+
+    async def _post(self, number: int, data: bytes | None) -> bool:
+        if data is None:
+            made = self._data(number)
+            if made is None:
+                return False
+            data = made
+            # On disk before it is posted: what the chain has a hash of is never made a second time.
+            await self._database.commit(("UPDATE log_entry SET data = ? WHERE number = ?", (data, number)))
+        if self._ledger.state.head_of(self._scheduler)[0] < number:
+            lines = log_data.decode_data(data)
+            counts = self._counts(number, lines)
+            root, hashed = log_data.data_root(data), log_data.data_hash(data)
+            call = build(self._ledger.contracts, Part.LOG, "post", number, root, counts, hashed)
+            await self._ledger.execute(call)
+            log.info("entry %d of the log was posted: %d orders", number, len(lines))
+        block = self._ledger.block
+        await self._database.commit(("UPDATE log_entry SET posted = ? WHERE number = ?", (block, number)))
+        return True
+
+    def _data(self, number: int) -> bytes | None:
+        """The data of an entry, None while something in it may still change."""
+        lines: list[Line] = []
+        for (order_id,) in self._database.read("SELECT order_id FROM log_line WHERE entry = ?", number):
+            story = self._store.get(Hash32(order_id))
+            if story is None or not is_final(
+                story, self._ledger.state, self._ledger.block, self._ledger.parameters.lag
+            ):
+                return None
+            lines.append(line_of(story))
+        return log_data.encode_data(lines)
+
+    def _counts(self, number: int, lines: tuple[Line, ...]) -> LogCounts:
+        rows = self._database.read("SELECT fee, positions FROM log_line WHERE entry = ?", number)
+        return counts_of(lines, sum(row[1] for row in rows), sum(int(row[0]) for row in rows))
+
+
+def is_final(story: Story, state: State, block: int, lag: int) -> bool:
+    """Whether an order's line can change no more."""
+    assert story.drawn is not None
+    if any(_is_summoned(story.order_id, segment, state) for segment in range(story.segments)):
+        return False
+    draw = story.drawn.draw.message
+    if story.revealed is None:
+        return block > draw.block_number + lag
+    if not lottery.hits(story.revealed.secret, draw.beta, story.order.check_rate):
+        return True
+    return story.is_checked or block > draw.block_number + 2 * lag
+
+
+def _is_summoned(order: Hash32, segment: int, state: State) -> bool:
+    record = state.summons.get(summons_id(order, SummonsKind.CHECK, segment))
+    return record is not None and record.answered is None
+
+
+def _closing(number: int) -> Statement:
+    return "UPDATE log_entry SET closed = 1 WHERE number = ?", (number,)

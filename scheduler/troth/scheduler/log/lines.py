@@ -1,0 +1,93 @@
+"""One order as its log line: what an auditor recomputes, without prompt, answer, salt or tab."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from troth.protocol import typed_data
+from troth.protocol.market import log_data, lottery, prices
+from troth.protocol.market.log_data import Line, Said, Seen, written
+from troth.protocol.market.types import Draw, LogCounts, Opinion
+from troth.scheduler.orders.story import Story
+
+
+def line_of(story: Story) -> Line:
+    """The line of a drawn order, with whatever was shown and said since."""
+    assert story.drawn is not None
+    return line_with(story, story.drawn.draw.message, story.drawn.proof)
+
+
+def line_with(story: Story, draw: Draw, proof: bytes) -> Line:
+    """The line of an order with results under a draw that is about to be signed; its bucket is the first draw's."""
+    assert story.answered is not None
+    order, admitted = story.order, story.admitted
+    seen = tuple(
+        Seen(node, written(typed_data.struct_hash(one.message)), written(one.signature))
+        for node, one in zip(admitted.nodes, story.answered.results, strict=True)
+    )
+    return Line(
+        order=written(story.order_id),
+        execution_class=written(order.execution_class),
+        ends=written(order.ends),
+        reference_block=order.reference_block,
+        check_rate=order.check_rate,
+        draw_hash=written(order.draw_hash),
+        prompt_price=str(order.prompt_price),
+        cached_price=str(order.cached_price),
+        written_price=str(order.written_price),
+        node_share=order.node_share,
+        infer_proof=written(admitted.infer_proof),
+        results=seen,
+        beta=written(draw.beta),
+        draw_proof=written(proof),
+        block_bucket=(story.drawn_first or draw.block_number) // log_data.BLOCK_BUCKET,
+        positions_bucket=log_data.bucket_of(prices.positions(story.results[-1])),
+        secret="" if story.revealed is None else written(story.revealed.secret),
+        verdicts=_said(story),
+    )
+
+
+def _said(story: Story) -> tuple[Said, ...]:
+    """The verdicts of who was drawn last: a node that a summons proved silent has no say."""
+    return tuple(
+        Said(
+            segment,
+            verifier,
+            int(verdict.message.opinion),
+            verdict.message.locks,
+            written(verdict.message.commitment),
+            written(verdict.signature),
+        )
+        for segment in sorted(story.checks)
+        for verifier in story.checks[segment][-1].operators
+        if (verdict := story.verdicts.get((segment, verifier))) is not None
+    )
+
+
+def counts_of(lines: Iterable[Line], positions: int, fees: int) -> LogCounts:
+    """What an entry over these lines counts."""
+    lines = tuple(lines)
+    drawn = [line for line in lines if _is_drawn(line)]
+    return LogCounts(
+        orders=len(lines),
+        positions=positions,
+        drawn=len(drawn),
+        checked=sum(bool(line.verdicts) for line in drawn),
+        rejected=sum(_is_rejected(line) for line in drawn),
+        unrevealed=sum(not line.secret for line in lines),
+        fees=fees,
+    )
+
+
+def _is_drawn(line: Line) -> bool:
+    if not line.secret:
+        return False
+    return lottery.hits(log_data.read_hash(line.secret), log_data.read_hash(line.beta), line.check_rate)
+
+
+def _is_rejected(line: Line) -> bool:
+    """Whether more of the verdicts over some segment reject than do not."""
+    by_segment: dict[int, list[int]] = {}
+    for said in line.verdicts:
+        by_segment.setdefault(said.segment, []).append(said.opinion)
+    return any(2 * said.count(Opinion.REJECT) > len(said) for said in by_segment.values())

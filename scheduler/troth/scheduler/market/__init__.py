@@ -1,0 +1,1 @@
+"""The running scheduler of a market: configuration, chain, HTTP, commands."""

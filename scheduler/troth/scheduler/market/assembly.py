@@ -1,0 +1,140 @@
+"""Putting a scheduler of a market together from its configuration and keys, and taking it apart again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from fastapi import FastAPI
+
+from troth.chain.market import Market, find_place
+from troth.chain.market_follower import MarketFollower
+from troth.overlay.health import health_routes
+from troth.overlay.operator import Operator
+from troth.protocol import vrf
+from troth.protocol.market.types import PotKind, Role
+from troth.protocol.types import Address
+from troth.scheduler.assembly import Keys
+from troth.scheduler.checks.summons import stuck
+from troth.scheduler.log.entries import LogBook
+from troth.scheduler.market.configuration import MarketConfiguration
+from troth.scheduler.market.duties import Duties, Pace
+from troth.scheduler.market.ledger import MarketLedger
+from troth.scheduler.market.metrics import MarketMetrics
+from troth.scheduler.market.reaching import asset_decimals
+from troth.scheduler.orders.desk import Desk
+from troth.scheduler.orders.http import order_routes, refuse_with_words
+from troth.scheduler.orders.offers import Offers
+from troth.scheduler.orders.rows_kept import KeptRows
+from troth.scheduler.orders.service import Orders
+from troth.scheduler.orders.store import OrderStore
+from troth.scheduler.peers import Contact, Peers
+from troth.scheduler.tabs.client_tabs import ClientTabs
+from troth.scheduler.tabs.database import Database
+from troth.scheduler.tabs.node_tabs import NodeTabs
+from troth.scheduler.tabs.opening import TabOpener
+
+
+@dataclass(frozen=True, slots=True)
+class MarketScheduler:
+    """A running scheduler of a market."""
+
+    orders: Orders
+    duties: Duties
+    ledger: MarketLedger
+    metrics: MarketMetrics
+
+    def reasons(self) -> list[str]:
+        """Why it is not ready; empty when it is."""
+        desk, ledger = self.orders.desk, self.ledger
+        found = desk.offers.problems(ledger.state) + self.duties.reasons() + stuck(desk)
+        if self.orders.draining:
+            found.append("draining: no orders are taken any more")
+        if ledger.failure is not None:
+            found.append(f"the chain is away: {ledger.failure}")
+        if desk.database.failure is not None:
+            found.append(f"the disk takes nothing: {desk.database.failure}")
+        return found + _standing(ledger, desk.operator.address, desk.vrf_secret)
+
+    def app(self) -> FastAPI:
+        """Its HTTP side."""
+        app = FastAPI(title="Troth scheduler", docs_url=None, redoc_url=None, openapi_url=None)
+        app.include_router(health_routes(self.reasons, self.metrics.registry))
+        app.include_router(order_routes(self.orders))
+        refuse_with_words(app)
+        return app
+
+
+@asynccontextmanager
+async def assembled_market(
+    configuration: MarketConfiguration, keys: Keys, pace: Pace | None = None
+) -> AsyncIterator[MarketScheduler]:
+    """A scheduler that follows the chain and has taken up what a crash cut off."""
+    async with AsyncExitStack() as stack:
+        place = await find_place(
+            configuration.rpc, configuration.factory, configuration.bank, configuration.start_block
+        )
+        market = await stack.enter_async_context(
+            await Market.connect(configuration.rpc, place, chain_id=configuration.chain_id)
+        )
+        follower = MarketFollower(
+            market, configuration.folder / "market-events.sqlite", poll_interval=configuration.poll_seconds
+        )
+        await stack.enter_async_context(follower)
+        await follower.catch_up()
+        operator = Operator(keys.operator.secret, market.domain)
+        ledger = MarketLedger(market, follower, keys.operator)
+        peers = Peers(operator, lambda node: _contact(follower, node))
+        stack.push_async_callback(peers.close)
+        database = Database(configuration.folder / "market.sqlite")
+        stack.push_async_callback(database.close)
+        node_tabs, store = NodeTabs(database, operator), OrderStore(database)
+        opener = TabOpener(database, node_tabs, ledger, operator, deposits=configuration.deposits)
+        desk = Desk(
+            operator=operator,
+            vrf_secret=keys.vrf_secret,
+            ledger=ledger,
+            database=database,
+            store=store,
+            client_tabs=ClientTabs(database),
+            node_tabs=node_tabs,
+            rows=KeptRows(configuration.folder / "rows"),
+            peers=peers,
+            offers=Offers(configuration.served, configuration.prices),
+            waits=configuration.waits,
+            ensure_paid=opener.ensure,
+            factory=configuration.factory,
+            asset_decimals=await asset_decimals(configuration.rpc, ledger.parameters.asset),
+        )
+        book = LogBook(database, store, ledger, operator.address)
+        orders = Orders(desk, book, concurrent=configuration.concurrent)
+        stack.push_async_callback(orders.abandon)
+        await orders.resume()
+        duties = Duties(orders, opener, times=configuration.redeem_times, pace=pace)
+        duties.start()
+        stack.push_async_callback(duties.stop)
+        yield MarketScheduler(orders, duties, ledger, MarketMetrics(orders))
+
+
+def _contact(follower: MarketFollower, operator: Address) -> Contact | None:
+    party = follower.state.parties.get(operator)
+    if party is None or party.role is not Role.NODE or not party.endpoint:
+        return None
+    return Contact(party.endpoint, party.tls_key_hash)
+
+
+def _standing(ledger: MarketLedger, operator: Address, vrf_secret: bytes) -> list[str]:
+    """What the registry says that keeps orders from being taken."""
+    party = ledger.state.parties.get(operator)
+    if party is None or party.role is not Role.SCHEDULER:
+        return ["not registered: troth scheduler register --owner-keystore FILE --broadcast"]
+    found = []
+    if party.exit_block:
+        found.append(f"leaving: withdraw after block {party.exit_block}")
+    if party.vrf_key != vrf.public_key(vrf_secret):
+        found.append("the VRF key is not the registered one: restore its keystore")
+    missing = ledger.parameters.scheduler_stake - ledger.state.pot(PotKind.STAKE, operator)
+    if missing > 0:
+        found.append(f"{missing} of stake are missing")
+    return found

@@ -1,0 +1,212 @@
+"""The scheduler's TOML file for a market, version 1.
+
+version = 1
+[chain]    rpc; optional chain_id, poll_seconds
+[market]   factory = "0x…"; optional bank = "0x…", start_block
+[keys]     operator, vrf (keystore files; default keys/operator.json and keys/vrf.json in the folder)
+[listen]   host, port; endpoint = "https://name:port" as registered
+[[serve]]  class = "0x…", model = "folder"; ends = [15, 30], or placement = "auto"; optional context
+[prices]   prompt, cached, written (asset's smallest unit per 10^9 positions, as text); optional node_share;
+           [prices.classes."0x…"] the same for one class alone
+[tabs]     deposit, least (the asset's smallest unit, as text): what a tab with a node starts with, and is topped up
+           by once less is free; optional redeem_times: how many times its gas a voucher is worth redeeming
+[limits]   optional concurrent
+[waits]    optional token, prefill, check (seconds)
+[overlay]  as in the other configuration
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from troth.chain.keystore import keystore_path
+from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection
+from troth.protocol.errors import ProtocolError
+from troth.protocol.types import Address, Hash32, to_address
+from troth.scheduler.catalogue import Served
+from troth.scheduler.configuration import FILE, VERSION, Keys, Listen, Serve, overlay_of, served_of
+from troth.scheduler.errors import ConfigurationInvalid
+from troth.scheduler.orders.desk import Waits
+from troth.scheduler.orders.offers import PriceList
+from troth.scheduler.pipeline import Patience
+from troth.scheduler.tabs.opening import Deposits
+
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+_Amount = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,28})$")]
+_Price = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,18})$")]
+_ClassId = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")]
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
+
+
+class _Chain(_Section, frozen=True, forbid_unknown_fields=True):
+    rpc: str
+    chain_id: int | None = None
+    poll_seconds: _Seconds = 0.5
+
+
+class _Market(_Section, frozen=True, forbid_unknown_fields=True):
+    factory: str
+    bank: str | None = None
+    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class _Prices(_Section, frozen=True, forbid_unknown_fields=True):
+    prompt: _Price
+    cached: _Price
+    written: _Price
+    node_share: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 8_000
+
+
+class _AllPrices(_Prices, frozen=True, forbid_unknown_fields=True):
+    classes: dict[_ClassId, _Prices] = {}
+
+
+class _Tabs(_Section, frozen=True, forbid_unknown_fields=True):
+    deposit: _Amount
+    least: _Amount
+    redeem_times: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 20
+
+
+class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
+    concurrent: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 256
+
+
+class _Waits(_Section, frozen=True, forbid_unknown_fields=True):
+    token: _Seconds = 10.0
+    prefill: _Seconds = 60.0
+    check: _Seconds = 120.0
+
+
+class _File(_Section, frozen=True, forbid_unknown_fields=True):
+    version: int
+    chain: _Chain
+    market: _Market
+    listen: Listen
+    prices: _AllPrices
+    tabs: _Tabs
+    keys: Keys = Keys()
+    serve: tuple[Serve, ...] = ()
+    limits: _Limits = _Limits()
+    waits: _Waits = _Waits()
+    overlay: OverlaySection | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MarketConfiguration:
+    """The checked file; every path is absolute, every id is bytes."""
+
+    folder: Path
+    rpc: str
+    chain_id: int | None
+    poll_seconds: float
+    factory: Address
+    bank: Address | None
+    start_block: int
+    operator_keystore: Path
+    vrf_keystore: Path
+    host: str
+    port: int
+    endpoint: str
+    served: tuple[Served, ...]
+    prices: Mapping[Hash32, PriceList]
+    deposits: Deposits
+    redeem_times: int
+    concurrent: int
+    waits: Waits
+    overlay: OverlayEntry | None = None
+
+    @property
+    def seal_key(self) -> Path:
+        """The file of the X25519 key to which clients seal."""
+        return self.folder / "keys" / "seal.pem"
+
+
+def is_market(folder: Path) -> bool:
+    """Whether the folder's configuration is for a market; raises ConfigurationInvalid if there is none."""
+    path = folder / FILE
+    try:
+        return "market" in tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigurationInvalid("There is no configuration", path, "Run: troth scheduler init") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationInvalid(f"{path} cannot be read", error, "Correct the line that is named.") from error
+
+
+def load_market(folder: Path) -> MarketConfiguration:
+    """Read ``scheduler.toml`` in ``folder``; raises ConfigurationInvalid naming the key."""
+    path = folder / FILE
+    try:
+        file = msgspec.toml.decode(path.read_bytes(), type=_File)
+    except OSError as error:
+        raise ConfigurationInvalid("There is no configuration", path, "Run: troth scheduler init") from error
+    except msgspec.MsgspecError as error:
+        raise ConfigurationInvalid(f"{path} cannot be used", error, "Correct the key that is named.") from error
+    if file.version != VERSION:
+        what = f"{path} has version {file.version}, this is for {VERSION}"
+        raise ConfigurationInvalid(what, remedy="Upgrade the older.")
+    if not file.listen.endpoint.startswith("https://"):
+        raise ConfigurationInvalid("listen.endpoint starts with https://", file.listen.endpoint, "Correct it.")
+    return _checked(folder, file)
+
+
+def _checked(folder: Path, file: _File) -> MarketConfiguration:
+    served = tuple(served_of(folder, entry) for entry in file.serve)
+    waits = file.waits
+    return MarketConfiguration(
+        folder=folder,
+        rpc=file.chain.rpc,
+        chain_id=file.chain.chain_id,
+        poll_seconds=file.chain.poll_seconds,
+        factory=_address("market.factory", file.market.factory),
+        bank=None if file.market.bank is None else _address("market.bank", file.market.bank),
+        start_block=file.market.start_block,
+        operator_keystore=folder / keystore_path(file.keys.operator),
+        vrf_keystore=folder / keystore_path(file.keys.vrf),
+        host=file.listen.host,
+        port=file.listen.port,
+        endpoint=file.listen.endpoint,
+        served=served,
+        prices=_listed(served, file.prices),
+        deposits=_deposits(file.tabs),
+        redeem_times=file.tabs.redeem_times,
+        concurrent=file.limits.concurrent,
+        waits=Waits(Patience(waits.token, waits.prefill), waits.check),
+        overlay=overlay_of(file.overlay),
+    )
+
+
+def _listed(served: tuple[Served, ...], prices: _AllPrices) -> dict[Hash32, PriceList]:
+    own = {bytes.fromhex(class_id[2:]): listed for class_id, listed in prices.classes.items()}
+    unknown = own.keys() - {entry.class_id for entry in served}
+    if unknown:
+        what = "[prices.classes] names a class that is not served"
+        raise ConfigurationInvalid(what, "0x" + min(unknown).hex(), "Serve it, or remove its prices.")
+    return {entry.class_id: _price_list(own.get(entry.class_id, prices)) for entry in served}
+
+
+def _price_list(prices: _Prices) -> PriceList:
+    return PriceList(int(prices.prompt), int(prices.cached), int(prices.written), prices.node_share)
+
+
+def _deposits(tabs: _Tabs) -> Deposits:
+    deposit, least = int(tabs.deposit), int(tabs.least)
+    if not 0 < least <= deposit:
+        what = "tabs.least is above zero and at most tabs.deposit"
+        raise ConfigurationInvalid(what, f"{least} and {deposit}", "A tab is topped up by the deposit.")
+    return Deposits(deposit, least)
+
+
+def _address(key: str, text: str) -> Address:
+    try:
+        return to_address(text)
+    except ProtocolError as error:
+        raise ConfigurationInvalid(f"{key} is no address", text, error.remedy) from error

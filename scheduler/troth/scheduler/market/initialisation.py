@@ -1,0 +1,86 @@
+"""What ``troth scheduler init --factory`` writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from troth.chain.passwords import read_password
+from troth.overlay.identity import load_or_create_identity
+from troth.overlay.sessions.entry_section import overlay_table
+from troth.scheduler.configuration import FILE, VERSION, quoted
+from troth.scheduler.errors import ConfigurationInvalid
+from troth.scheduler.initialisation import Wishes, operator_key, vrf_public_key
+from troth.scheduler.market.configuration import load_market
+
+
+@dataclass(frozen=True, slots=True)
+class MarketWishes:
+    """What the command line says of a market, beside what every scheduler says; amounts and prices as text."""
+
+    plain: Wishes
+    factory: str
+    bank: str
+    prices: tuple[str, str, str]
+    deposit: str
+    least: str
+
+
+def initialise_market(folder: Path, wishes: MarketWishes, password_file: Path | None) -> dict[str, object]:
+    """Write the configuration and, where none is named, new keys; returns what there is now."""
+    file, plain = folder / FILE, wishes.plain
+    if file.exists():
+        raise ConfigurationInvalid("There is a configuration already", file, "Edit it, or choose another --home.")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    new_keys = plain.operator_keystore is None or plain.vrf_keystore is None
+    password = read_password(password_file, confirm=new_keys, purpose="the scheduler's keystores")
+    text = template(wishes)
+    # The address of a chain node may hold a provider's secret.
+    file.touch(mode=0o600)
+    file.write_text(text, encoding="utf-8")
+    try:
+        load_market(folder)
+        operator = operator_key(folder, plain.operator_keystore, password)
+        vrf_key = vrf_public_key(folder, plain.vrf_keystore, password)
+    except Exception:
+        # So that the corrected command can be given again.
+        file.unlink()
+        raise
+    identity = load_or_create_identity(folder / "tls")
+    return {
+        "operator": operator,
+        "vrf_x": hex(vrf_key[0]),
+        "vrf_y": hex(vrf_key[1]),
+        "endpoint": plain.endpoint,
+        "tls_key_hash": "0x" + identity.spki_sha256.hex(),
+        "config": str(file),
+        "next": f"send coins for gas and for tabs with nodes to {operator}, then: "
+        f"troth scheduler register --home {folder} --owner-keystore FILE",
+    }
+
+
+def template(wishes: MarketWishes) -> str:
+    """A new file's text."""
+    plain = wishes.plain
+    prompt, cached, written = wishes.prices
+    bank = f"bank = {quoted(wishes.bank)}\n" if wishes.bank else ""
+    named = {"operator": plain.operator_keystore, "vrf": plain.vrf_keystore}
+    keys = [f'{name} = "{path.expanduser().resolve()}"' for name, path in named.items() if path is not None]
+    return (
+        f"version = {VERSION}\n\n"
+        f"[chain]\nrpc = {quoted(plain.rpc)}\n\n"
+        f"[market]\nfactory = {quoted(wishes.factory)}\n{bank}start_block = {plain.start_block}\n\n"
+        f"[listen]\nhost = {quoted(plain.host)}\nport = {plain.port}\nendpoint = {quoted(plain.endpoint)}\n\n"
+        f"[prices]\nprompt = {quoted(prompt)}\ncached = {quoted(cached)}\nwritten = {quoted(written)}\n\n"
+        f"[tabs]\ndeposit = {quoted(wishes.deposit)}\nleast = {quoted(wishes.least)}\n"
+        f"\n[[serve]]\nclass = {quoted(plain.class_id)}\nends = {_ends(plain.ends)}\nmodel = {quoted(plain.model)}\n"
+        + ("\n[keys]\n" + "\n".join(keys) + "\n" if keys else "")
+        + overlay_table(plain.committee, plain.host, plain.overlay_port, plain.overlay_address)
+    )
+
+
+def _ends(text: str) -> list[int]:
+    try:
+        return [int(end) for end in text.split(",")]
+    except ValueError as error:
+        raise ConfigurationInvalid("--ends is a list of layers", text, "Write for example 15,30.") from error

@@ -1,0 +1,64 @@
+"""The market's chain as a running scheduler sees it: followed state, and transactions that are waited for."""
+
+from __future__ import annotations
+
+from troth.chain.errors import ChainError
+from troth.chain.keystore import Key
+from troth.chain.market import Market
+from troth.chain.market_follower import MarketFollower
+from troth.protocol.market import views
+from troth.protocol.market.calls import PartCall, view
+from troth.protocol.market.parts import Part
+from troth.protocol.market.state import State
+from troth.protocol.market.types import Contracts, Parameters
+
+FOLLOW_SECONDS = 60.0
+"""Until the block of an own receipt has been followed."""
+
+
+class MarketLedger:
+    """Reads what was followed; sends with the operator's key."""
+
+    def __init__(self, market: Market, follower: MarketFollower, key: Key) -> None:
+        self._market = market
+        self._follower = follower
+        self._key = key
+
+    @property
+    def state(self) -> State:
+        """Folded up to ``block``."""
+        return self._follower.state
+
+    @property
+    def block(self) -> int:
+        """The newest block that was followed."""
+        return self._follower.block
+
+    @property
+    def contracts(self) -> Contracts:
+        """The deployment's."""
+        return self._market.contracts
+
+    @property
+    def parameters(self) -> Parameters:
+        """The deployment's."""
+        return views.parameters_of(self._follower.state)
+
+    @property
+    def failure(self) -> ChainError | None:
+        """Why the chain is away; None while it is there."""
+        return self._follower.failure
+
+    async def catch_up(self) -> None:
+        """Follow to the newest block; raises ChainError."""
+        await self._follower.catch_up()
+
+    async def execute(self, call: PartCall) -> int:
+        """Send, and follow to the receipt's block; raises ChainError."""
+        receipt = await self._market.execute(call, self._key)
+        await self._follower.reach(receipt.block, FOLLOW_SECONDS)
+        return receipt.block
+
+    async def value_of(self, function: str) -> int:
+        """A deposit that Summons asks for now."""
+        return await self._market.read(view(self.contracts, Part.SUMMONS, function, returns=int))

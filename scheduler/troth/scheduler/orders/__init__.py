@@ -1,0 +1,1 @@
+"""Orders on tabs: taken, served, drawn."""

@@ -1,0 +1,311 @@
+"""Taking an order: the checks in their order, each refusal with what would help; then the draw, and one signature.
+
+Nothing is kept and nothing is owed before every check has passed. The admission is signed once: it is journalled with
+the promises before anybody sees it, and the journal takes one for each order.
+"""
+
+from __future__ import annotations
+
+import secrets as randomness
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from troth.protocol import vrf
+from troth.protocol.errors import InvalidField, InvalidRequest, InvalidSignature, ProtocolError
+from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
+from troth.protocol.market import checks, life, messages, prices
+from troth.protocol.market.bodies import Submission
+from troth.protocol.market.checks import View
+from troth.protocol.market.economy import GAIN_TIMES, LOSS_TIMES
+from troth.protocol.market.errors import InvalidAdmission, InvalidDrawRequest, InvalidOrder, InvalidVoucher
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.tabs import is_acknowledged
+from troth.protocol.market.types import Admission, Ask, Order, PotKind, Promise, TabState, Voucher
+from troth.protocol.market.types import Work as WorkKind
+from troth.protocol.request import Request, from_canonical_bytes, request_hash
+from troth.protocol.task import pack_ends
+from troth.protocol.types import Address, Hash32
+from troth.scheduler.errors import (
+    AlreadyOrdered,
+    BadRequest,
+    BadSignature,
+    GroupTooSmall,
+    OtherSplit,
+    PromptTooLong,
+    TokenOutOfVocabulary,
+)
+from troth.scheduler.orders.choosing import Wanted, choose
+from troth.scheduler.orders.desk import Desk, Work
+from troth.scheduler.orders.errors import (
+    NodeUnpaid,
+    OrderInvalid,
+    PaymentRequired,
+    PriceTooLow,
+    StakeExhausted,
+    TabNotOpen,
+    VoucherRefused,
+)
+from troth.scheduler.orders.offers import Offer
+from troth.scheduler.orders.steps import Admitted
+from troth.scheduler.orders.story import Story
+from troth.scheduler.tabs.database import Statement, StorageFailed
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An order that passed every check: what was sent, what it asks for, and the chain as it is seen."""
+
+    desk: Desk
+    sent: Submission
+    request: Request
+    offer: Offer
+    view: View
+
+    @property
+    def order(self) -> Order:
+        return self.sent.order.message
+
+    @property
+    def order_id(self) -> Hash32:
+        return messages.order_id(self.order, self.view.domain)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """Who may serve, and by which proof."""
+
+    proof: bytes
+    candidates: tuple[tuple[Address, ...], ...]
+
+
+async def admit(desk: Desk, sent: Submission) -> Work:
+    """Take an order; raises one of OrderRefused's kinds, StorageFailed or ChainError, with nothing kept."""
+    order = sent.order.message
+    offer = _offer(desk, order)
+    if sent.tab.payee != desk.operator.address:
+        raise BadRequest("The tab is with another scheduler", sent.tab.payee, f"This is {desk.operator.address}.")
+    request = _request(sent, offer)
+    if order.reference_block >= desk.ledger.block or not desk.ledger.state.tab_state(order.tab).known:
+        # The client may have seen a block, or opened its tab, that was not followed yet.
+        await desk.ledger.catch_up()
+    view = _view(desk, sent)
+    asked = _Asked(desk, sent, request, offer, view)
+    if desk.store.known(asked.order_id):
+        remedy = "GET /v1/orders/{id} shows how far it has come; for more, sign the next number."
+        raise AlreadyOrdered("This order was taken before", "0x" + asked.order_id.hex(), remedy)
+    _check_terms(order, request, offer)
+    _check_order(sent, view)
+    _check_stake(desk, order)
+    _check_money(desk, sent, view)
+    drawn = _draw(asked)
+    return await _take(asked, _choose(asked, drawn), drawn.proof)
+
+
+# ------------------------------------------------------------------------------------------- the checks, in their order
+
+
+def _offer(desk: Desk, order: Order) -> Offer:
+    offer = desk.offers.offer(order.execution_class, desk.ledger.state)
+    if order.ends != pack_ends(offer.ends):
+        raise OtherSplit(offer.ends, order.ends.hex())
+    return offer
+
+
+def _request(sent: Submission, offer: Offer) -> Request:
+    try:
+        request = from_canonical_bytes(sent.request)
+    except InvalidRequest as error:
+        raise BadRequest(error.what, error.value, error.remedy) from error
+    if request.execution_class != sent.order.message.execution_class:
+        raise BadRequest("The request is for another class than the order", remedy="Sign an order for its class.")
+    if request_hash(request, sent.salt) != sent.order.message.request_hash:
+        raise BadRequest("The order was signed for another request", remedy="Hash what is sent, with the salt sent.")
+    needed, context = len(request.prompt_tokens) + request.max_tokens, offer.served.context
+    if needed > context:
+        what = f"Prompt and max_tokens need {needed} positions, the context has {context}"
+        raise PromptTooLong(what, remedy=f"Shorten them by {needed - context} tokens.")
+    outside = [one for one in (*request.prompt_tokens, *request.end_tokens) if one >= offer.model.vocabulary]
+    if outside:
+        what = f"The vocabulary has {offer.model.vocabulary} tokens"
+        raise TokenOutOfVocabulary(what, outside[0], "Use the tokenizer that this scheduler offers.")
+    return request
+
+
+def _view(desk: Desk, sent: Submission) -> View:
+    try:
+        return desk.view(sent.order.message, sent.tab)
+    except (InvalidOrder, InvalidField) as error:
+        raise OrderInvalid.of(error) from error
+
+
+def _check_terms(order: Order, request: Request, offer: Offer) -> None:
+    listed = offer.prices
+    pairs = (
+        (order.prompt_price, listed.prompt),
+        (order.cached_price, listed.cached),
+        (order.written_price, listed.written),
+    )
+    for paid, wanted in pairs:
+        if paid < wanted:
+            what = f"The price list asks {wanted} per 10^9 positions, the order pays {paid}"
+            raise PriceTooLow(what, wanted - paid, "Sign an order with the prices of GET /v1/prices.")
+    if order.node_share < listed.node_share:
+        what = f"Nodes get {listed.node_share} basis points here, the order gives them {order.node_share}"
+        raise PriceTooLow(what, 0, "Sign an order with the node_share of GET /v1/prices.")
+    count = len(request.prompt_tokens)
+    most = prices.most(order, offer.rules, len(offer.spans), prompt=count, written=request.max_tokens)
+    if order.max_fee < most:
+        what = f"The answer may cost {most}, the order bounds it at {order.max_fee}"
+        raise PriceTooLow(what, most - order.max_fee, f"Sign an order with max_fee {most}, or a smaller max_tokens.")
+
+
+def _check_order(sent: Submission, view: View) -> None:
+    try:
+        life.validate_order(sent.order, view)
+    except InvalidSignature as error:
+        raise BadSignature(error.what, None, error.remedy) from error
+    except ProtocolError as error:
+        raise OrderInvalid.of(error) from error
+
+
+def _check_stake(desk: Desk, order: Order) -> None:
+    """What is open at once, and could be cheated with at once, stays below what this scheduler can lose.
+
+    The factor is that of the classes' own inequality: what is lost is at least 3/2 of what could be gained.
+    """
+    stake = desk.ledger.state.pot(PotKind.STAKE, desk.operator.address)
+    opened = desk.client_tabs.exposure + order.max_fee
+    if LOSS_TIMES * stake < GAIN_TIMES * opened:
+        what = f"Orders worth {opened} would be open, more than a stake of {stake} covers"
+        raise StakeExhausted(what, remedy="Try again when others are acknowledged, or order elsewhere.")
+
+
+def _check_money(desk: Desk, sent: Submission, view: View) -> None:
+    """What ``take_on`` will refuse for want of money, said with the shortfall."""
+    order, state = sent.order.message, view.tab_state
+    if not state.known or state.closes_at:
+        what = "The tab is closing" if state.known else "There is no such tab on this chain"
+        raise TabNotOpen(what, "0x" + order.tab.hex(), "Open a tab with this scheduler, or order on another one.")
+    book = desk.client_tabs.book(order.tab)
+    spent = max(book.best.spent, sent.voucher.message.spent)
+    shortfall = spent + _left(desk, order, sent) + order.max_fee - (state.balance + state.redeemed)
+    if shortfall > 0:
+        what = f"The tab covers {state.balance + state.redeemed}, and {shortfall} are missing"
+        raise PaymentRequired(what, shortfall, f"Top the tab up by {shortfall}, or acknowledge what was answered.")
+
+
+def _left(desk: Desk, order: Order, sent: Submission) -> int:
+    worth = desk.client_tabs.book(order.tab).worth
+    return sum(most for number, most in worth.items() if not is_acknowledged(sent.voucher.message, number))
+
+
+def _draw(asked: _Asked) -> _Drawn:
+    proof = vrf.prove(asked.desk.vrf_secret, messages.infer_alpha(asked.order_id))
+    try:
+        return _Drawn(proof, checks.candidates(asked.order, proof, asked.view))
+    except InvalidDrawRequest as error:
+        raise GroupTooSmall(error.what, error.value, error.remedy) from error
+    except InvalidAdmission as error:
+        raise GroupTooSmall("This scheduler's VRF key is not the registered one", None, "Order elsewhere.") from error
+
+
+def _choose(asked: _Asked, drawn: _Drawn) -> tuple[Address, ...]:
+    desk, paid = asked.desk, []
+    for segment, candidates in enumerate(drawn.candidates):
+        prices_of = ((node, _tab_state(desk, node), _most(asked, node, segment)) for node in candidates)
+        covered = [node for node, state, price in prices_of if desk.node_tabs.covers(node, price, state)]
+        if not covered:
+            what = f"No node that was drawn for segment {segment} has a tab that pays it"
+            raise NodeUnpaid(what, remedy="Try again in a minute: tabs with nodes are opened and topped up.")
+        paid.append(covered)
+    order, positions = asked.order, asked.request.position_limit
+    return choose(desk, Wanted(asked.order_id, order.execution_class, asked.offer.spans, positions), paid)
+
+
+def _tab_state(desk: Desk, node: Address) -> TabState:
+    return desk.ledger.state.tab_state(messages.tab_id(desk.node_tabs.tab(node)))
+
+
+def _ask(asked: _Asked, node: Address, segment: int) -> Ask:
+    return asked.view.groups[segment].ask_at(node, asked.order.reference_block)
+
+
+def _most(asked: _Asked, node: Address, segment: int) -> int:
+    """What a node may earn at most with this order: its ask at the order's block, nothing cached."""
+    ask, request = _ask(asked, node, segment), asked.request
+    work = max(ask.prompt, ask.cached) * len(request.prompt_tokens) + ask.written * request.max_tokens
+    return max(-(-work // prices.PER), 1)
+
+
+# ------------------------------------------------------------------------------------------------------- what is signed
+
+
+async def _take(asked: _Asked, nodes: tuple[Address, ...], proof: bytes) -> Work:
+    """Enter the order into all books at once, sign, journal. Nothing waits between the books and the disk."""
+    desk, sent, order = asked.desk, asked.sent, asked.order
+    used, statements = _enter(asked)
+    try:
+        promises, promised = _promises(asked, nodes)
+    except BaseException:
+        desk.client_tabs.withdraw(order.tab, order.sequence)
+        raise
+    named = Admission(asked.order_id, messages.nodes_hash(nodes), asked.view.block)
+    admitted = Admitted(
+        order=sent.order,
+        tab=sent.tab,
+        voucher=used,
+        admission=desk.signed(named),
+        nodes=nodes,
+        infer_proof=proof,
+        promises=promises,
+        head_salt=Hash32(randomness.token_bytes(32)),
+    )
+    story = Story(named.order, admitted, sent.request, sent.salt)
+    try:
+        await desk.store.begin(story, *statements, *promised)
+    except StorageFailed:
+        desk.client_tabs.withdraw(order.tab, order.sequence)
+        _withdraw(desk, nodes, promises)
+        raise
+    alternatives = NO_LOGPROBS if sent.logprobs is None else min(sent.logprobs, ALTERNATIVES_LIMIT)
+    return Work(story, asked.request, sent.salt, asked.offer, alternatives)
+
+
+def _enter(asked: _Asked) -> tuple[Signed[Voucher], list[Statement]]:
+    try:
+        return asked.desk.client_tabs.take_on(asked.order, asked.sent.voucher, asked.view)
+    except InvalidSignature as error:
+        raise BadSignature(error.what, None, error.remedy) from error
+    except InvalidVoucher as error:
+        raise VoucherRefused(error.what, str(error.value)[:200], error.remedy) from error
+
+
+def _promises(asked: _Asked, nodes: Sequence[Address]) -> tuple[tuple[Signed[Promise], ...], list[Statement]]:
+    desk = asked.desk
+    made: list[Signed[Promise]] = []
+    statements: list[Statement] = []
+    for segment, node in enumerate(nodes):
+        try:
+            promised, more = desk.node_tabs.promise(node, _wanted(asked, node, segment), _tab_state(desk, node))
+        except InvalidVoucher as error:
+            _withdraw(desk, nodes, made)
+            raise NodeUnpaid(error.what, node, "Try again in a minute: tabs with nodes are topped up.") from error
+        made.append(promised)
+        statements += more
+    return tuple(made), statements
+
+
+def _withdraw(desk: Desk, nodes: Sequence[Address], made: Sequence[Signed[Promise]]) -> None:
+    for node, promised in zip(nodes, made, strict=False):
+        desk.node_tabs.withdraw(node, promised.message.sequence)
+
+
+def _wanted(asked: _Asked, node: Address, segment: int) -> Callable[[Hash32, int], Promise]:
+    ask, price = _ask(asked, node, segment), _most(asked, node, segment)
+    order_id, block = asked.order_id, asked.order.reference_block
+
+    def make(tab: Hash32, number: int) -> Promise:
+        asks = (ask.prompt, ask.cached, ask.written)
+        return Promise(tab, number, order_id, segment, WorkKind.INFERENCE, block, *asks, price)
+
+    return make

@@ -1,0 +1,81 @@
+"""After the last token: each node signs its result, and it must say what the scheduler saw itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from troth.protocol.errors import ProtocolError
+from troth.protocol.market import canonical, checks
+from troth.protocol.market.checks import Answer
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.types import Result
+from troth.protocol.request import output_hash
+from troth.protocol.tensors import tokens_to_bytes
+from troth.protocol.types import ZERO_HASH, Hash32
+from troth.protocol.wire import Frame
+from troth.protocol.wire_market import Concluded
+from troth.scheduler.orders.desk import Desk, Work
+from troth.scheduler.orders.hop import Hop
+
+_LIMIT = 1 << 13
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The end of an order: its nodes and the tokens that they wrote."""
+
+    desk: Desk
+    work: Work
+    hops: Sequence[Hop]
+    tokens: Sequence[int]
+
+    async def results(self, timeout: float) -> tuple[Signed[Result], ...]:
+        """All results, which meet and stand for these tokens; raises NodeFailed for who signs something else."""
+        asked = [self.result(segment, len(self.tokens), timeout) for segment in range(len(self.hops))]
+        results = tuple(await asyncio.gather(*asked))
+        work, written = self.work, len(self.tokens)
+        view = self.desk.view(work.story.order, work.story.admitted.tab)
+        given = checks.require_results(work.story.order, results, work.nodes, view)
+        answer = Answer(len(work.request.prompt_tokens), written, output_hash(work.salt, self.tokens))
+        checks.require_answer(given, answer)
+        return results
+
+    async def result(self, segment: int, written: int, timeout: float) -> Signed[Result]:
+        """One node's result over the rows that it has signed.
+
+        Every node is told how many tokens were ``written``, which its result counts; only the last one is shown them.
+        """
+        hop = self.hops[segment]
+        shown = tokens_to_bytes(self.tokens) if self._is_last(segment) else b""
+        frame = await hop.conclude(hop.chain.position, written, shown, timeout)
+        try:
+            return self._checked(segment, written, frame)
+        except ProtocolError as error:
+            raise hop.failed(error) from error
+
+    def _is_last(self, segment: int) -> bool:
+        return segment == len(self.hops) - 1
+
+    def _checked(self, segment: int, written: int, frame: Frame) -> Signed[Result]:
+        hop, work = self.hops[segment], self.work
+        if not isinstance(frame.header, Concluded):
+            raise hop.failed(f"an answer to another question: {type(frame.header).__name__}")
+        signed = canonical.decode(Signed[Result], frame.payload, _LIMIT)
+        result = signed.require(self.desk.operator.domain, hop.node)
+        expected = replace(
+            result,
+            order=work.order_id,
+            segment=segment,
+            input_head=work.story.order.request_hash if segment == 0 else self._head(segment - 1),
+            output_head=self._head(segment),
+            written=written,
+            output_hash=output_hash(work.salt, self.tokens) if self._is_last(segment) else ZERO_HASH,
+        )
+        if result != expected or result.prompt + result.cached != len(work.request.prompt_tokens):
+            raise hop.failed("a result that is not over the rows and tokens that it gave")
+        return signed
+
+    def _head(self, segment: int) -> Hash32:
+        return checks.head(self.work.order_id, self.work.story.admitted.head_salt, self.hops[segment].chain.link)

@@ -1,0 +1,175 @@
+"""What every order of one scheduler shares, and the order as it is worked on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from troth.overlay.operator import Operator
+from troth.protocol.market import views
+from troth.protocol.market.calls import PartCall
+from troth.protocol.market.checks import View
+from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
+from troth.protocol.market.state import State
+from troth.protocol.market.types import NO_ADDRESS, Contracts, Order, Parameters, Tab
+from troth.protocol.request import Request
+from troth.protocol.types import Address, Hash32, Segment
+from troth.scheduler.orders.offers import Offer, Offers
+from troth.scheduler.orders.rows_kept import KeptRows
+from troth.scheduler.orders.store import OrderStore
+from troth.scheduler.orders.story import Story
+from troth.scheduler.peers import Peers
+from troth.scheduler.pipeline import Patience
+from troth.scheduler.tabs.client_tabs import ClientTabs
+from troth.scheduler.tabs.database import Database
+from troth.scheduler.tabs.node_tabs import NodeTabs
+
+
+class Ledger(Protocol):
+    """The chain, as far as a scheduler reads and writes it."""
+
+    @property
+    def state(self) -> State:
+        """Folded up to ``block``."""
+
+    @property
+    def block(self) -> int:
+        """The newest block that was followed."""
+
+    @property
+    def contracts(self) -> Contracts:
+        """Where the deployment's contracts are."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """Of the deployment."""
+
+    async def catch_up(self) -> None:
+        """Follow to the newest block; raises ChainError."""
+
+    async def execute(self, call: PartCall) -> int:
+        """Send as the operator, wait until it is followed; the block. Raises ChainError."""
+
+    async def value_of(self, function: str) -> int:
+        """A deposit that Summons asks for now."""
+
+
+class Chosen(Protocol):
+    """What a chooser of chains needs to know of an order."""
+
+    @property
+    def order_id(self) -> Hash32:
+        """Its id."""
+
+    @property
+    def execution_class(self) -> Hash32:
+        """Its class."""
+
+    @property
+    def spans(self) -> tuple[Segment, ...]:
+        """Its segments."""
+
+    @property
+    def positions(self) -> int:
+        """Its longest trace."""
+
+
+class Routes(Protocol):
+    """Chooses chains by measured times; see ``chains.choosing.Chains``."""
+
+    def choose(self, wanted: Chosen, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...] | None:
+        """One of the allowed for each segment, or None where measured times say nothing."""
+
+    def note_answer(self, wanted: Chosen, node: Address, layers: int, seconds: float) -> None:
+        """One position through so many layers took so long."""
+
+    def release(self, wanted: Chosen) -> None:
+        """The order is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds: for one answer of an inferencer, and for one verifier's whole work."""
+
+    generation: Patience = field(default_factory=Patience)
+    check: float = 120.0
+
+
+EnsurePaid = Callable[[Address, int], Awaitable[None]]
+"""Opens or tops up the tab with a node that was drawn to check, so that it covers so much; raises ChainError."""
+
+
+async def _nothing(_node: Address, _price: int) -> None:
+    """Tabs are as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Keys, stores and connections."""
+
+    operator: Operator
+    vrf_secret: bytes = field(repr=False)
+    ledger: Ledger
+    database: Database
+    store: OrderStore
+    client_tabs: ClientTabs
+    node_tabs: NodeTabs
+    rows: KeptRows
+    peers: Peers
+    offers: Offers
+    waits: Waits = field(default_factory=Waits)
+    routes: Routes | None = None
+    ensure_paid: EnsurePaid = _nothing
+    factory: Address = NO_ADDRESS
+    asset_decimals: int = 18
+    clock: Callable[[], float] = time.time
+    key_check: KeyCheck = signed_by_account
+
+    def signed(self, message: Any) -> Signed[Any]:
+        """A message with the operator's signature."""
+        return Signed(message, self.operator.sign(message))
+
+    def view(self, order: Order, tab: Tab) -> View:
+        """The chain as this scheduler sees it for an order; raises what ``views.view_of`` does."""
+        return views.view_of(
+            self.ledger.state,
+            order,
+            tab,
+            chain_id=self.operator.domain.chain_id,
+            block=self.ledger.block,
+            time=int(self.clock()),
+            key_check=self.key_check,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One order as it is worked on: what was signed, what it asks for, and the class that it is of."""
+
+    story: Story
+    request: Request
+    salt: Hash32
+    offer: Offer
+    alternatives: int
+
+    @property
+    def order_id(self) -> Hash32:
+        return self.story.order_id
+
+    @property
+    def execution_class(self) -> Hash32:
+        return self.story.order.execution_class
+
+    @property
+    def spans(self) -> tuple[Segment, ...]:
+        return self.offer.spans
+
+    @property
+    def positions(self) -> int:
+        return self.request.position_limit
+
+    @property
+    def nodes(self) -> tuple[Address, ...]:
+        return self.story.admitted.nodes

@@ -1,0 +1,168 @@
+"""The node of one segment of a running order: what it is asked, and what is believed of its answers.
+
+An answer is forwarded at once. It is accepted beside that: hashes, chain and signature are checked and the rows stored
+while the next node computes. Whoever forwards a bad row has lost a few milliseconds; the order ends with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from troth.overlay.errors import OverlayError
+from troth.protocol.errors import ProtocolError
+from troth.protocol.logprobs import NO_LOGPROBS, Logprobs, logprobs_from_bytes
+from troth.protocol.market.rows import RowChain, verify_rows
+from troth.protocol.tensors import TOKEN_BYTES, rows_from_bytes, tokens_from_bytes
+from troth.protocol.wire import Decoded, Frame, Rows
+from troth.protocol.wire_fields import DECODE_LIMIT, RowSignature
+from troth.protocol.wire_market import Advance, Conclude, Proceed
+from troth.scheduler.orders.desk import Desk, Work
+from troth.scheduler.orders.errors import NodeFailed
+from troth.scheduler.orders.papers import inference_papers
+from troth.scheduler.orders.rows_kept import OrderRows
+
+log = logging.getLogger(__name__)
+
+
+class Hop:
+    """One segment of one order."""
+
+    def __init__(self, desk: Desk, work: Work, segment: int, kept: OrderRows) -> None:
+        self._desk = desk
+        self._work = work
+        self._kept = kept
+        self.segment = segment
+        self.node = work.nodes[segment]
+        self.chain = RowChain(work.order_id, segment)
+        self._introduced = False
+        self._doubted = False
+        self.latency = 0.0
+        self.decoding: float | None = None
+        """Mean seconds of the answers to one position alone, the way included; None as long as there was none."""
+        self._decoded = 0
+        self._alone_since: float | None = None
+
+    async def advance(
+        self,
+        start: int,
+        count: int,
+        payload: bytes | memoryview,
+        upstream: RowSignature | None,
+        *,
+        emit: bool,
+        timeout: float,
+    ) -> tuple[Rows, Frame]:
+        """Ask for ``count`` positions from ``start``; raises NodeFailed, whatever the reason."""
+        papers, request = (b"", b"") if self._introduced else inference_papers(self._desk, self._work, self.segment)
+        header = Advance(
+            order=self._work.order_id,
+            segment=self.segment,
+            role="infer",
+            start=start,
+            count=count,
+            emit=emit,
+            upstream=upstream,
+            papers_size=len(papers),
+            request_size=len(request),
+            logprobs=self._alternatives() if emit else msgspec.UNSET,
+        )
+        frame = await self._ask(header, b"".join((papers, request, payload)) if papers else payload, timeout)
+        if count == 1 and self._introduced:
+            self._decoded += 1
+            mean = self.decoding or 0.0
+            self.decoding = mean + (self.latency - mean) / self._decoded
+        rows = frame.header
+        if not isinstance(rows, Rows) or (rows.start, rows.count) != (start, count) or emit != (rows.token is not None):
+            raise self.failed(f"an answer to another question: {type(rows).__name__}")
+        if rows.row.position != start + count - 1:
+            raise self.failed(f"a row signed for position {rows.row.position}")
+        self._introduced = True
+        return rows, frame
+
+    async def proceed(self, start: int, timeout: float) -> tuple[Decoded, Frame]:
+        """Ask the only segment for what it computed alone from ``start`` on; raises NodeFailed."""
+        before = time.perf_counter()
+        frame = await self._ask(Proceed(self._work.order_id, start, DECODE_LIMIT, self._alternatives()), b"", timeout)
+        decoded = frame.header
+        if not isinstance(decoded, Decoded) or decoded.start != start:
+            raise self.failed(f"an answer to another question: {type(decoded).__name__}")
+        if decoded.row.position != start + decoded.count - 1:
+            raise self.failed(f"a row signed for position {decoded.row.position}")
+        if len(frame.payload) != decoded.count * (TOKEN_BYTES + self._work.offer.row_bytes):
+            raise self.failed(f"{len(frame.payload)} bytes for {decoded.count} positions")
+        self._alone_since = self._alone_since or before
+        self._decoded += decoded.count
+        self.decoding = (time.perf_counter() - self._alone_since) / self._decoded
+        return decoded, frame
+
+    def chosen(self, decoded: Decoded, frame: Frame) -> tuple[int, ...]:
+        """The tokens in an answer to ``proceed``; raises NodeFailed where they cannot be."""
+        if len(decoded.logprobs) not in (0, decoded.count):
+            raise self.failed(f"{len(decoded.logprobs)} log probabilities")
+        data = frame.payload[: decoded.count * TOKEN_BYTES]
+        try:
+            return tokens_from_bytes(data, decoded.count, self._work.offer.model.vocabulary)
+        except ProtocolError as error:
+            raise self.failed(error) from error
+
+    async def conclude(self, positions: int, written: int, payload: bytes, timeout: float) -> Frame:
+        """Ask for the result of ``positions`` rows; raises NodeFailed."""
+        header = Conclude(self._work.order_id, self.segment, positions, written)
+        return await self._ask(header, payload, timeout)
+
+    def accept(self, data: memoryview, tokens: Sequence[int], row: RowSignature) -> None:
+        """Check and store rows that were forwarded already, computed from ``tokens``; raises NodeFailed if they should
+        not have been. States that are no numbers are this node's fault, not that of the next one, which refuses
+        them."""
+        offer = self._work.offer
+        try:
+            rows_from_bytes(data, len(tokens), offer.rules.hidden_size, offer.dtype)
+            self.chain = verify_rows(
+                self.chain,
+                data,
+                offer.row_bytes,
+                row,
+                signer=self.node,
+                domain=self._desk.operator.domain,
+                tokens=tokens if self.segment == 0 else None,
+            )
+        except ProtocolError as error:
+            raise self.failed(error) from error
+        self._kept.append(self.segment, data, row)
+
+    def logprobs(self, packed: bytes | msgspec.UnsetType, token: int) -> Logprobs | None:
+        """What an answer says of its token, if that was asked for; None where it says nothing that could be true.
+
+        Its rows stand all the same: log probabilities are nobody's money.
+        """
+        if self._work.alternatives == NO_LOGPROBS or isinstance(packed, msgspec.UnsetType):
+            return None
+        vocabulary = self._work.offer.model.vocabulary
+        try:
+            return logprobs_from_bytes(packed, token, count=self._work.alternatives, vocabulary=vocabulary)
+        except ProtocolError as error:
+            if not self._doubted:
+                log.warning("%s sent log probabilities that cannot be, left out: %s", self.node, error.what)
+            self._doubted = True
+            return None
+
+    def failed(self, cause: object) -> NodeFailed:
+        """This node's failure."""
+        return NodeFailed(self.segment, self.node, cause)
+
+    def _alternatives(self) -> int | msgspec.UnsetType:
+        asked = self._work.alternatives
+        return msgspec.UNSET if asked == NO_LOGPROBS else asked
+
+    async def _ask(self, header: Advance | Proceed | Conclude, payload: bytes | memoryview, timeout: float) -> Frame:
+        before = time.perf_counter()
+        try:
+            frame = await self._desk.peers.channel(self.node).request(header, payload, timeout)
+        except (OverlayError, ProtocolError) as error:
+            raise self.failed(error) from error
+        self.latency = time.perf_counter() - before
+        return frame

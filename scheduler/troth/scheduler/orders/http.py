@@ -1,0 +1,166 @@
+"""A scheduler on tabs for its clients: HTTPS, canonical JSON in, lines of JSON out (``protocol.market.bodies``)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+import msgspec
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from troth.protocol.errors import ProtocolError
+from troth.protocol.market import canonical, messages
+from troth.protocol.market.bodies import (
+    BODY_LIMIT,
+    SUBMISSION_LIMIT,
+    Acknowledgement,
+    Recovery,
+    Shown,
+    Submission,
+)
+from troth.scheduler.errors import BadRequest, Busy, OrderRefused, OtherSplit
+from troth.scheduler.orders.errors import PaymentRequired, VoucherRefused
+from troth.scheduler.orders.prices_shown import price_list, shown_info
+from troth.scheduler.orders.recovering import recovered
+from troth.scheduler.orders.service import Orders
+from troth.scheduler.orders.shown import shown_tiles
+from troth.scheduler.orders.stream import Lines
+from troth.scheduler.submission import read_hash
+from troth.scheduler.tabs.database import StorageFailed
+
+BODY_SECONDS = 30.0
+SALT_HEADER = "troth-salt"
+
+Body = TypeVar("Body")
+
+
+def order_routes(orders: Orders) -> APIRouter:
+    """Everything that a client asks; it holds no state of its own."""
+    router = APIRouter()
+
+    @router.get("/v1/info")
+    async def info() -> JSONResponse:
+        return JSONResponse(shown_info(orders.desk))
+
+    @router.get("/v1/prices")
+    async def listed() -> JSONResponse:
+        return JSONResponse(price_list(orders.desk))
+
+    @router.get("/v1/models/{class_id}/tokenizer")
+    async def tokenizer(class_id: str) -> JSONResponse:
+        texts = orders.desk.offers.served(read_hash(class_id, "class id")).texts
+        return JSONResponse(
+            {"tokenizer": texts.tokenizer, "chat_template": texts.chat_template, "config": texts.config}
+        )
+
+    @router.post("/v1/orders")
+    async def order(request: Request) -> StreamingResponse:
+        return _stream(await orders.submit(await _read(request, Submission, SUBMISSION_LIMIT)))
+
+    @router.get("/v1/orders/{order_id}")
+    async def again(order_id: str, request: Request) -> StreamingResponse:
+        salt = read_hash(request.headers.get(SALT_HEADER, ""), "salt")
+        return _stream(await orders.again(read_hash(order_id, "order id"), salt))
+
+    @router.post("/v1/orders/{order_id}/secret")
+    async def secret(order_id: str, request: Request) -> StreamingResponse:
+        shown = await _read(request, Shown, BODY_LIMIT)
+        return _stream(await orders.show_secret(read_hash(order_id, "order id"), shown.secret))
+
+    @router.post("/v1/orders/{order_id}/tiles")
+    async def tiles(order_id: str, request: Request) -> JSONResponse:
+        shown = await _read(request, Shown, BODY_LIMIT)
+        return JSONResponse(shown_tiles(await orders.show_second(read_hash(order_id, "order id"), shown.secret)))
+
+    @router.post("/v1/vouchers")
+    async def voucher(request: Request) -> JSONResponse:
+        return JSONResponse(await _acknowledge(orders, await _read(request, Acknowledgement, BODY_LIMIT)))
+
+    @router.post("/v1/tabs/{tab_id}/recover")
+    async def recover(tab_id: str, request: Request) -> Response:
+        query = await _read(request, Recovery, BODY_LIMIT)
+        found = recovered(orders.desk, read_hash(tab_id, "tab id"), query)
+        return Response(canonical.encode(found), media_type="application/json")
+
+    @router.get("/v1/log")
+    async def numbers() -> JSONResponse:
+        return JSONResponse({"entries": orders.book.newest()})
+
+    @router.get("/v1/log/{number}")
+    async def entry(number: int) -> Response:
+        data = orders.book.data(number)
+        if data is None:
+            return JSONResponse({"error": {"code": "unknown_entry", "message": "No such entry"}}, status_code=404)
+        return Response(data, media_type="application/x-ndjson")
+
+    return router
+
+
+def refuse_with_words(app: FastAPI) -> None:
+    """Every refusal as {"error": {code, message, remedy, shortfall?}} with its status."""
+
+    @app.exception_handler(OrderRefused)
+    async def refused(_request: Request, error: OrderRefused) -> Response:
+        return refusal(error)
+
+    @app.exception_handler(StorageFailed)
+    async def full(_request: Request, _error: StorageFailed) -> Response:
+        return refusal(Busy("This scheduler's disk takes nothing now", 30))
+
+
+def refusal(error: OrderRefused) -> Response:
+    """A refusal as its client reads it."""
+    fields: dict[str, object] = {"code": error.code, "message": str(error)[:1000], "remedy": error.remedy}
+    if isinstance(error, PaymentRequired):
+        fields["shortfall"] = str(error.shortfall)
+    if isinstance(error, OtherSplit):
+        fields["ends"] = list(error.ends)
+    headers = {"retry-after": str(error.retry_after)} if isinstance(error, Busy) else None
+    return JSONResponse({"error": fields}, status_code=error.status, headers=headers)
+
+
+async def _acknowledge(orders: Orders, given: Acknowledgement) -> dict[str, str]:
+    desk = orders.desk
+    record = desk.ledger.state.tabs.get(messages.tab_id(given.tab))
+    if record is None or given.tab.payee != desk.operator.address:
+        raise BadRequest("There is no such tab with this scheduler", remedy="Open it first.")
+    try:
+        held, statements = desk.client_tabs.acknowledge(given.tab, given.voucher, desk.operator.domain, desk.key_check)
+    except ProtocolError as error:
+        raise VoucherRefused(error.what, str(error.value)[:200], error.remedy) from error
+    if statements:
+        await desk.database.commit(*statements)
+    best = held.book.best
+    return {"spent": str(best.spent), "acknowledged_through": str(best.acknowledged_through)}
+
+
+async def _read(request: Request, kind: type[Body], limit: int) -> Body:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > limit:
+                    raise BadRequest(f"This body has at most {limit} bytes", len(body), "Send less.")
+    except TimeoutError as error:
+        raise BadRequest(f"The body did not come within {BODY_SECONDS:g} s", len(body), "Send it at once.") from error
+    try:
+        return canonical.decode(kind, bytes(body), limit)
+    except ProtocolError as error:
+        # Its value may be the prompt: only what is wrong is said.
+        raise BadRequest(f"{error.what}: {_said(error.value)}", remedy=error.remedy) from error
+
+
+def _said(value: object) -> str:
+    return value[:200] if isinstance(value, str) else str(value)[:40]
+
+
+def _stream(lines: Lines) -> StreamingResponse:
+    return StreamingResponse(_encoded(lines), media_type="application/x-ndjson")
+
+
+async def _encoded(lines: Lines) -> AsyncIterator[bytes]:
+    async for line in lines.follow():
+        yield msgspec.json.encode(line) + b"\n"

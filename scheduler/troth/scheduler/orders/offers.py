@@ -1,0 +1,148 @@
+"""What a scheduler of a market offers: classes, how they are split, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from troth.protocol import tensors
+from troth.protocol.dtype import Dtype
+from troth.protocol.errors import ProtocolError
+from troth.protocol.identifiers import group_id
+from troth.protocol.market import draws, prices, views
+from troth.protocol.market.prices import MILLION, PER
+from troth.protocol.market.state import State
+from troth.protocol.market.types import ExecutionClass, Rules
+from troth.protocol.types import Hash32, ModelDescriptor, Segment, segments_from_ends
+from troth.scheduler.catalogue import Served
+from troth.scheduler.errors import UnknownClass
+
+
+@dataclass(frozen=True, slots=True)
+class PriceList:
+    """Least prices per 10^9 positions in the asset's smallest unit, and the nodes' share of them in basis points."""
+
+    prompt: int
+    cached: int
+    written: int
+    node_share: int = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A served class with what the chain knows of it, how its layers are split now, and its prices."""
+
+    served: Served
+    execution_class: ExecutionClass
+    model: ModelDescriptor
+    rules: Rules
+    spans: tuple[Segment, ...]
+    prices: PriceList
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Where the segments end."""
+        return tuple(span.end for span in self.spans)
+
+    @property
+    def dtype(self) -> Dtype:
+        """Number format of the rows."""
+        return Dtype(self.rules.dtype)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return tensors.row_size(self.rules.hidden_size, self.dtype)
+
+
+class Offers:
+    """The served classes by id. ``ends_of`` says into which segments a class is split now."""
+
+    def __init__(
+        self,
+        served: Iterable[Served],
+        listed: Mapping[Hash32, PriceList],
+        ends_of: Callable[[Served], tuple[int, ...]] | None = None,
+    ) -> None:
+        self._served = {entry.class_id: entry for entry in served}
+        self._listed = dict(listed)
+        self._ends_of = ends_of or (lambda entry: entry.ends)
+
+    def ids(self) -> list[Hash32]:
+        """The served class ids."""
+        return list(self._served)
+
+    def served(self, class_id: Hash32) -> Served:
+        """The entry of a class; raises UnknownClass."""
+        entry = self._served.get(class_id)
+        if entry is None:
+            what = "This scheduler does not serve the execution class"
+            raise UnknownClass(what, "0x" + class_id.hex(), "GET /v1/info lists what it serves.")
+        return entry
+
+    def offer(self, class_id: Hash32, state: State, ends: tuple[int, ...] | None = None) -> Offer:
+        """The class as it is offered now, or as an order split it; raises UnknownClass where the chain lacks it."""
+        served = self.served(class_id)
+        try:
+            execution_class, model = views.class_of(state, class_id)
+            spans = segments_from_ends(ends or self._ends_of(served), model.layers)
+        except ProtocolError as error:
+            raise UnknownClass(error.what, "0x" + class_id.hex(), "Register model and class first.") from error
+        rules = prices.rules_of(execution_class, hidden_size=model.hidden_size, layers=model.layers)
+        return Offer(served, execution_class, model, rules, spans, self._listed[class_id])
+
+    def problems(self, state: State) -> list[str]:
+        """Why a served class cannot be served now; empty if all is well."""
+        found = []
+        for class_id, entry in self._served.items():
+            try:
+                offer = self.offer(class_id, state)
+            except UnknownClass as error:
+                found.append(str(error))
+                continue
+            if offer.model.architecture != entry.texts.architecture:
+                what = "the model folder holds another tokenizer, template or configuration"
+                found.append(f"class 0x{class_id.hex()}: {what}")
+        return found
+
+
+def price_text(per_billion: int, decimals: int) -> str:
+    """A price per 10^9 positions as a decimal string of whole assets per position, as OpenRouter's lists have it."""
+    digits = decimals + 9
+    whole, part = divmod(per_billion, 10**digits)
+    return f"{whole}.{part:0{digits}d}".rstrip("0").rstrip(".") if part else str(whole)
+
+
+def price_entry(offer: Offer, *, checks: bool, decimals: int) -> dict[str, object]:
+    """One class in the form of OpenRouter's models list; the checks' share is in both prices."""
+    listed, rules = offer.prices, offer.rules
+    share = rules.check_price * rules.verifiers * len(offer.spans) * rules.least_check_rate // MILLION
+    return {
+        "id": "0x" + offer.served.class_id.hex(),
+        "name": offer.execution_class.name,
+        "context_length": offer.served.context,
+        "pricing": {
+            "prompt": price_text(listed.prompt + share, decimals),
+            "completion": price_text(listed.written + share, decimals),
+            "input_cache_read": price_text(listed.cached + share, decimals),
+        },
+        "troth": {
+            "class": "0x" + offer.served.class_id.hex(),
+            "ends": list(offer.ends),
+            "prompt_price": str(listed.prompt),
+            "cached_price": str(listed.cached),
+            "written_price": str(listed.written),
+            "node_share": listed.node_share,
+            "check_rate": rules.least_check_rate,
+            "check_price": str(rules.check_price),
+            "fee_cap": str(rules.fee_cap),
+            "checks": checks,
+            "per": str(PER),
+        },
+    }
+
+
+def offers_checks(offer: Offer, state: State, block: int) -> bool:
+    """Whether every segment's group has the owners without whom a check says nothing."""
+    groups = (state.group(group_id(offer.served.class_id, span)) for span in offer.spans)
+    return all(draws.offers_checks(group, offer.rules, block) for group in groups)

@@ -1,0 +1,158 @@
+"""The token loop of an order: states relayed from segment to segment, tokens handed out as they come.
+
+There is one attempt. A node that signed rows and fails has ended its order: a second chain of rows would convict it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from troth.protocol.logprobs import Logprobs
+from troth.protocol.tensors import TOKEN_BYTES, tokens_to_bytes
+from troth.protocol.tokens import finish_reason
+from troth.protocol.wire import Rows
+from troth.protocol.wire_fields import RowSignature
+from troth.scheduler.orders.desk import Work
+from troth.scheduler.orders.errors import NodeFailed
+from troth.scheduler.orders.hop import Hop
+from troth.scheduler.pipeline import MESSAGE_BYTES, Finish, Patience
+
+Packed = bytes | UnsetType
+Answered = TypeVar("Answered")
+OnToken = Callable[[int, int, Logprobs | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a node has answered and nobody has checked yet: rows computed from ``inputs``, tokens chosen by the last of
+    them, and why the very last token ends the text."""
+
+    hop: Hop
+    inputs: Sequence[int]
+    data: memoryview
+    row: RowSignature
+    chosen: Sequence[int]
+    logprobs: Sequence[Packed]
+    finished: Finish | None
+
+
+class Pipeline:
+    """The nodes of one order, first segment first. ``on_token`` gets each token once the rows behind it are checked."""
+
+    def __init__(self, work: Work, hops: Sequence[Hop], on_token: OnToken, patience: Patience) -> None:
+        self._work = work
+        self._hops = hops
+        self._on_token = on_token
+        self._patience = patience
+        self._unchecked: _Answer | None = None
+        self._failure: NodeFailed | None = None
+        self.tokens: list[int] = []
+
+    async def run(self) -> Finish:
+        """Prefill, then decode to the end; raises NodeFailed."""
+        rows = await self._prefill(self._work.request.prompt_tokens)
+        finished = await (self._decode_alone(rows) if len(self._hops) == 1 else self._decode_relayed(rows))
+        self._check_last_answer()
+        return finished
+
+    async def _prefill(self, sequence: Sequence[int]) -> Rows:
+        size = chunk_of(self._work)
+        for start in range(0, len(sequence), size):
+            last = start + size >= len(sequence)
+            part = sequence[start : start + size]
+            rows = await self._pass(start, part, emit=last, timeout=self._patience.prefill)
+        return rows
+
+    async def _decode_relayed(self, rows: Rows) -> Finish:
+        """Token by token through all segments."""
+        while rows.finished is None:
+            position = len(self._work.request.prompt_tokens) + len(self.tokens)
+            assert rows.token is not None  # Hop.advance refuses an answer without the token that was asked for
+            rows = await self._pass(position, [rows.token], emit=True, timeout=self._patience.token)
+        return rows.finished
+
+    async def _decode_alone(self, rows: Rows) -> Finish:
+        """The only segment feeds itself; whatever it has when it is asked comes in one answer."""
+        hop, finished, start = self._hops[0], rows.finished, rows.start + rows.count
+        assert rows.token is not None  # as above
+        last = rows.token
+        while finished is None:
+            decoded, frame = await self._checking_meanwhile(hop.proceed(start, self._patience.token))
+            chosen = hop.chosen(decoded, frame)
+            data = frame.payload[len(chosen) * TOKEN_BYTES :]
+            logprobs = decoded.logprobs or [UNSET] * len(chosen)
+            self._unchecked = _Answer(hop, (last, *chosen[:-1]), data, decoded.row, chosen, logprobs, decoded.finished)
+            self._end_if_failed()
+            last, finished, start = chosen[-1], decoded.finished, start + decoded.count
+        return finished
+
+    async def _pass(self, start: int, tokens: Sequence[int], *, emit: bool, timeout: float) -> Rows:
+        """Once through all segments; the answer of each node is checked while the next one works."""
+        count, sent = len(tokens), tokens_to_bytes(tokens)
+        payload: bytes | memoryview = sent
+        upstream: RowSignature | None = None
+        for hop in self._hops:
+            emits = emit and hop is self._hops[-1]
+            asking = hop.advance(start, count, payload, upstream, emit=emits, timeout=timeout)
+            rows, frame = await self._checking_meanwhile(asking)
+            chosen = () if rows.token is None else (rows.token,)
+            self._unchecked = _Answer(hop, tokens, frame.payload, rows.row, chosen, (rows.logprobs,), rows.finished)
+            self._end_if_failed()
+            upstream = rows.row
+            # Rows of segment 0 are signed together with their tokens, so segment 1 is sent both.
+            payload = frame.payload if hop.segment else sent + frame.payload
+        return rows
+
+    async def _checking_meanwhile(self, request: Coroutine[None, None, Answered]) -> Answered:
+        """Ask a node, and check the answer before while it works."""
+        asking = asyncio.create_task(request)
+        try:
+            await asyncio.sleep(0)  # the message leaves now
+            try:
+                self._check_last_answer()
+            except NodeFailed as failure:
+                # Who was asked meanwhile has computed one message more, which its result has to count.
+                self._failure = failure
+                with suppress(NodeFailed):
+                    return await asking
+                raise
+            return await asking
+        finally:
+            asking.cancel()
+
+    def _end_if_failed(self) -> None:
+        """After a bad answer was found: take what an earlier node has given meanwhile, and end."""
+        failure, answer = self._failure, self._unchecked
+        if failure is None:
+            return
+        if answer is not None and answer.hop.segment < failure.segment:
+            answer.hop.accept(answer.data, answer.inputs, answer.row)
+        raise failure
+
+    def _check_last_answer(self) -> None:
+        answer, self._unchecked = self._unchecked, None
+        if answer is None:
+            return
+        answer.hop.accept(answer.data, answer.inputs, answer.row)
+        for index, token in enumerate(answer.chosen):
+            is_last = index == len(answer.chosen) - 1
+            self._hand_out(answer.hop, token, answer.finished if is_last else None, answer.logprobs[index])
+
+    def _hand_out(self, hop: Hop, token: int, finished: Finish | None, packed: Packed) -> None:
+        self.tokens.append(token)
+        expected = finish_reason(self.tokens, self._work.request)
+        if finished != expected or token >= self._work.offer.model.vocabulary:
+            self.tokens.pop()
+            raise hop.failed(f"token {token} with finish {finished}, not {expected}")
+        self._on_token(len(self.tokens) - 1, token, hop.logprobs(packed, token))
+
+
+def chunk_of(work: Work) -> int:
+    """Rows in one message: each cut ends at a row that its node signed, in an answer and in its check."""
+    return max(1, min(MESSAGE_BYTES // work.offer.row_bytes, 1 << 16))

@@ -1,0 +1,128 @@
+"""An order from its admission to its draw: the only place that knows the order of the steps.
+
+admitted -> tokens -> answered -> drawn, or failed: each journalled before what follows is signed or sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from troth.protocol.errors import ProtocolError
+from troth.protocol.logprobs import Logprobs
+from troth.protocol.market import prices
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.types import Result
+from troth.scheduler.log.entries import LogBook
+from troth.scheduler.orders.concluding import Ending
+from troth.scheduler.orders.desk import Desk, Work
+from troth.scheduler.orders.drawing import draw
+from troth.scheduler.orders.errors import NodeFailed, OrderFailed
+from troth.scheduler.orders.hop import Hop
+from troth.scheduler.orders.pipeline import Pipeline
+from troth.scheduler.orders.shown import shown_admitted, shown_draw, shown_failed, shown_logprobs, shown_results
+from troth.scheduler.orders.steps import Answered, Failed
+from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.stream import Lines
+from troth.scheduler.tabs.due import nothing_owed, results_fees
+
+log = logging.getLogger(__name__)
+
+FAILED_REMEDY = "Order again: nothing is owed for this one."
+
+
+class Run:
+    """Drives one order. ``lines`` may be read by a client, by several, or by nobody."""
+
+    def __init__(self, desk: Desk, book: LogBook, work: Work) -> None:
+        self._desk = desk
+        self._book = book
+        self._work = work
+        self._kept = desk.rows.open(work.order_id, work.offer.row_bytes)
+        self._hops = [Hop(desk, work, segment, self._kept) for segment in range(work.story.segments)]
+        self._tokens: list[int] = []
+        self.lines = Lines()
+
+    async def run(self) -> None:
+        """Everything after the admission was journalled."""
+        self.lines.send("admitted", **shown_admitted(self._work.story))
+        try:
+            await self._serve()
+        except OrderFailed as error:
+            await self._fail(error)
+        finally:
+            self._kept.close()
+            self._remember()
+            self.lines.end()
+
+    async def _serve(self) -> None:
+        desk, work, story = self._desk, self._work, self._work.story
+        pipeline = Pipeline(work, self._hops, self._on_token, desk.waits.generation)
+        self._tokens = pipeline.tokens
+        try:
+            reason = await pipeline.run()
+            results = await self._ending().results(desk.waits.generation.prefill)
+        except ProtocolError as error:
+            raise OrderFailed(error.what, None, FAILED_REMEDY) from error
+        fee = prices.fee(story.order, work.offer.rules, story.segments, results[-1].message)
+        await asyncio.to_thread(self._kept.sync)
+        served = desk.client_tabs.serve(story.order.tab, story.order.sequence, fee, desk.ledger.block)
+        answered = Answered(reason, results, self._hops[-1].chain.position, fee)
+        await desk.store.note_answer(story, answered, tuple(pipeline.tokens), *served)
+        self.lines.send("results", **shown_results(story))
+        await draw(desk, self._book, story)
+        self.lines.send("draw", **shown_draw(story))
+
+    def _on_token(self, position: int, token: int, logprobs: Logprobs | None) -> None:
+        fields = {} if logprobs is None else {"logprobs": shown_logprobs(logprobs)}
+        self.lines.send("token", position=position, id=token, **fields)
+
+    async def _fail(self, error: OrderFailed) -> None:
+        """Nothing is owed by the client; nodes before the one that failed are paid for what they can show."""
+        segment = error.segment if isinstance(error, NodeFailed) else self._work.story.segments
+        log.warning("the order failed: %s", error)
+        if isinstance(error, NodeFailed):
+            self._desk.peers.note_failure(self._work.nodes[segment])
+        failed = await fail(self._desk, self._work.story, error.code, error.what, segment)
+        self.lines.send("failed", **shown_failed(failed))
+        await self._pay_earlier(segment)
+
+    async def _pay_earlier(self, segment: int) -> None:
+        """Nodes before the one that failed show what they have, and are paid for it as if the order had ended well."""
+        for earlier in range(min(segment, self._work.story.segments)):
+            result = await self._earlier_result(earlier)
+            desk, story = self._desk, self._work.story
+            due = desk.ledger.block + desk.ledger.parameters.lag
+            owed = results_fees(desk.node_tabs, story, [result], due) if result else None
+            await desk.database.commit(*(owed or nothing_owed(desk.node_tabs, story, [earlier])))
+
+    async def _earlier_result(self, segment: int) -> Signed[Result] | None:
+        written = self._hops[segment].chain.position - len(self._work.request.prompt_tokens) + 1
+        if written < 1 or segment == self._work.story.segments - 1:
+            return None  # it broke off within the prompt, of which no result can be signed
+        try:
+            return await self._ending().result(segment, written, self._desk.waits.generation.token)
+        except (NodeFailed, ProtocolError) as error:
+            log.info("an earlier node showed no result: %s", error)
+            return None
+
+    def _ending(self) -> Ending:
+        return Ending(self._desk, self._work, self._hops, self._tokens)
+
+    def _remember(self) -> None:
+        """How long each node took: the next choice goes by it. Their caches are free now."""
+        for hop, span in zip(self._hops, self._work.spans, strict=True):
+            self._desk.peers.note_latency(hop.node, hop.latency)
+            if self._desk.routes is not None and hop.decoding is not None:
+                self._desk.routes.note_answer(self._work, hop.node, span.end - span.first, hop.decoding)
+        if self._desk.routes is not None:
+            self._desk.routes.release(self._work)
+
+
+async def fail(desk: Desk, story: Story, code: str, what: str, segment: int) -> Failed:
+    """Journal that an order came to nothing, with what changes in the books."""
+    failed = Failed(code, what, FAILED_REMEDY, desk.ledger.block, segment)
+    served = desk.client_tabs.serve(story.order.tab, story.order.sequence, 0, desk.ledger.block)
+    owed = nothing_owed(desk.node_tabs, story, range(segment, story.segments))
+    await desk.store.note(story, failed, *served, *owed)
+    return failed

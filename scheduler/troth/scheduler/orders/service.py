@@ -1,0 +1,202 @@
+"""The orders of one scheduler: taken, followed, taken up again after a restart, forgotten in time."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Coroutine
+
+from troth.chain.errors import ChainError
+from troth.overlay.logs import task_bound
+from troth.protocol.errors import ProtocolError
+from troth.protocol.logprobs import NO_LOGPROBS
+from troth.protocol.market.bodies import Submission
+from troth.protocol.request import from_canonical_bytes
+from troth.protocol.task import unpack_ends
+from troth.protocol.types import Hash32
+from troth.scheduler.checks.lottery import reveal
+from troth.scheduler.checks.opening import open_tiles
+from troth.scheduler.checks.running import CheckRun
+from troth.scheduler.errors import Busy, ChainAway, OrderRefused, TooLate
+from troth.scheduler.log.entries import LogBook
+from troth.scheduler.orders.admission import admit
+from troth.scheduler.orders.desk import Desk, Work
+from troth.scheduler.orders.drawing import draw, draw_again
+from troth.scheduler.orders.errors import NotYet, OrderFailed, UnknownOrder
+from troth.scheduler.orders.keeping import is_owed_no_more
+from troth.scheduler.orders.running import Run, fail
+from troth.scheduler.orders.shown import replay
+from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.stream import Lines
+from troth.scheduler.tabs.database import StorageFailed
+from troth.scheduler.tabs.due import nothing_owed
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER = 5
+"""Seconds after which a client that found all places taken may ask again: a short answer's time."""
+
+
+class Orders:
+    """All orders of one scheduler; at most ``concurrent`` run at once, more are refused with Busy."""
+
+    def __init__(self, desk: Desk, book: LogBook, *, concurrent: int) -> None:
+        self.desk = desk
+        self.book = book
+        self.draining = False
+        self._concurrent = concurrent
+        self._runs: dict[Hash32, Run] = {}
+        self._checks: dict[Hash32, CheckRun] = {}
+        self._opening: dict[Hash32, asyncio.Lock] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def running(self) -> int:
+        """Orders without a draw yet."""
+        return len(self._runs)
+
+    # ---- orders
+
+    async def submit(self, sent: Submission) -> Lines:
+        """Take an order and start it; raises one of OrderRefused's kinds, with nothing kept."""
+        if self.draining:
+            raise Busy("This scheduler is being stopped", RETRY_AFTER)
+        if len(self._runs) >= self._concurrent:
+            raise Busy(f"All {self._concurrent} places are taken", RETRY_AFTER)
+        try:
+            work = await admit(self.desk, sent)
+        except ChainError as error:
+            raise ChainAway("This scheduler cannot reach the chain", error, "Try again later.") from error
+        except StorageFailed as error:
+            raise Busy("This scheduler's disk takes nothing now", RETRY_AFTER) from error
+        run = self._runs[work.order_id] = Run(self.desk, self.book, work)
+        self._start(work.order_id, self._serve(run, work.order_id))
+        return run.lines
+
+    async def _serve(self, run: Run, order_id: Hash32) -> None:
+        try:
+            await run.run()
+        finally:
+            del self._runs[order_id]
+
+    async def again(self, order_id: Hash32, salt: Hash32) -> Lines:
+        """All lines of an order, for who has its salt; raises UnknownOrder."""
+        story = self.desk.store.get(order_id)
+        if story is None or story.salt is None or not hmac.compare_digest(story.salt, salt):
+            raise UnknownOrder("No such order is known here", "0x" + order_id.hex(), "Send the order's own salt.")
+        running = self._runs.get(order_id)
+        if running is not None:
+            return running.lines
+        if story.drawn is not None:
+            await draw_again(self.desk, story)
+        return replay(story)
+
+    # ---- checks
+
+    async def show_secret(self, order_id: Hash32, secret: Hash32) -> Lines:
+        """The client's first secret: the lines of its check, or that there is none."""
+        story = self._story(order_id)
+        if not await reveal(self.desk, story, secret):
+            lines = Lines()
+            lines.send("undrawn")
+            lines.end()
+            return lines
+        return self.check(story).lines
+
+    def check(self, story: Story) -> CheckRun:
+        """The check of a drawn order, begun unless it is under way."""
+        running = self._checks.get(story.order_id)
+        if running is None:
+            running = self._checks[story.order_id] = CheckRun(self.desk, self.work_of(story))
+            self._start(story.order_id, self._check(running, story.order_id))
+        return running
+
+    async def _check(self, running: CheckRun, order_id: Hash32) -> None:
+        try:
+            await running.run()
+        finally:
+            del self._checks[order_id]
+
+    async def show_second(self, order_id: Hash32, secret: Hash32) -> Story:
+        """The client's second secret; everybody that opened is in the story."""
+        story = self._story(order_id)
+        if story.revealed is None or order_id in self._checks:
+            raise NotYet("The check has not ended", None, "Follow the lines of the first secret to their end.")
+        async with self._opening.setdefault(order_id, asyncio.Lock()):
+            await open_tiles(self.desk, self.work_of(story), secret)
+        return story
+
+    def work_of(self, story: Story) -> Work:
+        """An order to be worked on again; raises TooLate once prompt and answer are gone."""
+        if story.request is None or story.salt is None:
+            raise TooLate("Prompt and answer are kept no longer", None, "Checks end with the time for them.")
+        ends = unpack_ends(story.order.ends)
+        offer = self.desk.offers.offer(story.order.execution_class, self.desk.ledger.state, ends)
+        return Work(story, from_canonical_bytes(story.request), story.salt, offer, NO_LOGPROBS)
+
+    def _story(self, order_id: Hash32) -> Story:
+        story = self.desk.store.get(order_id)
+        if story is None:
+            raise UnknownOrder("No such order was taken here", "0x" + order_id.hex(), "Ask the order's own scheduler.")
+        return story
+
+    # ---- from start to stop
+
+    async def resume(self) -> int:
+        """Take up what a crash cut off; how many orders. Call it once, before orders are taken.
+
+        With results and without a draw, an order gets its draw; without results it is failed, and nothing is owed.
+        """
+        cut_off = [one for one in self.desk.store.opened() if one.failed is None and one.drawn is None]
+        for story in cut_off:
+            with task_bound(story.order_id):
+                if story.answered is not None:
+                    log.info("drawing over results that were stored before the restart")
+                    await draw(self.desk, self.book, story)
+                    continue
+                error = OrderFailed("The scheduler was restarted while the order ran")
+                await fail(self.desk, story, error.code, error.what, story.segments)
+                await self.desk.database.commit(*nothing_owed(self.desk.node_tabs, story, range(story.segments)))
+        return len(cut_off)
+
+    async def forget_old(self) -> None:
+        """Remove prompts, answers and rows that nobody may ask for any more."""
+        ledger, forgotten = self.desk.ledger, 0
+        for story in self.desk.store.opened():
+            if story.order_id in self._runs or story.order_id in self._checks:
+                continue
+            if is_owed_no_more(story, ledger.state, ledger.block, ledger.parameters.lag):
+                self.desk.rows.forget(story.order_id)
+                await self.desk.store.forget(story)
+                self._opening.pop(story.order_id, None)
+                forgotten += 1
+        if forgotten:
+            await asyncio.to_thread(self.desk.database.truncate)
+
+    async def drain(self) -> None:
+        """Take no more orders and wait for what is under way."""
+        self.draining = True
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def abandon(self) -> None:
+        """Drop what is under way where it stands; the journal has what the next start needs."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start(self, order_id: Hash32, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(self._guarded(order_id, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, order_id: Hash32, work: Coroutine[None, None, None]) -> None:
+        with task_bound(order_id):
+            try:
+                await work
+            except (ProtocolError, OrderRefused, StorageFailed, ChainError) as error:
+                # What was journalled stands; the next call, or the next start, goes on from there.
+                log.error("the order was left where it stands: %s", error)
+            except Exception:
+                log.exception("the order was left where it stands")

@@ -1,0 +1,104 @@
+"""An order as far as it has come: its steps folded, with what is private beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.types import Order, Result, TraceCommitment, Verdict
+from troth.protocol.types import Address, Hash32
+from troth.scheduler.orders.steps import (
+    Admitted,
+    Answered,
+    Drawn,
+    Failed,
+    Frozen,
+    HiddenTrace,
+    Judged,
+    PromisedCheck,
+    Revealed,
+    Step,
+    UnveiledTiles,
+)
+
+
+@dataclass(slots=True)
+class Story:
+    """One order. ``request``, ``salt`` and ``tokens`` are None once they are owed no more."""
+
+    order_id: Hash32
+    admitted: Admitted
+    request: bytes | None = field(default=None, repr=False)
+    salt: Hash32 | None = field(default=None, repr=False)
+    tokens: tuple[int, ...] | None = field(default=None, repr=False)
+    answered: Answered | None = None
+    drawn: Drawn | None = None
+    failed: Failed | None = None
+    revealed: Revealed | None = None
+    frozen: Frozen | None = None
+    checks: dict[int, list[PromisedCheck]] = field(default_factory=dict)
+    commitments: dict[tuple[int, Address], Signed[TraceCommitment]] = field(default_factory=dict)
+    verdicts: dict[tuple[int, Address], Signed[Verdict]] = field(default_factory=dict)
+    judged_at: int = 0
+    drawn_first: int = 0
+    unveiled: dict[tuple[int, str, Address], bytes] = field(default_factory=dict)
+
+    @property
+    def order(self) -> Order:
+        """What its client signed."""
+        return self.admitted.order.message
+
+    @property
+    def segments(self) -> int:
+        """How many there are."""
+        return len(self.admitted.nodes)
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """The results' messages; none before the answer."""
+        return () if self.answered is None else tuple(one.message for one in self.answered.results)
+
+    def note(self, step: Step) -> None:
+        """Fold one more step."""
+        match step:
+            case Admitted():
+                self.admitted = step
+            case Answered():
+                self.answered = step
+            case Drawn():
+                block = step.draw.message.block_number
+                self.drawn, self.drawn_first = step, self.drawn_first or block
+            case Failed():
+                self.failed = step
+            case Revealed():
+                self.revealed = step
+            case Frozen():
+                self.frozen = step
+            case PromisedCheck():
+                rounds = self.checks.setdefault(step.segment, [])
+                rounds.append(step)
+                rounds.sort(key=lambda one: one.round)
+            case HiddenTrace():
+                self.commitments[step.commitment.message.segment, step.verifier] = step.commitment
+            case Judged():
+                self.verdicts[step.verdict.message.segment, step.verifier] = step.verdict
+                self.judged_at = max(self.judged_at, step.block)
+            case UnveiledTiles():
+                self.unveiled[step.segment, step.role, step.operator] = step.sealed
+
+    def check_of(self, segment: int) -> PromisedCheck | None:
+        """The newest round of a segment's check."""
+        rounds = self.checks.get(segment)
+        return rounds[-1] if rounds else None
+
+    def undecided(self, segment: int) -> list[Address]:
+        """Drawn verifiers of a segment without a verdict, in the order of their first seats."""
+        check = self.check_of(segment)
+        return [] if check is None else [one for one in check.operators if (segment, one) not in self.verdicts]
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether every drawn verifier of every segment has spoken."""
+        if self.revealed is None or len(self.checks) != self.segments:
+            return False
+        return not any(self.undecided(segment) for segment in self.checks)

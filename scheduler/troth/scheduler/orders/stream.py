@@ -1,0 +1,43 @@
+"""What a client sees of its order while it runs: one JSON object per line. Nobody waits for who stops reading."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+Line = dict[str, Any]
+
+
+class Lines:
+    """Lines so far and to come; any number of readers may follow, each from the first line on."""
+
+    def __init__(self) -> None:
+        self._lines: list[Line] = []
+        self._ended = False
+        self._changed = asyncio.Event()
+
+    def send(self, kind: str, **fields: object) -> None:
+        """One more line."""
+        self._lines.append({"type": kind, **fields})
+        self._wake()
+
+    def end(self) -> None:
+        """Nothing follows."""
+        self._ended = True
+        self._wake()
+
+    async def follow(self) -> AsyncIterator[Line]:
+        """Every line until the end."""
+        place = 0
+        while True:
+            while place < len(self._lines):
+                yield self._lines[place]
+                place += 1
+            if self._ended:
+                return
+            await self._changed.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,0 +1,102 @@
+"""When nodes' work is acknowledged, and what it is worth: the same lag to nodes as clients have to us."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from troth.protocol.market import prices
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.state import CaseRecord, State
+from troth.protocol.market.types import Result, Work
+from troth.protocol.types import Address, Hash32
+from troth.scheduler.orders.story import Story
+from troth.scheduler.tabs.database import Statement
+from troth.scheduler.tabs.node_tabs import NodeTabs, Owed
+
+Stories = Callable[[Hash32], Story | None]
+"""An order by its id."""
+
+
+def inference_fees(node_tabs: NodeTabs, story: Story, due: int) -> list[Statement]:
+    """What each node's promise is worth with its result, from the block ``due`` on; sooner, if it was said before."""
+    assert story.answered is not None
+    return results_fees(node_tabs, story, story.answered.results, due)
+
+
+def results_fees(node_tabs: NodeTabs, story: Story, results: Iterable[Signed[Result]], due: int) -> list[Statement]:
+    """The same for some of the nodes."""
+    statements: list[Statement] = []
+    for one in results:
+        segment = one.message.segment
+        promised = story.admitted.promises[segment]
+        fee = prices.promise_worth(promised.message, one.message)
+        statements += node_tabs.set_fee(story.admitted.nodes[segment], promised.message.sequence, fee, due)
+    return statements
+
+
+def nothing_owed(node_tabs: NodeTabs, story: Story, segments: Iterable[int]) -> list[Statement]:
+    """Nodes without a result are owed nothing, and are told so at once."""
+    statements: list[Statement] = []
+    for segment in segments:
+        promised = story.admitted.promises[segment].message
+        statements += node_tabs.set_fee(story.admitted.nodes[segment], promised.sequence, 0, 0)
+    return statements
+
+
+def decision(state: State, stories: Stories) -> Callable[[Address, Owed], int | None]:
+    """What of a due leaf is owed now: nothing where it is void, and None while a case that suspends its node is open.
+
+    Nothing else may keep back what is owed. A check is owed whether or not the result that it judged stands; only its
+    verifier's own conviction voids it.
+    """
+
+    def decide(node: Address, owed: Owed) -> int | None:
+        story = stories(owed.order)
+        reference = 0 if story is None else story.order.reference_block
+        if state.is_void(node, reference):
+            return 0
+        if owed.work is Work.INFERENCE:
+            if state.is_voided(owed.order, owed.segment):
+                return 0
+            if any(_suspends(record, node) for record in state.cases.values()):
+                return None
+        return owed.fee or 0
+
+    return decide
+
+
+def _suspends(record: CaseRecord, node: Address) -> bool:
+    return record.live and record.state.suspends and record.state.node == node
+
+
+def rejections_decided(node_tabs: NodeTabs, state: State, stories: Stories, block: int, lag: int) -> list[Statement]:
+    """Checks that ended with a no: owed once the result fell, and nothing if it stands when no case is left."""
+    statements: list[Statement] = []
+    for held in node_tabs:
+        for number, owed in held.owed.items():
+            story = stories(owed.order) if owed.work is Work.CHECK and owed.due is None else None
+            if story is None or (owed.segment, held.node) not in story.verdicts:
+                continue
+            if _fell(state, story, owed.segment):
+                fee = _promised_price(story, owed.segment, held.node)
+                statements += node_tabs.set_fee(held.node, number, fee, block)
+            elif block > story.judged_at + 2 * lag and not _in_court(state, story):
+                statements += node_tabs.set_fee(held.node, number, 0, block)
+    return statements
+
+
+def _fell(state: State, story: Story, segment: int) -> bool:
+    node, reference = story.admitted.nodes[segment], story.order.reference_block
+    return state.is_voided(story.order_id, segment) or state.is_void(node, reference)
+
+
+def _in_court(state: State, story: Story) -> bool:
+    return any(record.live and record.state.order == story.order_id for record in state.cases.values())
+
+
+def _promised_price(story: Story, segment: int, verifier: Address) -> int:
+    for check in story.checks.get(segment, ()):
+        for operator, promised in zip(check.operators, check.promises, strict=True):
+            if operator == verifier:
+                return promised.message.price
+    return 0

@@ -1,0 +1,108 @@
+"""Tabs with nodes, opened and topped up in advance: a drawn node without one could not be asked to work.
+
+Every deposit is journalled before it is sent. One that was cut off by a restart is waited for, not sent twice: what
+the chain shows after that decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from troth.chain.errors import ChainError
+from troth.overlay.operator import Operator
+from troth.protocol.market import messages
+from troth.protocol.market.calls import PartCall, build
+from troth.protocol.market.parts import Part
+from troth.protocol.market.types import NO_ADDRESS, TabConsent
+from troth.protocol.types import Address
+from troth.scheduler.orders.desk import Ledger
+from troth.scheduler.tabs.database import Database
+from troth.scheduler.tabs.node_tabs import NodeTabs
+
+log = logging.getLogger(__name__)
+
+PENDING_BLOCKS = 20
+"""Blocks for which a deposit that was sent before a restart is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deposits:
+    """How much a tab with a node starts with and is topped up by, and what may be left before that."""
+
+    deposit: int
+    least: int
+
+
+class TabOpener:
+    """Keeps tabs with nodes open and covered. One deposit at a time for each node."""
+
+    def __init__(
+        self,
+        database: Database,
+        node_tabs: NodeTabs,
+        ledger: Ledger,
+        operator: Operator,
+        *,
+        deposits: Deposits,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = database
+        self._node_tabs = node_tabs
+        self._ledger = ledger
+        self._operator = operator
+        self._deposits = deposits
+        self._clock = clock
+        self._locks: dict[Address, asyncio.Lock] = {}
+
+    async def keep(self, nodes: Iterable[Address]) -> None:
+        """Open what is missing and top up what runs low; a node whose deposit fails keeps no other waiting."""
+        for node in nodes:
+            try:
+                await self._covered(node, self._deposits.least)
+            except ChainError as error:
+                log.warning("the tab with %s could not be opened or topped up: %s", node, error)
+
+    async def ensure(self, node: Address, price: int) -> None:
+        """A tab with ``node`` that covers one more promise of ``price``; raises ChainError."""
+        await self._covered(node, price)
+
+    async def _covered(self, node: Address, least: int) -> None:
+        async with self._locks.setdefault(node, asyncio.Lock()):
+            held = self._node_tabs.held(node)
+            state = self._ledger.state.tab_state(held.book.tab)
+            if state.closes_at:
+                return  # this scheduler closes it: no work is promised on it
+            free = state.balance + state.redeemed - held.book.authorised
+            if state.known and free >= least:
+                return
+            await self._deposit(node, max(self._deposits.deposit, least), first=not state.known)
+
+    async def _deposit(self, node: Address, amount: int, *, first: bool) -> None:
+        purpose = f"{'open' if first else 'top up'} {node}"
+        rows = self._database.read("SELECT block FROM transactions WHERE purpose = ? AND outcome IS NULL", purpose)
+        if rows and self._ledger.block < rows[0][0] + PENDING_BLOCKS:
+            return  # sent before a restart: it may still be mined
+        begun = (purpose, self._ledger.block, self._clock())
+        await self._database.commit(
+            ("INSERT OR REPLACE INTO transactions (purpose, block, at) VALUES (?, ?, ?)", begun)
+        )
+        outcome = "refused"
+        try:
+            block = await self._ledger.execute(self._call(node, amount, first=first))
+            outcome = f"block {block}"
+        finally:
+            await self._database.commit(("UPDATE transactions SET outcome = ? WHERE purpose = ?", (outcome, purpose)))
+        log.info("%s with %d", purpose, amount)
+
+    def _call(self, node: Address, amount: int, *, first: bool) -> PartCall:
+        value = amount if self._ledger.parameters.asset == NO_ADDRESS else 0
+        contracts, me = self._ledger.contracts, self._operator.address
+        if first:
+            consent = self._operator.sign(TabConsent(me, node))
+            return build(contracts, Part.BANK, "openTab", node, me, amount, consent, value=value)
+        tab = messages.tab_id(self._node_tabs.tab(node))
+        return build(contracts, Part.BANK, "topUp", tab, amount, value=value)

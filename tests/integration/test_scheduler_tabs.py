@@ -1,0 +1,212 @@
+"""A scheduler on tabs over the real contracts: what it redeems, claims, answers and posts is taken by them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.tab_scene import TabScene
+from support.tabs_stage import PARAMETERS, TabsStage, following, tabs_stage
+from support.toy_tab_node import ToyPeers, ToyTabNode
+
+from troth.protocol.market import canonical, messages, tabs
+from troth.protocol.market.bodies import Acknowledgement
+from troth.protocol.market.messages import sign
+from troth.protocol.market.parts import Part
+from troth.protocol.market.types import PotKind, SignedOrder, SummonsKind
+from troth.protocol.types import Address
+from troth.protocol.wire_market import Recommit
+from troth.scheduler.checks.lottery import drawn_verifiers, reveal
+from troth.scheduler.checks.summons import SummonsDuty, stuck
+from troth.scheduler.market.ledger import MarketLedger
+from troth.scheduler.tabs.claiming import attend_claims, claim_due
+from troth.scheduler.tabs.opening import Deposits, TabOpener
+from troth.scheduler.tabs.redeeming import redeem
+
+pytestmark = [pytest.mark.chain, pytest.mark.slow]
+
+
+class ChainScene(TabScene):
+    """The scene of the unit tests over a real chain."""
+
+    def __init__(self, folder: Path, stage: TabsStage, follower: Any) -> None:
+        self.folder = folder
+        self.stage = stage
+        self.ends = (2,)
+        self.domain = stage.market.domain
+        self.scheduler_key, self.tab_key, self.vrf_secret = (
+            stage.scheduler.secret,
+            stage.tab_key.secret,
+            stage.vrf_secret,
+        )
+        self.client_tab = stage.client_tab
+        self.definition = stage.execution_class
+        self.class_id = stage.class_id
+        self.ledger: Any = MarketLedger(stage.market, follower, stage.scheduler)
+        self.nodes = {}
+        for key in stage.nodes:
+            node = ToyTabNode(key.secret, self.domain, self.chain)
+            self.nodes[node.address] = node
+        self.peers = ToyPeers(self.nodes)
+        self.payer = tabs.PayerBook(messages.tab_id(self.client_tab))
+        self.database = None
+        self.now = int(time.time())
+
+    async def mine(self, blocks: int = 1) -> None:
+        self.stage.anvil.mine(blocks)
+        await self.ledger.catch_up()
+
+    async def acknowledged(self, asked: Any) -> int:
+        story = self.desk.store.get(asked.order_id)
+        assert story is not None
+        assert story.answered is not None
+        fee = story.answered.fee
+        self.payer = tabs.acknowledge(self.payer, asked.order.sequence, fee)
+        body = Acknowledgement(self.client_tab, sign(self.payer.voucher, self.domain, self.tab_key))
+        assert (await self.http.post("/v1/vouchers", content=canonical.encode(body))).status_code == 200
+        return fee
+
+    def signed_order(self, asked: Any) -> SignedOrder:
+        tab, order = self.client_tab, asked.submission.order
+        return SignedOrder(order.message, tab.payer, tab.payee, tab.key, order.signature)
+
+    async def look(self) -> None:
+        duty = SummonsDuty(self.orders)
+        await duty.look()
+        await duty.settled()
+
+
+@asynccontextmanager
+async def on_chain(anvil: Any, folder: Path, **stage: Any) -> AsyncIterator[ChainScene]:
+    async with tabs_stage(anvil, **stage) as made, following(made) as follower:
+        anvil.fund(made.scheduler)
+        scene = ChainScene(folder, made, follower)
+        scene.start(orders=2)
+        yield scene
+        await scene.stop()
+
+
+async def test_vouchers_are_redeemed_and_what_is_left_is_claimed_shown_and_paid(anvil: Any, tmp_path: Path) -> None:
+    async with on_chain(anvil, tmp_path) as scene:
+        stage, bank = scene.stage, Part.BANK
+        tab = messages.tab_id(scene.client_tab)
+        first = await scene.send(scene.asked())
+        fee = await scene.acknowledged(first)
+        state = scene.ledger.state.tab_state(tab)
+        assert await redeem(scene.desk, 0) == 1
+        assert scene.ledger.state.tab_state(tab).redeemed == fee
+        assert scene.ledger.state.pot(PotKind.CREDIT, stage.scheduler.address) >= fee
+        assert await redeem(scene.desk, 0) == 0
+        # The client closes, and acknowledges nothing more.
+        second, third = await scene.send(scene.asked()), await scene.send(scene.asked())
+        late = scene.asked()
+        await stage.send(stage.client, bank, "close", scene.client_tab)
+        await scene.mine()
+        status, error = await scene.refused(late)
+        assert (status, error["code"]) == (409, "tab_not_open")
+        await claim_due(scene.desk, 0)
+        record = scene.ledger.state.tabs[tab].claim
+        assert record is not None
+        worth = [scene.desk.store.get(one.order_id).answered.fee for one in (second, third)]  # type: ignore[union-attr]
+        assert record.state.claim.total == sum(worth)
+        await stage.send(
+            stage.client, bank, "object", scene.client_tab, record.state, third.order.sequence, value=10**16
+        )
+        await scene.mine()
+        await scene.stop()
+        scene.start()
+        await attend_claims(scene.desk)
+        record = scene.ledger.state.tabs[tab].claim
+        assert record is not None
+        assert not record.objections
+        stage.anvil.mine(record.state.settles_at - scene.ledger.block)
+        await scene.mine()
+        await attend_claims(scene.desk)
+        assert scene.ledger.state.tabs[tab].claim is None
+        assert scene.ledger.state.tab_state(tab).redeemed == fee + sum(worth)
+        assert state.redeemed == 0
+
+
+async def test_summons_are_answered_and_the_log_is_posted(anvil: Any, tmp_path: Path) -> None:
+    async with on_chain(anvil, tmp_path) as scene:
+        stage = scene.stage
+        asked = await scene.send(scene.asked())
+        story = scene.desk.store.get(asked.order_id)
+        assert story is not None
+        assert story.drawn is not None
+        order, draw = scene.signed_order(asked), story.drawn.draw
+        shown = (order, draw.message, draw.signature, 0, asked.secrets.draw)
+        await stage.send(stage.client, Part.SUMMONS, "summonCheck", *shown, value=await _deposit(scene))
+        await scene.mine()
+        assert stuck(scene.desk)
+        await scene.look()
+        assert not stuck(scene.desk)
+        summons_id = messages.summons_id(asked.order_id, SummonsKind.CHECK, 0)
+        assert scene.ledger.state.summons[summons_id].answered
+        # Results that its client says it never saw.
+        other = await scene.send(scene.asked())
+        admitted = scene.desk.store.get(other.order_id).admitted  # type: ignore[union-attr]
+        await scene.mine(PARAMETERS.summons_window + 1)
+        words = (scene.signed_order(other), admitted.admission.message, admitted.admission.signature)
+        await stage.send(stage.client, Part.SUMMONS, "summonResults", *words, value=await _deposit(scene))
+        await scene.mine()
+        await scene.look()
+        assert scene.ledger.state.summons[messages.summons_id(other.order_id, SummonsKind.RESULTS, 0)].answered
+        # Two orders filled an entry; the third one's assignment closes it.
+        await scene.send(scene.asked())
+        await scene.mine(2 * PARAMETERS.lag + 2)
+        await scene.book.post_due()
+        entries = scene.ledger.state.logs[stage.scheduler.address]
+        assert [one.number for one in entries] == [1]
+        assert (await scene.http.get("/v1/log/1")).status_code == 200
+
+
+async def test_a_silent_verifier_pays_and_the_next_one_is_drawn_on_chain(anvil: Any, tmp_path: Path) -> None:
+    async with on_chain(anvil, tmp_path, nodes=14) as scene:
+        stage = scene.stage
+        asked = await scene.send(scene.asked())
+        story = scene.desk.store.get(asked.order_id)
+        assert story is not None
+        assert story.drawn is not None
+        draw = story.drawn.draw
+        shown = (scene.signed_order(asked), draw.message, draw.signature, 0, asked.secrets.draw)
+        await stage.send(stage.client, Part.SUMMONS, "summonCheck", *shown, value=await _deposit(scene))
+        await scene.mine()
+        quiet = await _first_drawn(scene, asked)
+        scene.nodes[quiet].faults.refuses = {Recommit}
+        await scene.look()
+        record = next(iter(scene.ledger.state.summons.values()))
+        assert record.state.passed_to == quiet
+        await scene.mine(PARAMETERS.summons_window + 1)
+        await scene.look()
+        assert next(iter(scene.ledger.state.summons.values())).silent == (quiet,)
+        await scene.look()
+        assert next(iter(scene.ledger.state.summons.values())).answered
+
+
+async def test_tabs_with_nodes_are_opened_with_deposits(anvil: Any, tmp_path: Path) -> None:
+    async with on_chain(anvil, tmp_path, tabs=False, nodes=3) as scene:
+        desk = scene.desk
+        opener = TabOpener(desk.database, desk.node_tabs, scene.ledger, desk.operator, deposits=Deposits(10**12, 10**9))
+        await opener.keep(scene.nodes)
+        for node in scene.nodes:
+            state = scene.ledger.state.tab_state(messages.tab_id(desk.node_tabs.tab(node)))
+            assert (state.known, state.balance) == (True, 10**12)
+        await opener.ensure(next(iter(scene.nodes)), 2 * 10**12)
+        tab = desk.node_tabs.tab(next(iter(scene.nodes)))
+        assert scene.ledger.state.tab_state(messages.tab_id(tab)).balance == 3 * 10**12
+
+
+async def _deposit(scene: ChainScene) -> int:
+    return await scene.ledger.value_of("depositFor") * 3 // 2
+
+
+async def _first_drawn(scene: ChainScene, asked: Any) -> Address:
+    story = scene.desk.store.get(asked.order_id)
+    assert story is not None
+    await reveal(scene.desk, story, asked.secrets.draw)
+    return drawn_verifiers(scene.desk, story)[0].operators[0]

@@ -1,0 +1,423 @@
+"""A node on tabs with a toy model in place of a transformer: real papers, real signatures, real commitments.
+
+It reads the chain that it is given, refuses what a node must refuse, signs once, and answers a repeated question with
+the same words. Faults are set by assigning to ``faults``. ``ToyWay`` is the channel to it without a network: messages
+go through the real encoding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from support.toy_node import _EMBEDDING, COLUMNS, VOCABULARY, choose, layer
+
+from troth.overlay.errors import ChannelTimeout, ChannelUnavailable, OverlayError
+from troth.overlay.operator import Operator
+from troth.overlay.sealing import seal
+from troth.protocol import typed_data
+from troth.protocol.dtype import Dtype
+from troth.protocol.hashing import keccak256
+from troth.protocol.market import canonical, checks, life, lottery, messages, prices, tabs, views
+from troth.protocol.market.bodies import opening_context
+from troth.protocol.market.checks import Opened, View
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, Commitments, InferencePapers, Pay, trace_salt
+from troth.protocol.market.rows import RowChain, verify_rows
+from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict, Voucher, Work
+from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
+from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes, tokens_to_bytes
+from troth.protocol.trace import CommittedTrace, TileLayout
+from troth.protocol.types import ZERO_HASH, Address, Hash32, address_to_bytes
+from troth.protocol.wire import Decoded, Frame, Received, Released, Rows, decode_frame, encode_frame
+from troth.protocol.wire_fields import RowSignature
+from troth.protocol.wire_market import (
+    Advance,
+    Conclude,
+    Concluded,
+    Dismiss,
+    Hidden,
+    Judge,
+    Judged,
+    Noted,
+    Proceed,
+    Recommit,
+    Redeemable,
+    Unveil,
+    Unveiled,
+)
+
+
+@dataclass
+class Faults:
+    """What a node does wrong."""
+
+    silent: set[type] = field(default_factory=set)
+    refuses: set[type] = field(default_factory=set)
+    dies_at_position: int | None = None
+    wrong_signature_at: int | None = None
+    wrong_result: dict[str, Any] = field(default_factory=dict)
+    opinion: Opinion = Opinion.ACCEPT
+    noise: float = 0.0
+
+
+@dataclass
+class _Session:
+    papers: InferencePapers | CheckPapers
+    view: View
+    request: Request | None
+    layers: range
+    chain: RowChain
+    outputs: list[np.ndarray]
+    upstream: RowChain | None
+    prompt: int = 0
+    seen: int = 0
+    tokens: tuple[int, ...] = ()
+    bound: tuple[int, ...] = ()
+
+
+class ToyTabNode:
+    """One node; ``chain`` says state, block and time."""
+
+    def __init__(self, secret: bytes, domain: typed_data.Domain, chain: Callable[[], tuple[Any, int, int]]) -> None:
+        self.operator = Operator(secret, domain)
+        self.faults = Faults()
+        self.seen: list[str] = []
+        self.books: dict[Hash32, tabs.PayeeBook] = {}
+        self.vouchers: dict[Hash32, Signed[Voucher]] = {}
+        self._chain = chain
+        self._sessions: dict[tuple[bytes, int, str], _Session] = {}
+        self._words: dict[tuple[bytes, int, str], bytes] = {}
+        self._traces: dict[tuple[bytes, int, str], tuple[CommittedTrace, Hash32]] = {}
+
+    @property
+    def address(self) -> Address:
+        return self.operator.address
+
+    def restart(self) -> None:
+        """Sessions are lost; words and traces are on disk."""
+        self._sessions.clear()
+
+    async def handle(self, header: Any, payload: memoryview) -> tuple[Any, bytes]:
+        self.seen.append(type(header).__name__)
+        if type(header) in self.faults.silent:
+            await asyncio.sleep(3600)
+        if type(header) in self.faults.refuses:
+            raise OverlayError("This node refuses", type(header).__name__, "Ask another.")
+        answer = {
+            Advance: self._advance,
+            Proceed: self._proceed,
+            Conclude: self._conclude,
+            Recommit: self._recommit,
+            Judge: self._judge,
+            Unveil: self._unveil,
+            Redeemable: self._redeemable,
+            Dismiss: lambda _header, _payload: (Released(), b""),
+        }[type(header)]
+        return answer(header, payload)
+
+    # ---- inference
+
+    def _advance(self, header: Advance, payload: memoryview) -> tuple[Any, bytes]:
+        key = (header.order, header.segment, header.role)
+        if header.papers_size and (key not in self._sessions or header.role == "check"):
+            papers = payload[: header.papers_size]
+            request = payload[header.papers_size : header.papers_size + header.request_size]
+            self._sessions[key] = self._begin(header, papers, bytes(request))
+        session = self._sessions[key]
+        if self.faults.dies_at_position is not None and header.start + header.count > self.faults.dies_at_position:
+            raise ChannelTimeout("the node died")
+        assert header.start == sum(len(part) for part in session.outputs)
+        session.prompt = session.prompt or header.count
+        rest = payload[header.papers_size + header.request_size :]
+        inputs, bound = self._inputs(header, session, rest)
+        data, row = self._compute(session, inputs, bound)
+        if header.role == "check":
+            return Received(header.start + header.count), b""
+        token, finished = self._emit(session) if header.emit else (None, None)
+        return Rows(header.start, header.count, row, token, finished, 40), data
+
+    def _compute(
+        self, session: _Session, inputs: np.ndarray, bound: tuple[int, ...] | None
+    ) -> tuple[bytes, RowSignature]:
+        states = inputs
+        for depth, _ in enumerate(session.layers):
+            states = layer(states, self._last(session, depth))
+            self._remember(session, depth, states[-1])
+        states = (states * np.float32(1 + self.faults.noise)).astype(np.float32)
+        session.outputs.append(states)
+        data = states.tobytes()
+        session.chain, last = session.chain.extend(data, 4 * COLUMNS, bound)
+        secret = self.operator.secret
+        if self.faults.wrong_signature_at is not None and last.position >= self.faults.wrong_signature_at:
+            secret = keccak256(secret)
+        signature = typed_data.sign(last, self.operator.domain, secret)
+        return data, RowSignature(last.position, last.row_hash, last.previous, signature)
+
+    def _last(self, session: _Session, depth: int) -> np.ndarray:
+        kept = getattr(self, "_kept", {})
+        return kept.get((id(session), depth), np.zeros(COLUMNS, np.float32))
+
+    def _remember(self, session: _Session, depth: int, row: np.ndarray) -> None:
+        self._kept = {**getattr(self, "_kept", {}), (id(session), depth): row}
+
+    def _begin(self, header: Advance, papers: memoryview, request: bytes) -> _Session:
+        kind = InferencePapers if header.role == "infer" else CheckPapers
+        shown = canonical.decode(kind, papers, PAPERS_LIMIT)
+        state, block, now = self._chain()
+        order = shown.order.message
+        view = views.view_of(
+            state, order, shown.tab, chain_id=self.operator.domain.chain_id, block=block, time=min(now, order.deadline)
+        )
+        assert messages.order_id(order, view.domain) == header.order
+        if header.role == "infer":
+            life.validate_order(shown.order, view)
+        checks.require_admission(order, shown.admission, shown.nodes, shown.infer_proof, view)
+        assert (shown.salt is not None) == (header.segment in (0, len(shown.nodes) - 1))
+        if shown.salt is not None:
+            assert request_hash(from_canonical_bytes(request), shown.salt) == order.request_hash
+        self._require_paid(shown, header.segment, view)
+        span = view.segments(order)[header.segment]
+        chain = RowChain(Hash32(header.order), header.segment)
+        upstream = RowChain(Hash32(header.order), header.segment - 1) if header.segment else None
+        parsed = from_canonical_bytes(request) if request else None
+        return _Session(shown, view, parsed, range(span.first, span.end), chain, [], upstream)
+
+    def _require_paid(self, shown: Any, segment: int, view: View) -> None:
+        pay: Pay = shown.pay
+        order = shown.order.message
+        assert pay.tab == type(pay.tab)(shown.tab.payee, self.address, shown.tab.payee)
+        if isinstance(shown, InferencePapers):
+            assert shown.nodes[segment] == self.address
+            checks.require_promise(order, pay.promise, segment=segment, work=Work.INFERENCE, least=1, view=view)
+        else:
+            results = checks.require_results(order, shown.results, shown.nodes, view)
+            seen = shown.draw.message.block_number
+            beta = checks.require_draw(order, shown.draw, results, shown.draw_proof, seen_at=seen, view=view)
+            assert lottery.is_drawn(order, shown.secret, beta)
+            state = self._chain()[0]
+            order_id = messages.order_id(order, view.domain)
+            silent = {place: state.silent_in_check(order_id, place) for place in range(len(results))}
+            drawn = checks.verifiers(order, results, shown.secret, beta, nodes=shown.nodes, view=view, silent=silent)[
+                segment
+            ]
+            least = prices.check_reward(view.rules, prices.positions(results[segment])) * drawn.seats[self.address]
+            checks.require_promise(order, pay.promise, segment=segment, work=Work.CHECK, least=least, view=view)
+        self._accept(pay)
+
+    def _accept(self, pay: Pay) -> None:
+        tab = messages.tab_id(pay.tab)
+        pay.voucher.require(self.operator.domain, pay.tab.key)
+        book = self.books.get(tab, tabs.PayeeBook(tabs.first_voucher(tab)))
+        if pay.voucher.message.sequence >= book.best.sequence:
+            book = tabs.accept(book, pay.voucher.message)
+            self.vouchers[tab] = pay.voucher
+        if pay.promise.message.sequence not in book.worth:
+            state = self._chain()[0].tab_state(tab)
+            book = tabs.admit(book, pay.promise.message.sequence, pay.promise.message.price, state)
+        self.books[tab] = book
+
+    def _inputs(
+        self, header: Advance, session: _Session, payload: memoryview
+    ) -> tuple[np.ndarray, tuple[int, ...] | None]:
+        if header.segment == 0:
+            tokens = tokens_from_bytes(payload, header.count, VOCABULARY)
+            session.bound += tokens
+            return _EMBEDDING[list(tokens)], tokens
+        size = 4 * header.count if header.segment == 1 else 0
+        bound = tokens_from_bytes(payload[:size], header.count, VOCABULARY) if size else None
+        assert header.upstream is not None
+        assert session.upstream is not None
+        session.upstream = verify_rows(
+            session.upstream,
+            payload[size:],
+            4 * COLUMNS,
+            header.upstream,
+            signer=session.papers.nodes[header.segment - 1],
+            domain=self.operator.domain,
+            tokens=bound,
+        )
+        return rows_from_bytes(payload[size:], header.count, COLUMNS, Dtype.FLOAT32), None
+
+    def _emit(self, session: _Session) -> tuple[int, str | None]:
+        assert session.request is not None
+        token = choose(session.outputs[-1][-1])
+        session.tokens = (*session.tokens, token)
+        if token in session.request.end_tokens:
+            return token, "stop"
+        return token, "length" if len(session.tokens) == session.request.max_tokens else None
+
+    def _proceed(self, header: Proceed, _payload: memoryview) -> tuple[Any, bytes]:
+        session = self._sessions[header.order, 0, "infer"]
+        assert header.start == sum(len(part) for part in session.outputs)
+        if self.faults.dies_at_position is not None and header.start >= self.faults.dies_at_position:
+            raise ChannelTimeout("the node died")
+        tokens, data, finished = [], b"", None
+        while finished is None and len(tokens) < min(header.most, 4):
+            token = session.tokens[-1]
+            rows, row = self._compute(session, _EMBEDDING[[token]], (token,))
+            chosen, finished = self._emit(session)
+            tokens.append(chosen)
+            data += rows
+        return Decoded(header.start, len(tokens), row, finished, 40), tokens_to_bytes(tokens) + data
+
+    def _conclude(self, header: Conclude, payload: memoryview) -> tuple[Any, bytes]:
+        key = (header.order, header.segment, "infer")
+        if key not in self._words:
+            session = self._sessions[key]
+            papers, order = session.papers, session.papers.order.message
+            trace = self._commit(key, session, header.positions)
+            salt = trace_salt(Hash32(header.order), header.segment, self.address, papers.head_salt)
+            self._traces[key] = (trace, salt)
+            last = header.segment == len(papers.nodes) - 1
+            tokens = tokens_from_bytes(payload, header.tokens, VOCABULARY) if last else ()
+            head = order.request_hash
+            if session.upstream is not None:
+                head = checks.head(Hash32(header.order), papers.head_salt, session.upstream.link)
+            result = Result(
+                order=Hash32(header.order),
+                segment=header.segment,
+                input_head=head,
+                output_head=checks.head(Hash32(header.order), papers.head_salt, session.chain.link),
+                prompt=header.positions - header.tokens + 1,
+                cached=0,
+                written=header.tokens,
+                trace_commitment=messages.trace_commitment(Hash32(trace.root), salt),
+                output_hash=output_hash(papers.salt, tokens) if last else ZERO_HASH,
+            )
+            result = replace(result, **self.faults.wrong_result)
+            self._words[key] = canonical.encode(Signed(result, self.operator.sign(result)))
+        return Concluded(), self._words[key]
+
+    def _commit(self, key: Any, session: _Session, positions: int) -> CommittedTrace:
+        rows = np.concatenate(session.outputs)
+        assert len(rows) == positions
+        model = session.view.execution_class
+        state = self._chain()[0]
+        layout = TileLayout(Hash32(key[0]), state.classes[model].model, positions, COLUMNS, Dtype.FLOAT32)
+        return layout.commit(rows)
+
+    # ---- checks
+
+    def _recommit(self, header: Recommit, _payload: memoryview) -> tuple[Any, bytes]:
+        key = (header.order, header.segment, "check")
+        name = (header.order, header.segment, "hidden")
+        if name not in self._words:
+            trace = self._commit(key, self._sessions[key], header.positions)
+            salt = Hash32(keccak256(self.operator.secret + header.order))
+            self._traces[key] = (trace, salt)
+            place = (Hash32(header.order), header.segment)
+            hidden = messages.verifier_commitment(*place, self.address, root=Hash32(trace.root), salt=salt)
+            message = TraceCommitment(*place, hidden)
+            self._words[name] = canonical.encode(Signed(message, self.operator.sign(message)))
+        return Hidden(), self._words[name]
+
+    def _judge(self, header: Judge, payload: memoryview) -> tuple[Any, bytes]:
+        key, name = (header.order, header.segment, "check"), (header.order, header.segment, "verdict")
+        if name in self._words:
+            return Judged(), self._words[name]
+        session = self._sessions[key]
+        assert (header.order, header.segment, "hidden") in self._words
+        session.seen += header.count
+        if session.seen < header.positions:
+            return Received(session.seen), b""
+        papers = session.papers
+        assert isinstance(papers, CheckPapers)
+        assert header.row is not None
+        result = papers.results[header.segment].message
+        chain = RowChain(Hash32(header.order), header.segment)
+        tokens = session.bound if header.segment == 0 else None
+        chain = verify_rows(
+            chain,
+            payload,
+            4 * COLUMNS,
+            header.row,
+            signer=papers.nodes[header.segment],
+            domain=self.operator.domain,
+            tokens=tokens,
+        )
+        assert checks.head(Hash32(header.order), papers.head_salt, chain.link) == result.output_head
+        hidden = canonical.decode(Signed[TraceCommitment], self._words[header.order, header.segment, "hidden"], 4096)
+        verdict = Verdict(
+            Hash32(header.order),
+            header.segment,
+            typed_data.struct_hash(result),
+            hidden.message.commitment,
+            self.faults.opinion,
+            locks=False,
+        )
+        self._words[name] = canonical.encode(Signed(verdict, self.operator.sign(verdict)))
+        return Judged(), self._words[name]
+
+    def _unveil(self, header: Unveil, payload: memoryview) -> tuple[Any, bytes]:
+        given = canonical.decode(Commitments, payload, PAPERS_LIMIT)
+        key = (header.order, header.segment, header.role)
+        papers = given.check or self._sessions[key].papers
+        assert isinstance(papers, CheckPapers)
+        order = papers.order.message
+        lottery.require_tiles_secret(order, given.second_secret)
+        state, block, now = self._chain()
+        view = views.view_of(state, order, papers.tab, chain_id=self.operator.domain.chain_id, block=block, time=now)
+        shown = [one.message.commitment for one in given.commitments]
+        result = papers.results[header.segment].message
+        tiles = checks.check_tiles(given.second_secret, shown, result, view.rules)
+        trace, salt = self._traces[key]
+        opened = Opened(Hash32(trace.root), salt, trace.open(tiles))
+        context = opening_context(Hash32(header.order), header.segment, address_to_bytes(self.address))
+        return Unveiled(), seal(canonical.encode(opened), order.reply_key, context)
+
+    def _redeemable(self, _header: Redeemable, payload: memoryview) -> tuple[Any, bytes]:
+        signed = canonical.decode(Signed[Voucher], payload, 4096)
+        tab = signed.message.tab
+        self.books[tab] = tabs.accept(self.books[tab], signed.message)
+        self.vouchers[tab] = signed
+        return Noted(), b""
+
+
+class ToyWay:
+    """The channel to a toy node, without a network."""
+
+    connected = True
+
+    def __init__(self, node: ToyTabNode) -> None:
+        self._node = node
+
+    async def request(self, header: Any, payload: bytes | memoryview = b"", timeout: float | None = None) -> Frame:
+        asked = decode_frame(encode_frame(header, payload))
+        try:
+            async with asyncio.timeout(timeout):
+                reply, data = await self._node.handle(asked.header, asked.payload)
+        except TimeoutError as error:
+            raise ChannelTimeout("The node did not answer") from error
+        except (AssertionError, KeyError) as error:
+            raise OverlayError("The node refuses", repr(error)[:200], "See the toy node.") from error
+        return decode_frame(encode_frame(reply, data))
+
+
+class ToyPeers:
+    """Stands for ``peers.Peers``."""
+
+    def __init__(self, nodes: dict[Address, ToyTabNode]) -> None:
+        self._nodes = nodes
+        self.failed: set[Address] = set()
+        self.preferred: list[Address] = []
+
+    def channel(self, node: Address) -> ToyWay:
+        if node not in self._nodes:
+            raise ChannelUnavailable(f"{node} has no registered endpoint")
+        return ToyWay(self._nodes[node])
+
+    def failed_lately(self, node: Address) -> bool:
+        return node in self.failed
+
+    def preference(self, node: Address) -> tuple[bool, int]:
+        return (node not in self.preferred, 0)
+
+    def note_failure(self, node: Address) -> None:
+        self.failed.add(node)
+
+    def note_latency(self, node: Address, seconds: float) -> None:
+        pass

@@ -1,0 +1,173 @@
+"""kill -9 before and after every commit of an order's life: nothing is signed twice, nothing lost, books agree."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, TabScene
+
+from troth.protocol.market import canonical, messages, prices, tabs
+from troth.protocol.market.bodies import Acknowledgement
+from troth.protocol.market.messages import sign
+from troth.scheduler.tabs.database import Database, Statement
+
+
+class Killed(Database):
+    """A disk whose machine loses its power at a given commit, before or after it."""
+
+    commits = 0
+    at = -1
+    before = True
+    died: asyncio.Event
+
+    async def commit(self, *statements: Statement) -> None:
+        kind = type(self)
+        number, kind.commits = kind.commits, kind.commits + 1
+        if number >= kind.at >= 0:
+            if number == kind.at and not kind.before:
+                await super().commit(*statements)
+            kind.died.set()
+            await asyncio.Event().wait()
+        await super().commit(*statements)
+
+
+async def life(scene: TabScene, asked: Any) -> None:
+    """Everything that a client does with one order."""
+    await scene.send(asked)
+    await scene.show(asked)
+    await scene.tiles(asked)
+
+
+async def until_killed(scene: TabScene, asked: Any) -> bool:
+    """Whether it was killed before its end."""
+    living = asyncio.create_task(life(scene, asked))
+    dying = asyncio.create_task(Killed.died.wait())
+    await asyncio.wait({living, dying}, return_when=asyncio.FIRST_COMPLETED)
+    killed = not living.done()
+    for task in (living, dying):
+        task.cancel()
+    await asyncio.gather(living, dying, return_exceptions=True)
+    if not killed:
+        living.result()
+    return killed
+
+
+async def power_lost(scene: TabScene) -> None:
+    """The process is gone with all that it had in memory."""
+    await scene.orders.abandon()
+    await scene.http.aclose()
+    assert scene.database is not None
+    await scene.database.close()
+
+
+@pytest.mark.parametrize("ends", [(2,), (1, 2)])
+@pytest.mark.parametrize("before", [True, False])
+async def test_an_order_survives_a_kill_at_every_commit(tmp_path: Path, ends: tuple[int, ...], before: bool) -> None:
+    at, seen = 0, set()
+    while True:
+        Killed.commits, Killed.at, Killed.before, Killed.died = 0, at, before, asyncio.Event()
+        scene = TabScene(tmp_path / str(at), ends=ends)
+        scene.start(Killed)
+        asked = scene.asked()
+        killed = await until_killed(scene, asked)
+        if not killed:
+            await scene.stop()
+            break
+        await power_lost(scene)
+        seen.add(await after_restart(scene, asked))
+        at += 1
+    assert seen == {"lost", "failed", "drawn"} - ({"lost"} if not before else set())
+    assert at > 12
+
+
+async def after_restart(scene: TabScene, asked: Any) -> str:
+    """Start again over the same disk, and go on as a client does; how the order ended."""
+    scene.start()
+    await scene.orders.resume()
+    story = scene.desk.store.get(asked.order_id)
+    tab = messages.tab_id(CLIENT_TAB)
+    if story is None:
+        assert scene.desk.client_tabs.book(tab).worth == {}
+        await life(scene, asked)  # it was never taken: the same order may be sent again
+        await scene.stop()
+        return "lost"
+    assert (story.failed is None) == (story.drawn is not None)
+    if story.failed is not None:
+        assert scene.desk.client_tabs.book(tab).worth == {1: 0}
+        fee = 0
+    else:
+        fee = await go_on(scene, asked)
+    voucher = tabs.acknowledge(scene.payer, 1, fee).voucher
+    body = Acknowledgement(CLIENT_TAB, sign(voucher, DOMAIN, TAB_KEY))
+    answer = await scene.http.post("/v1/vouchers", content=canonical.encode(body))
+    assert answer.status_code == 200, answer.text
+    assert scene.desk.client_tabs.exposure == 0
+    await scene.stop()
+    return "failed" if story.failed is not None else "drawn"
+
+
+async def go_on(scene: TabScene, asked: Any) -> int:
+    """Show both secrets again; the fee. Words that were told before are the same now."""
+    story = scene.desk.store.get(asked.order_id)
+    assert story is not None
+    for line in asked.lines:
+        if line["type"] == "admitted":
+            assert line["admission"] == canonical.to_json(story.admitted.admission)
+    before = (dict(story.commitments), dict(story.verdicts), dict(story.unveiled))
+    lines = await scene.show(asked)
+    assert lines[-1] == {"type": "end", "complete": True}
+    segments = await scene.tiles(asked)
+    assert all(one["node"] and len(one["opened"]) >= 1 for one in segments)
+    for old, new in zip(before, (story.commitments, story.verdicts, story.unveiled), strict=True):
+        assert old.items() <= new.items()
+    rules = scene.desk.view(story.order, CLIENT_TAB).rules
+    return prices.fee(story.order, rules, story.segments, story.results[-1])
+
+
+async def test_nodes_that_lost_their_sessions_go_on_with_a_check(tmp_path: Path) -> None:
+    """A scheduler that is killed while verifying loses no answer because nodes have freed what they computed."""
+    scene = TabScene(tmp_path, ends=(1, 2))
+    scene.start()
+    asked = await scene.send(scene.asked())
+    judged = {"count": 0}
+    for node in scene.nodes.values():
+        real = node._judge
+
+        def once(header: Any, payload: Any, node: Any = node, real: Any = real) -> Any:
+            judged["count"] += 1
+            if judged["count"] <= 3:
+                node.restart()
+                raise KeyError("session")
+            return real(header, payload)
+
+        node._judge = once  # type: ignore[method-assign]
+    lines = await scene.show(asked)
+    if lines[-1] != {"type": "end", "complete": True}:
+        lines = await scene.show(asked)
+    assert lines[-1] == {"type": "end", "complete": True}
+    await scene.stop()
+
+
+async def test_a_full_disk_refuses_orders_and_owes_nothing(tmp_path: Path) -> None:
+    scene = TabScene(tmp_path)
+    scene.start()
+    assert scene.database is not None
+    real = scene.database._write
+
+    def full(batch: Any) -> Any:
+        scene.database.failure = "database or disk is full"  # type: ignore[union-attr]
+        return [OSError("database or disk is full")] * len(batch)
+
+    scene.database._write = full  # type: ignore[method-assign]
+    status, error = await scene.refused(scene.asked())
+    assert (status, error["code"]) == (503, "busy")
+    assert scene.desk.client_tabs.exposure == 0
+    scene.database._write = real  # type: ignore[method-assign]
+    scene.payer = tabs.PayerBook(messages.tab_id(CLIENT_TAB))
+    asked = await scene.send(scene.asked())
+    assert asked.lines[-1]["type"] == "draw"
+    assert scene.database.failure is None
+    await scene.stop()

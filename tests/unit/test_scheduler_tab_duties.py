@@ -1,0 +1,454 @@
+"""What a scheduler does by itself: acknowledging nodes, redeeming, claiming, answering summons, keeping, logging."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.market_logs import META
+from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, TabScene
+from support.tabs_stage import PARAMETERS
+
+from troth.audit.market.checks import logs
+from troth.chain.errors import ChainUnavailable
+from troth.protocol import typed_data
+from troth.protocol.hashing import keccak256
+from troth.protocol.market import canonical, checks, claims, log_data, messages, prices, tabs
+from troth.protocol.market import events as on
+from troth.protocol.market.bodies import Acknowledgement, Lottery, read_part
+from troth.protocol.market.calls import argument, read_call
+from troth.protocol.market.messages import sign, state_hash
+from troth.protocol.market.parts import Part
+from troth.protocol.market.state import State
+from troth.protocol.market.types import (
+    NO_ADDRESS,
+    CaseKind,
+    CasePhase,
+    CaseState,
+    Claim,
+    ClaimState,
+    Draw,
+    Fault,
+    LogCounts,
+    Opinion,
+    Result,
+    SummonsKind,
+    SummonsState,
+    Verdict,
+)
+from troth.protocol.types import Address, Hash32
+from troth.protocol.wire_market import Recommit
+from troth.scheduler.checks.summons import SummonsDuty, stuck
+from troth.scheduler.orders.keeping import FINALITY_BLOCKS
+from troth.scheduler.tabs.claiming import attend_claims, claim_due
+from troth.scheduler.tabs.delivering import acknowledge_nodes
+from troth.scheduler.tabs.opening import Deposits, TabOpener
+from troth.scheduler.tabs.redeeming import redeem
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[TabScene]:
+    made = TabScene(tmp_path)
+    made.start()
+    yield made
+    await made.stop()
+
+
+def called(scene: TabScene, part: Part, name: str) -> Any:
+    """The newest call that was sent, which must be of this function."""
+    call = scene.ledger.sent[-1]
+    assert call.to == part.of(scene.ledger.contracts)
+    read = read_call(part, call.call.data)
+    assert read.entry.name == name
+    return read
+
+
+def story_of(scene: TabScene, asked: Any) -> Any:
+    story = scene.desk.store.get(asked.order_id)
+    assert story is not None
+    return story
+
+
+# ------------------------------------------------------------------------------------------------ acknowledging nodes
+
+
+async def test_nodes_are_acknowledged_after_the_same_lag_as_clients_have(scene: TabScene) -> None:
+    asked = await scene.send(scene.asked())
+    story = story_of(scene, asked)
+    node = story.admitted.nodes[0]
+    fee = prices.promise_worth(story.admitted.promises[0].message, story.results[0])
+    scene.ledger.block = story.drawn.draw.message.block_number + PARAMETERS.lag - 1
+    await acknowledge_nodes(scene.desk)
+    assert scene.desk.node_tabs.held(node).book.spent == 0
+    scene.ledger.block += 1
+    await acknowledge_nodes(scene.desk)
+    assert scene.desk.node_tabs.held(node).book.spent == fee
+    tab = messages.tab_id(scene.desk.node_tabs.tab(node))
+    assert scene.nodes[node].vouchers[tab].message.spent == fee
+
+
+async def test_a_check_that_agrees_is_acknowledged_at_once_to_all(scene: TabScene) -> None:
+    asked = await scene.send(scene.asked())
+    await scene.show(asked)
+    await acknowledge_nodes(scene.desk)
+    story = story_of(scene, asked)
+    check = story.check_of(0)
+    for operator, promised in zip(check.operators, check.promises, strict=True):
+        held = scene.desk.node_tabs.held(operator)
+        assert held.book.spent >= promised.message.price
+        assert not held.owed
+    assert not scene.desk.node_tabs.held(story.admitted.nodes[0]).owed
+
+
+async def test_only_a_case_that_suspends_withholds_and_a_conviction_voids(scene: TabScene) -> None:
+    asked = await scene.send(scene.asked())
+    story = story_of(scene, asked)
+    node = story.admitted.nodes[0]
+    case = CaseState(CaseKind.REJECTION, CasePhase.OPENED, suspends=True, order=asked.order_id, node=node)
+    case_id = messages.case_id(asked.order_id, 0)
+    scene.ledger.fold(on.CaseOpened(case_id, asked.order_id, node, case, META))
+    scene.ledger.block += PARAMETERS.lag + 1
+    await acknowledge_nodes(scene.desk)
+    assert scene.desk.node_tabs.held(node).owed
+    reference = asked.order.reference_block
+    scene.ledger.fold(on.Convicted(node, Fault.FALSE_RESULT, case_id, reference - 1, reference + 1, 0, META))
+    await acknowledge_nodes(scene.desk)
+    held = scene.desk.node_tabs.held(node)
+    assert (held.owed, held.book.spent) == ({}, 0)
+
+
+async def test_a_no_is_paid_once_the_result_fell_and_not_before(scene: TabScene) -> None:
+    for node in scene.nodes.values():
+        node.faults.opinion = Opinion.REJECT
+    asked = await scene.send(scene.asked())
+    await scene.show(asked)
+    story = story_of(scene, asked)
+    check = story.check_of(0)
+    await acknowledge_nodes(scene.desk)
+    assert all(scene.desk.node_tabs.held(one).owed for one in check.operators)
+    scene.ledger.fold(on.LeafVoided(asked.order_id, 0, messages.case_id(asked.order_id, 0), META))
+    await acknowledge_nodes(scene.desk)
+    for operator, promised in zip(check.operators, check.promises, strict=True):
+        assert scene.desk.node_tabs.held(operator).book.spent == promised.message.price
+
+
+# ---------------------------------------------------------------------------------------------------------- deposits
+
+
+async def test_tabs_with_nodes_are_opened_and_topped_up_once(tmp_path: Path) -> None:
+    scene = TabScene(tmp_path, unpaid=2)
+    scene.start()
+    desk = scene.desk
+    opener = TabOpener(desk.database, desk.node_tabs, scene.ledger, desk.operator, deposits=Deposits(1_000, 10))
+    missing = next(iter(scene.nodes))
+
+    def react(call: Any) -> list[Any]:
+        read = read_call(Part.BANK, call.call.data)
+        if read.entry.name == "topUp":
+            return [on.TabToppedUp(read.value("tab"), 1_000, 0, META)]
+        tab = desk.node_tabs.tab(missing)
+        return [on.TabOpened(messages.tab_id(tab), tab.payer, tab.payee, tab.key, 1_000, META)]
+
+    scene.ledger.react = react
+    await opener.keep([missing])
+    read = called(scene, Part.BANK, "openTab")
+    assert (argument(read, "payee", Address), argument(read, "amount", int)) == (missing, 1_000)
+    assert scene.ledger.sent[-1].call.value == 1_000
+    await opener.keep([missing])
+    assert len(scene.ledger.sent) == 1
+    # Sent before a restart, and not mined yet: it is waited for.
+    other = list(scene.nodes)[1]
+    row = (f"open {other}", scene.ledger.block, 0.0)
+    await desk.database.commit(("INSERT INTO transactions (purpose, block, at) VALUES (?, ?, ?)", row))
+    await opener.keep([other])
+    assert len(scene.ledger.sent) == 1
+    await scene.stop()
+
+
+# ---------------------------------------------------------------------------------------------- redeeming and claiming
+
+
+async def acknowledged(scene: TabScene, asked: Any) -> int:
+    fee = story_of(scene, asked).answered.fee
+    scene.payer = tabs.acknowledge(scene.payer, asked.order.sequence, fee)
+    body = Acknowledgement(CLIENT_TAB, sign(scene.payer.voucher, DOMAIN, TAB_KEY))
+    assert (await scene.http.post("/v1/vouchers", content=canonical.encode(body))).status_code == 200
+    return int(fee)
+
+
+async def test_vouchers_are_redeemed_when_they_are_worth_their_gas(scene: TabScene) -> None:
+    asked = await scene.send(scene.asked())
+    assert await redeem(scene.desk, 1) == 0
+    fee = await acknowledged(scene, asked)
+    scene.ledger.parameters = replace(PARAMETERS, gas_price=10**9)
+    assert await redeem(scene.desk, 10**9) == 0
+    scene.ledger.parameters = replace(PARAMETERS, gas_price=0)
+    tab = messages.tab_id(CLIENT_TAB)
+    scene.ledger.react = lambda _call: [on.TabRedeemed(tab, fee, META)]
+    assert await redeem(scene.desk, 20) == 1
+    called(scene, Part.BANK, "redeemMany")
+
+
+async def test_what_is_not_acknowledged_is_claimed_before_the_tab_closes_and_shown(scene: TabScene) -> None:
+    served = [await scene.send(scene.asked()) for _ in range(3)]
+    await acknowledged(scene, served[1])
+    scene.ledger.parameters = replace(PARAMETERS, gas_price=0)
+    await claim_due(scene.desk, 1)
+    assert not scene.ledger.sent
+    tab = messages.tab_id(CLIENT_TAB)
+    scene.ledger.fold(on.TabClosing(tab, scene.ledger.block + 500, META))
+    await claim_due(scene.desk, 1)
+    read = called(scene, Part.BANK, "claim")
+    claim, voucher = argument(read, "claim_", Claim), scene.desk.client_tabs.get(tab).best.message  # type: ignore[union-attr]
+    fees = {number: story_of(scene, served[number - 1]).answered.fee for number in (1, 3)}
+    assert (claim.first, claim.last, claim.total) == (1, 3, sum(fees.values()))
+    assert claims.owed(voucher, claim) == voucher.spent + claim.total
+    # After a restart its objections are answered from the disk.
+    state = ClaimState(claim, voucher, claims.owed(voucher, claim), scene.ledger.block + 300, CLIENT_TAB.payee)
+    claim_id = state_hash(state)
+    await scene.stop()
+    scene.start()
+    scene.ledger.fold(on.Claimed(tab, claim_id, state, META))
+    for number, amount in ((3, fees[3]), (2, 0)):
+        deadline = scene.ledger.block + 50
+        scene.ledger.fold(on.Objected(tab, claim_id, number, CLIENT_TAB.payer, 5, deadline, META))
+        answered = on.ObjectionAnswered(tab, claim_id, number, amount, META)
+        scene.ledger.react = lambda _call, event=answered: [event]
+        await attend_claims(scene.desk)
+        answer = called(scene, Part.BANK, "answer")
+        path = claims.Path(argument(answer, "siblings", tuple[Hash32, ...]), argument(answer, "sums", tuple[int, ...]))
+        claims.verify_path(claim, number, argument(answer, "amount", int), path)
+        assert argument(answer, "amount", int) == amount
+    sent = len(scene.ledger.sent)
+    scene.ledger.react = lambda _call: []
+    scene.ledger.block = state.settles_at
+    await attend_claims(scene.desk)
+    called(scene, Part.BANK, "settle")
+    assert len(scene.ledger.sent) == sent + 1
+
+
+# ------------------------------------------------------------------------------------------------------------ summons
+
+
+def summoned(scene: TabScene, asked: Any, kind: SummonsKind, **changes: Any) -> Any:
+    story = story_of(scene, asked)
+    drawn = story.drawn
+    state = SummonsState(
+        kind=kind,
+        segment=0,
+        extended=False,
+        deadline=scene.ledger.block + PARAMETERS.summons_window,
+        offence_block=scene.ledger.block,
+        reference_block=asked.order.reference_block,
+        order=asked.order_id,
+        execution_class=asked.order.execution_class,
+        ends=asked.order.ends,
+        results=Hash32(bytes(32)) if drawn is None else drawn.draw.message.results,
+        named=Hash32(bytes(32)),
+        secret=asked.secrets.draw,
+        client=CLIENT_TAB.payer,
+        scheduler=CLIENT_TAB.payee,
+        summoner=CLIENT_TAB.payer,
+        passed_to=NO_ADDRESS,
+        deposit=5,
+        fee=asked.order.max_fee,
+    )
+    state = replace(state, **changes)
+    summons_id = messages.summons_id(asked.order_id, kind, 0)
+    return on.Summoned(summons_id, asked.order_id, CLIENT_TAB.payee, state, META)
+
+
+async def look(scene: TabScene) -> None:
+    duty = SummonsDuty(scene.orders)
+    await duty.look()
+    await duty.settled()
+
+
+async def test_a_summons_for_results_is_answered_with_a_draw_as_new_as_it(scene: TabScene) -> None:
+    asked = await scene.send(scene.asked())
+    scene.ledger.block += 9
+    scene.ledger.fold(summoned(scene, asked, SummonsKind.RESULTS))
+    assert "results" in stuck(scene.desk)[0]
+    await look(scene)
+    read = called(scene, Part.SUMMONS, "answerResults")
+    draw = argument(read, "draw", Draw)
+    assert draw.block_number == scene.ledger.block - 1
+    assert argument(read, "results", tuple[Result, ...]) == story_of(scene, asked).results
+    signature = argument(read, "drawSignature", bytes)
+    typed_data.require_signer(draw, DOMAIN, signature, CLIENT_TAB.payee)
+
+
+async def test_a_summons_for_an_order_whose_node_failed_is_passed_on_to_it(scene: TabScene) -> None:
+    for node in scene.nodes.values():
+        node.faults.dies_at_position = 4
+    asked = await scene.send(scene.asked())
+    await scene.orders.drain()
+    event = summoned(scene, asked, SummonsKind.RESULTS)
+    scene.ledger.fold(event)
+    await look(scene)
+    read = called(scene, Part.SUMMONS, "passOnResults")
+    node = story_of(scene, asked).admitted.nodes[0]
+    assert read.value("tab")[1].lower() == node.lower()
+    assert scene.ledger.sent[-1].call.value == 1_000
+    # Silent until the end of its window: it pays.
+    state = replace(event.state, extended=True, passed_to=node, deadline=scene.ledger.block + 6)
+    promised = story_of(scene, asked).admitted.promises[0]
+    passed = on.PassedOn(event.summons_id, node, state, promised.message, promised.signature, META)
+    scene.ledger.fold(passed)
+    sent = len(scene.ledger.sent)
+    await look(scene)
+    assert len(scene.ledger.sent) == sent
+    scene.ledger.block = state.deadline + 1
+    await look(scene)
+    called(scene, Part.SUMMONS, "convict")
+
+
+async def test_a_summons_for_a_check_is_answered_with_all_verdicts(scene: TabScene) -> None:
+    asked = await scene.send(scene.asked())
+    scene.ledger.block += PARAMETERS.lag // 2 + 1  # too late for a secret here, but it was summoned in time
+    scene.ledger.fold(summoned(scene, asked, SummonsKind.CHECK))
+    await look(scene)
+    read = called(scene, Part.SUMMONS, "answerCheck")
+    verdicts = argument(read, "verdicts", tuple[Verdict, ...])
+    assert len(verdicts) == len(story_of(scene, asked).check_of(0).operators)
+    assert all(one.opinion == Opinion.ACCEPT for one in verdicts)
+
+
+async def test_a_silent_verifier_is_passed_the_summons_and_the_next_is_drawn(scene: TabScene) -> None:
+    asked = await scene.send(scene.asked())
+    event = summoned(scene, asked, SummonsKind.CHECK)
+    quiet = scene.nodes[_drawn_for(scene, asked)[0]]
+    quiet.faults.refuses = {Recommit}
+    scene.ledger.fold(event)
+    await look(scene)
+    called(scene, Part.SUMMONS, "passOnCheck")
+    state = replace(event.state, extended=True, passed_to=NO_ADDRESS, deadline=scene.ledger.block + 6)
+    scene.ledger.fold(on.NodeSilent(event.summons_id, quiet.address, state, 10, META))
+    await look(scene)
+    read = called(scene, Part.SUMMONS, "answerCheck")
+    check = story_of(scene, asked).check_of(0)
+    assert check.round == 1
+    assert quiet.address not in check.operators
+    assert len(argument(read, "verdicts", tuple[Verdict, ...])) == len(check.operators)
+
+
+def _drawn_for(scene: TabScene, asked: Any) -> tuple[Any, ...]:
+    story = story_of(scene, asked)
+    view = scene.desk.view(story.order, CLIENT_TAB)
+    beta = story.drawn.draw.message.beta
+    nodes = story.admitted.nodes
+    return checks.verifiers(story.order, story.results, asked.secrets.draw, beta, nodes=nodes, view=view)[0].operators
+
+
+async def test_a_summons_is_answered_after_a_restart(scene: TabScene) -> None:
+    asked = await scene.send(scene.asked())
+    scene.ledger.fold(summoned(scene, asked, SummonsKind.CHECK))
+    scene.ledger.failure = ChainUnavailable("away", "nowhere", "wait")
+    await look(scene)
+    assert not scene.ledger.sent
+    await scene.stop()
+    scene.ledger.failure = None
+    scene.start()
+    await scene.orders.resume()
+    await look(scene)
+    called(scene, Part.SUMMONS, "answerCheck")
+
+
+# ------------------------------------------------------------------------------------------------------------- keeping
+
+
+async def test_prompts_and_rows_are_held_as_long_as_they_are_owed_and_no_longer(scene: TabScene) -> None:
+    undrawn, checked = await scene.send(scene.asked()), await scene.send(scene.asked())
+    await scene.show(checked)
+    drawn = story_of(scene, undrawn).drawn.draw.message.block_number
+    rows = scene.folder / "rows" / undrawn.order_id.hex()
+    scene.ledger.block = drawn + PARAMETERS.lag + FINALITY_BLOCKS
+    await scene.orders.forget_old()
+    assert rows.exists()
+    assert story_of(scene, undrawn).request is not None
+    scene.ledger.fold(summoned(scene, checked, SummonsKind.CHECK))
+    scene.ledger.block += 1
+    await scene.orders.forget_old()
+    assert not rows.exists()
+    assert story_of(scene, undrawn).request is None
+    assert story_of(scene, checked).request is not None
+    summons_id = messages.summons_id(checked.order_id, SummonsKind.CHECK, 0)
+    scene.ledger.fold(on.SummonsAnswered(summons_id, CLIENT_TAB.payee, Hash32(bytes(32)), META))
+    await scene.orders.forget_old()
+    assert story_of(scene, checked).request is None
+    # What a claim needs is still there, and nothing of prompt or answer is left in the file.
+    assert story_of(scene, undrawn).answered is not None
+    raw = b"".join(path.read_bytes() for path in scene.folder.glob("market.sqlite*"))
+    assert undrawn.submission.request not in raw
+    assert undrawn.submission.salt not in raw
+
+
+# ----------------------------------------------------------------------------------------------------------------- log
+
+
+def posted_event(scene: TabScene, call: Any) -> list[Any]:
+    read = read_call(Part.LOG, call.call.data)
+    number, counts = read.value("number"), argument(read, "counts", LogCounts)
+    root, hashed = argument(read, "root", Hash32), argument(read, "dataHash", Hash32)
+    before = scene.ledger.state.head_of(CLIENT_TAB.payee)[1]
+    chain = log_data.next_chain(before, number, root, counts, hashed)
+    return [on.EntryLogged(CLIENT_TAB.payee, number, root, counts, hashed, chain, META)]
+
+
+class _Seen:
+    """A subject for the auditor's checks over a log."""
+
+    def __init__(self, state: State) -> None:
+        self.history = type("History", (), {"state": state})()
+        self.evidence = type("Evidence", (), {"domain": DOMAIN, "parameters": PARAMETERS})()
+
+
+@pytest.mark.parametrize("ends", [(2,), (1, 2)])
+async def test_the_auditors_own_checks_pass_over_what_is_served(tmp_path: Path, ends: tuple[int, ...]) -> None:
+    scene = TabScene(tmp_path, ends=ends)
+    scene.start(orders=3)
+    asked = [await scene.send(scene.asked()) for _ in range(3)]
+    await scene.show(asked[0])
+    least = await scene.send(scene.asked(check_rate=scene.definition.least_check_rate))
+    await scene.show(least)
+    scene.ledger.react = lambda call: posted_event(scene, call)
+    await scene.book.post_due()
+    assert not scene.ledger.sent  # a secret may still be shown
+    scene.ledger.block += PARAMETERS.lag + 1
+    await scene.book.post_due()
+    scene.now += 4_000
+    await scene.book.post_due()
+    # Posted once, and after a restart not again.
+    assert len(scene.ledger.sent) == 2
+    await scene.stop()
+    scene.start(orders=3)
+    await scene.book.post_due()
+    assert len(scene.ledger.sent) == 2
+    newest = (await scene.http.get("/v1/log")).json()["entries"]
+    assert newest == [2, 1]
+    data = {number: (await scene.http.get(f"/v1/log/{number}")).content for number in newest}
+    assert (await scene.http.get("/v1/log/3")).status_code == 404
+    promises = tuple(
+        inclusion for one in (*asked, least) if (inclusion := read_part(Lottery, one.of("draw")).inclusion) is not None
+    )
+    assert len(promises) == 4
+    served = logs.Served(CLIENT_TAB.payee, data, {}, promises)
+    subject: Any = _Seen(scene.ledger.state)
+    found = [
+        (report.number, finding.message)
+        for report in logs.examine(subject, served)
+        for result in report.results
+        for finding in result.findings
+    ]
+    assert found == []
+    text = b"".join(data.values())
+    for one in asked:
+        assert one.submission.salt.hex().encode() not in text
+        assert messages.tab_id(CLIENT_TAB).hex().encode() not in text
+    assert keccak256(data[1]) == scene.ledger.state.logs[CLIENT_TAB.payee][0].data_hash
+    assert json.loads(data[1].splitlines()[0])
+    await scene.stop()
