@@ -26,14 +26,14 @@ async def view(home: Home, configuration: Configuration) -> AsyncIterator[tuple[
     """The chain, and the contract's events up to now and from then on."""
     home.create()
     async with await Chain.connect(configuration.rpc, to_address(configuration.contract)) as chain:
-        with _free_file(home, chain) as path:
+        with free_file(home, chain) as path:
             async with EventFollower(chain, path, start_block=configuration.start_block) as follower:
                 await follower.catch_up()
                 yield chain, follower
 
 
 @contextmanager
-def _free_file(home: Home, chain: Chain) -> Iterator[Path | None]:
+def free_file(home: Home, chain: Chain) -> Iterator[Path | None]:
     for number in range(FILES):
         path = home.chain_view(chain.chain_id, chain.contract, number)
         with exclusive(path) as held:

@@ -1,4 +1,4 @@
-"""The table [market] of client.toml: which deployment of tabs is used, what its checks must be worth, what is automatic.
+"""The table [market] of client.toml: which deployment is used, what its checks must be worth, what is automatic.
 
 With it a process pays by tabs; with ``contract`` it works as before.
 """

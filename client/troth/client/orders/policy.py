@@ -47,7 +47,8 @@ def _require_group(
     where = f"layers [{segment.first}, {segment.end})"
     if not offers_checks(group, offer.rules, block):
         least = offer.rules.verifiers + SPARE_OWNERS
-        what = f"The group of {where} has {len(group.owners_at(block))} owners; with fewer than {least} a check says little"
+        owners = len(group.owners_at(block))
+        what = f"The group of {where} has {owners} owners; with fewer than {least} a check says little"
         raise ModelUnavailable(what, "0x" + offer.class_id.hex(), "Wait for more owners, or use another class.")
     seats = _seats_by_owner(group, block, seasoning)
     total = seats.total()

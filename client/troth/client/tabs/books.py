@@ -10,6 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -120,6 +121,10 @@ class Books:
             what = "Several tabs start like this" if fits else "This client has no such tab"
             raise NoTab(what, text[:80], "`troth client tabs` lists them.")
         return fits[0]
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Several steps that are written together, or not at all."""
+        return self._store.writing()
 
     # ---- steps of a book
 
