@@ -57,6 +57,7 @@ class Course:
         self._admitted: Admitted | None = None
         self._results: Results | None = None
         self._lines = 0
+        self._patience: float | None = None
         self._held = time.monotonic()
         self.tokens: list[int] = []
         self.drawn_over = False
@@ -83,9 +84,13 @@ class Course:
                     self._session.books.delivered(self._desk.identifier, newest)
                 yield step
 
-    async def read(self, lines: AsyncGenerator[dict[str, Any], None]) -> AsyncGenerator[Step, None]:
-        """The same for lines however they come; tokens that were read before are not yielded twice."""
+    async def read(
+        self, lines: AsyncGenerator[dict[str, Any], None], *, patience: float | None = None, resumed: bool = False
+    ) -> AsyncGenerator[Step, None]:
+        """The same for lines however they come; ``resumed``: all lines so far of an order that was sent before, for
+        which a refusal says nothing about what is owed."""
         identifier, journal = self._entry.identifier, self._session.journal
+        self._patience = patience
         try:
             async with aclosing(lines):
                 while not self.drawn_over:
@@ -99,6 +104,8 @@ class Course:
         except (SchedulerUnreachable, StreamError) as error:
             raise self._broken(error) from error
         except Refused as error:
+            if resumed:
+                raise
             raise self._refused(error) from error
         finally:
             # Also when the user interrupts: what has arrived belongs to whoever pays for it.
@@ -110,6 +117,8 @@ class Course:
     async def _next(self, lines: AsyncGenerator[dict[str, Any], None]) -> dict[str, Any]:
         others = len(self._session.usable()) > 1
         stall = float(self._session.table.stall)
+        if self._patience is not None:
+            stall = self._patience
         limit = min(ADMISSION_SECONDS, stall) if self._admitted is None and others else stall
         try:
             async with asyncio.timeout(limit):

@@ -142,15 +142,19 @@ class Journal:
         fee: int | None = None,
         due: int | None = None,
         failure: str | None = None,
+        more: Mapping[str, bytes] | None = None,
         **evidence: Any,
     ) -> None:
-        """Note a step with what belongs to it, at once; evidence is frozen types, or bytes as they are."""
+        """Note a step with what belongs to it, at once; evidence is frozen types, or bytes as they are.
+
+        ``more``: evidence by names that are no words of Python.
+        """
         name = _name(identifier)
         with self._store.writing():
             for column, value in (("phase", phase), ("fee", _text(fee)), ("due", due), ("failure", failure)):
                 if value is not None:
                     self._store.execute(f"UPDATE orders SET {column} = ? WHERE id = ?", value, name)  # noqa: S608
-            for one, value in evidence.items():
+            for one, value in (*evidence.items(), *(more or {}).items()):
                 self._put(identifier, one, value if isinstance(value, bytes) else canonical.encode(value))
             self.hold(identifier)
 

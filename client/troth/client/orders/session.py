@@ -22,7 +22,7 @@ from troth.client.market_table import MarketTable
 from troth.client.orders.calls import PRICES_SECONDS, MarketCalls
 from troth.client.orders.journal import Journal
 from troth.client.orders.policy import require_worth
-from troth.client.orders.seams import CaseOpener
+from troth.client.orders.seams import CaseOpener, OwnCheck
 from troth.client.orders.terms import Offer, offer_of, read_quotes, require_served
 from troth.client.tabs.books import Books, TabRecord
 from troth.client.tabs.errors import NoTab
@@ -97,6 +97,8 @@ class MarketSession:
     language: Language | None = None
     market: Market | None = None
     opener: CaseOpener | None = None
+    own_check: OwnCheck | None = None
+    case_bond: int | None = None
     pool: CircuitPool | None = None
     mode: str = "scheduler"
     desks: dict[Hash32, Desk] = field(default_factory=dict)

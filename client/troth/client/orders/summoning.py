@@ -60,10 +60,11 @@ def _unsummoned(entry: Entry, segments: int, state: State) -> int:
 async def deposit_of(market: Market) -> int:
     """The least deposit of a summons now."""
     asked = view(market.contracts, Part.SUMMONS, "depositFor", returns=int)
-    return int(await market.read(asked))
+    found: int = await market.read(asked)
+    return found
 
 
-async def calls_of(
+async def calls_of(  # noqa: PLR0917
     market: Market, asset: Asset, entry: Entry, due: Due, deposit: int, sender: Address
 ) -> tuple[PartCall, ...]:
     """The transactions of a summons; a token's deposit needs an approval before."""

@@ -81,3 +81,5 @@ Update = Sent | Served | Text | Finished | Signed | Drawn | Ended
 """What ``asking.ask`` yields."""
 Step = Served | Token | Signed | Drawn | Ended
 """What one order's course yields."""
+
+__all__ = ["Drawn", "Ended", "Finished", "Outcome", "Sent", "Served", "Signed", "Step", "Text", "Token", "Update"]

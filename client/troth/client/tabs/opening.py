@@ -45,7 +45,7 @@ class Plan:
         ]
 
 
-async def plan_open(
+async def plan_open(  # noqa: PLR0917
     market: Market, asset: Asset, record: TabRecord, tab_key: Key, amount: int, wallet: Key | None
 ) -> Plan:
     """Open a tab. With a token: by permit in one call where ``wallet`` can sign one, else after an approval."""
