@@ -332,11 +332,12 @@ class ToyScheduler:
         placed = ToyOrder(
             submission, identifier, request, view, nodes, proof, admission, tokens, traces, results, made_draw, draw_proof
         )
-        fee = prices.fee(order, view.rules, len(results), results[-1].message)
+        placed.lines = self.tamper(placed, self.honest_lines(placed))
+        failed = any(isinstance(line, dict) and line["type"] == "failed" for line in placed.lines)
+        fee = 0 if failed else prices.fee(order, view.rules, len(results), results[-1].message)
         self.books[order.tab] = tabs.served(self.books[order.tab], order.sequence, fee)
         self.orders[identifier] = placed
         self.served.append(identifier)
-        placed.lines = self.tamper(placed, self.honest_lines(placed))
         return placed
 
     def _served(self, submission: Submission, request: Ordered, identifier: Hash32, view: View, nodes: Any, tokens: Any) -> Any:
