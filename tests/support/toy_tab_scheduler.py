@@ -330,7 +330,18 @@ class ToyScheduler:
         results, traces = made
         made_draw, draw_proof = self.drawn(identifier, [one.message for one in results])
         placed = ToyOrder(
-            submission, identifier, request, view, nodes, proof, admission, tokens, traces, results, made_draw, draw_proof
+            submission,
+            identifier,
+            request,
+            view,
+            nodes,
+            proof,
+            admission,
+            tokens,
+            traces,
+            results,
+            made_draw,
+            draw_proof,
         )
         placed.lines = self.tamper(placed, self.honest_lines(placed))
         failed = any(isinstance(line, dict) and line["type"] == "failed" for line in placed.lines)
@@ -340,7 +351,9 @@ class ToyScheduler:
         self.served.append(identifier)
         return placed
 
-    def _served(self, submission: Submission, request: Ordered, identifier: Hash32, view: View, nodes: Any, tokens: Any) -> Any:
+    def _served(
+        self, submission: Submission, request: Ordered, identifier: Hash32, view: View, nodes: Any, tokens: Any
+    ) -> Any:
         traces = [
             self.trace(identifier, len(request.prompt_tokens) + len(tokens) - 1, self.node_noise, 1) for _ in nodes
         ]
@@ -354,7 +367,17 @@ class ToyScheduler:
         )
         return results, traces
 
-    def result(self, submission: Submission, request: Ordered, identifier: Hash32, segment: int, tokens: Any, trace: Any, *, last: bool) -> Result:
+    def result(
+        self,
+        submission: Submission,
+        request: Ordered,
+        identifier: Hash32,
+        segment: int,
+        tokens: Any,
+        trace: Any,
+        *,
+        last: bool,
+    ) -> Result:
         head = Hash32(keccak256(b"head" + bytes([segment])))
         before = Hash32(keccak256(b"head" + bytes([segment - 1]))) if segment else submission.order.message.request_hash
         return Result(
@@ -390,9 +413,7 @@ class ToyScheduler:
     # ---- its check
 
     def seats(self, one: ToyOrder, secret: Hash32) -> tuple[Drawn, ...]:
-        return checks.verifiers(
-            one.order, one.given, secret, one.draw.message.beta, nodes=one.nodes, view=one.view
-        )
+        return checks.verifiers(one.order, one.given, secret, one.draw.message.beta, nodes=one.nodes, view=one.view)
 
     def verifier_trace(self, one: ToyOrder, node: Address) -> CommittedTrace:
         rows = len(one.request.prompt_tokens) + len(one.tokens) - 1

@@ -397,7 +397,7 @@ async def test_older_numbers_hold_the_window_open_and_are_paid_first(tmp_path: P
             stage.session.books.order(stage.tab, 1, stage.state(), key, lambda number, _voucher: number)
         book = stage.book()
         # Everything after the undrawn one that fits is paid; what would push it out of the window waits.
-        for number in sorted(book.bounds)[1:tabs.WINDOW]:
+        for number in sorted(book.bounds)[1 : tabs.WINDOW]:
             stage.session.books.acknowledge(stage.tab, number, 0, key)
         assert ended(await asked(stage)).outcome is Outcome.CHECKED
         checked = stage.session.journal.all()[0]

@@ -220,7 +220,10 @@ async def test_a_refusal_before_admission_costs_nothing(tmp_path: Path) -> None:
 async def test_a_shortfall_at_the_scheduler_is_told_with_the_command(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         stage.scheduler.refusing = {
-            "code": "tab_short", "message": "the tab is short", "shortfall": "77", "status": 402
+            "code": "tab_short",
+            "message": "the tab is short",
+            "shortfall": "77",
+            "status": 402,
         }
         with pytest.raises(OrderFailed) as caught:
             await asked(stage)

@@ -155,9 +155,7 @@ def _piece(text: str, state: _Question) -> Text:
     return Text(text, chosen)
 
 
-async def _finish(
-    session: MarketSession, desk: Desk, entry: Entry, wish: Wish
-) -> AsyncGenerator[Update, None]:
+async def _finish(session: MarketSession, desk: Desk, entry: Entry, wish: Wish) -> AsyncGenerator[Update, None]:
     ending = Ending(session, desk, session.journal.entry(entry.identifier))
     async with aclosing(ending.run()) as steps:
         async for step in steps:

@@ -338,9 +338,7 @@ def _by_signer(words: Sequence[Signed[Any]], domain: Domain) -> dict[Address, Si
     return {typed_data.recover(one.message, domain, one.signature): one for one in words}
 
 
-def parts_of(
-    served: Served, words: Words, openings: Openings | None, key: Key, domain: Domain
-) -> tuple[Check, ...]:
+def parts_of(served: Served, words: Words, openings: Openings | None, key: Key, domain: Domain) -> tuple[Check, ...]:
     """The check of every segment as the rules take it, its openings unsealed; what does not open is not shown."""
     found = []
     for segment, said in enumerate(words.segments):

@@ -73,9 +73,7 @@ def _opinions(session: MarketSession, entry: Entry) -> list[Opinion]:
     for result, part, seats in zip(served.given, parts, drawn, strict=True):
         try:
             said.append(
-                life.verify_check(
-                    served.order, result, part, drawn=seats, second_secret=secrets.tiles, view=view
-                )
+                life.verify_check(served.order, result, part, drawn=seats, second_secret=secrets.tiles, view=view)
             )
         except InvalidCheck:
             said.append(Opinion.CANNOT_TELL)

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 Report = Callable[[Entry, str], None]
 
 
-def _unheard(_entry: Entry, _line: str) -> None:
+def unheard(_entry: Entry, _line: str) -> None:
     """Nobody listens."""
 
 
@@ -50,7 +50,7 @@ class Keeper:
 
     session: MarketSession
     summons: AutomaticSummons | None = None
-    report: Report = _unheard
+    report: Report = unheard
     _task: asyncio.Task[None] | None = None
     _later: dict[bytes, float] = field(default_factory=dict)
     _tries: dict[bytes, int] = field(default_factory=dict)

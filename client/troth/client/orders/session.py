@@ -121,9 +121,7 @@ class MarketSession:
 
     def view(self, order: Order, tab: Tab) -> View:
         """This client's view of the chain for an order; raises InvalidOrder where class or scheduler are unknown."""
-        return view_of(
-            self.state, order, tab, chain_id=self.domain.chain_id, block=self.block, time=int(time.time())
-        )
+        return view_of(self.state, order, tab, chain_id=self.domain.chain_id, block=self.block, time=int(time.time()))
 
     async def seen(self, block: int) -> None:
         """Wait until a block that a scheduler names was followed, as far as the chain can be asked."""

@@ -23,11 +23,10 @@ from troth.protocol.market.types import (
     Result,
     Tab,
     TraceCommitment,
-    Uint64,
     Verdict,
     Voucher,
 )
-from troth.protocol.types import Address, Hash32
+from troth.protocol.types import Address, Hash32, Uint64
 
 SUBMISSION_LIMIT = 1 << 21
 """Bytes of an order with its request; the longest prompt has one million as hexadecimal digits."""
