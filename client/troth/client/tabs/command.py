@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -22,6 +21,7 @@ from troth.client.options import (
     read_configuration,
 )
 
+Result = TypeVar("Result")
 TabArgument = Annotated[
     str, typer.Argument(help="Beginning of the tab's id or of its scheduler's address; none: the only one, or all.")
 ]
@@ -47,7 +47,7 @@ def open_tab(  # noqa: PLR0917
     place = Home(home.expanduser())
     configuration = read_configuration(place, rpc, scheduler=scheduler, factory=factory)
     purse = managing.Purse(place, password_file)
-    done = asyncio.run(managing.open_tab(purse, configuration, amount, payer=payer, broadcast=broadcast))
+    done = _run(managing.open_tab(purse, configuration, amount, payer=payer, broadcast=broadcast))
     _print(done, as_json, f"tab {done['tab']} with {done['scheduler']}\n{opening.describe(done)}")
 
 
@@ -68,7 +68,7 @@ def top_up(  # noqa: PLR0917
     place = Home(home.expanduser())
     configuration = read_configuration(place, rpc, factory=factory)
     purse = managing.Purse(place, password_file)
-    done = asyncio.run(managing.top_up(purse, configuration, tab, amount, broadcast=broadcast))
+    done = _run(managing.top_up(purse, configuration, tab, amount, broadcast=broadcast))
     _print(done, as_json, opening.describe(done))
 
 
@@ -95,7 +95,7 @@ def take_back(  # noqa: PLR0917
     from troth.client.tabs import managing
 
     purse = managing.Purse(home, password_file)
-    done = asyncio.run(managing.take_back(purse, configuration, tab, broadcast=broadcast))
+    done = _run(managing.take_back(purse, configuration, tab, broadcast=broadcast))
     _print(done, as_json, "\n".join(_told(one) for one in done) or "this client has no tab")
 
 
@@ -125,7 +125,7 @@ def list_tabs(
     from troth.client.tabs import managing
 
     place = Home(home.expanduser())
-    found = asyncio.run(managing.list_tabs(place, read_configuration(place, rpc, factory=factory)))
+    found = _run(managing.list_tabs(place, read_configuration(place, rpc, factory=factory)))
     _print(found, as_json, "\n".join(_listed(one) for one in found) or "this client has no tab: `troth client open`")
 
 
@@ -164,10 +164,17 @@ def summon(  # noqa: PLR0917
     place = Home(home.expanduser())
     configuration = read_configuration(place, rpc, factory=factory)
     purse = managing.Purse(place, password_file)
-    done = asyncio.run(terminal.summon(purse, configuration, order, broadcast=broadcast))
+    done = _run(terminal.summon(purse, configuration, order, broadcast=broadcast))
     about = f"{done['kind']} of {done['order'][:12]}, segment {done['segment']}, blocks {done['first_block']}"
     _print(done, as_json, f"{about} to {done['last_block']}\n{opening.describe(done)}")
 
 
 def _print(result: object, as_json: bool, text: str) -> None:
     typer.echo(json.dumps(result) if as_json else text)
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    # Not loaded for help: forty modules.
+    import asyncio
+
+    return asyncio.run(work)
