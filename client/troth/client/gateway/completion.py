@@ -91,6 +91,12 @@ class Completion:
         if not self._left:
             self._queue.put_nowait((number, told))
 
+    def heard(self, number: int) -> None:
+        """An order's first word, of which the reader need not know more."""
+        self._unheard.discard(number)
+        if not self._unheard:
+            self._begun.set()
+
     def leave(self) -> None:
         """Nobody reads any more."""
         self._left = True

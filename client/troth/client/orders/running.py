@@ -12,6 +12,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from troth.chain.keystore import Key
+from troth.chain.market_follower import MarketFollower
 from troth.chain.passwords import read_password
 from troth.client.configuration import Configuration
 from troth.client.home import Home
@@ -34,6 +35,11 @@ class Running:
     session: MarketSession
     asset: Asset
     keeper: Keeper
+
+    @property
+    def follower(self) -> MarketFollower:
+        """The session's view of the chain."""
+        return self.session.follower
 
 
 @asynccontextmanager
