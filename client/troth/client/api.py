@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any
 
 import httpx
@@ -40,60 +41,89 @@ _WEI = re.compile(r"[1-9][0-9]{0,28}")
 _OTHER_REMEDY = "Try again, or use another scheduler."
 
 
-class SchedulerApi:
-    """Calls to one scheduler. Use `connected`."""
+class Calls:
+    """Bounded calls to one endpoint; `refusal` makes the error of an HTTP status that is no success."""
 
-    def __init__(self, client: httpx.AsyncClient, endpoint: str) -> None:
+    def __init__(
+        self, client: httpx.AsyncClient, endpoint: str, refusal: Callable[[int, bytes], Exception] | None = None
+    ) -> None:
         self._client = client
         self._endpoint = endpoint
+        self._refusal = refusal or _refusal
+
+    def refusing(self, refusal: Callable[[int, bytes], Exception]) -> Calls:
+        """The same calls with another way to read refusals."""
+        return Calls(self._client, self._endpoint, refusal)
+
+    async def get(self, path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
+        """The object at a path."""
+        return await self._whole("GET", path, headers, b"")
+
+    async def post(self, path: str, content: bytes, seconds: float | None = None) -> dict[str, Any]:
+        """The object that answers a body."""
+        return await self._whole("POST", path, {"content-type": "application/json"}, content, seconds)
+
+    async def lines(
+        self, method: str, path: str, content: bytes = b"", headers: dict[str, str] | None = None
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """The lines of a stream; how long to wait for one is the caller's to say."""
+        timeout = httpx.Timeout(30.0, read=None)
+        sent = _HEADERS | ({"content-type": "application/json"} if content else {}) | (headers or {})
+        with _unreachable(_ORDER_REMEDY), naming_errors(self._endpoint):
+            async with self._client.stream(method, path, content=content, timeout=timeout, headers=sent) as response:
+                if response.status_code != httpx.codes.OK:
+                    raise self._refusal(response.status_code, await _bounded_body(response, LARGEST_REFUSAL))
+                async for line in _bounded_lines(response):
+                    yield read_object(line)
+
+    async def _whole(
+        self, method: str, path: str, headers: dict[str, str] | None, content: bytes, seconds: float | None = None
+    ) -> dict[str, Any]:
+        limit = seconds or ANSWER_SECONDS
+        try:
+            async with asyncio.timeout(limit):
+                status, body = await self._fetch(method, path, _HEADERS | (headers or {}), content)
+        except TimeoutError as error:
+            what = f"The scheduler did not finish its answer within {limit:g} s"
+            raise SchedulerUnreachable(what, self._endpoint, _OTHER_REMEDY) from error
+        if status != httpx.codes.OK:
+            raise self._refusal(status, body)
+        return read_object(body)
+
+    async def _fetch(self, method: str, path: str, headers: dict[str, str], content: bytes) -> tuple[int, bytes]:
+        with _unreachable(_OTHER_REMEDY), naming_errors(self._endpoint):
+            async with self._client.stream(method, path, headers=headers, content=content or None) as response:
+                limit = LARGEST_FILES if response.status_code == httpx.codes.OK else LARGEST_REFUSAL
+                return response.status_code, await _bounded_body(response, limit)
+
+
+class SchedulerApi(Calls):
+    """Calls to one scheduler. Use `connected`."""
 
     async def classes(self) -> dict[Hash32, tuple[int, ...]]:
         """The classes it serves, each with the ends of its segments."""
-        entries = read_list((await self._get("/v1/info")).get("classes"), SERVED_LIMIT)
+        entries = read_list((await self.get("/v1/info")).get("classes"), SERVED_LIMIT)
         if not all(isinstance(entry, dict) for entry in entries):
             raise StreamError("The scheduler does not say what it serves", self._endpoint, "Use another scheduler.")
         return {Hash32(read_hex(entry.get("id"), 32)): _ends(entry.get("ends")) for entry in entries}
 
     async def language(self, identifier: Hash32) -> LanguageFiles:
         """Tokenizer, template and configuration of a class's model, not yet checked."""
-        return LanguageFiles.from_json(await self._get(f"/v1/models/0x{identifier.hex()}/tokenizer"))
+        return LanguageFiles.from_json(await self.get(f"/v1/models/0x{identifier.hex()}/tokenizer"))
 
     async def task(self, identifier: Hash32, salt: Hash32) -> dict[str, Any]:
         """The scheduler's receipt of a task; the salt shows that the caller is the one who ordered it."""
-        return await self._get(f"/v1/tasks/0x{identifier.hex()}", {"troth-salt": "0x" + salt.hex()})
+        return await self.get(f"/v1/tasks/0x{identifier.hex()}", {"troth-salt": "0x" + salt.hex()})
 
     async def order(self, body: dict[str, object]) -> AsyncGenerator[dict[str, Any], None]:
         """Send an order and yield the lines of its stream; how long to wait for one is the caller's to say."""
-        timeout = httpx.Timeout(30.0, read=None)
-        with _unreachable(_ORDER_REMEDY), naming_errors(self._endpoint):
-            async with self._client.stream(
-                "POST", "/v1/orders", json=body, timeout=timeout, headers=_HEADERS
-            ) as response:
-                if response.status_code != httpx.codes.OK:
-                    raise _refusal(response.status_code, await _bounded_body(response, LARGEST_REFUSAL))
-                async for line in _bounded_lines(response):
-                    yield read_object(line)
+        async with aclosing(self.lines("POST", "/v1/orders", json.dumps(body).encode())) as lines:
+            async for line in lines:
+                yield line
 
     def near(self, node: Address) -> SchedulerApi:
         """The same calls: a scheduler chooses who serves by itself."""
         return self
-
-    async def _get(self, path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                status, body = await self._fetch(path, _HEADERS | (headers or {}))
-        except TimeoutError as error:
-            what = f"The scheduler did not finish its answer within {ANSWER_SECONDS:g} s"
-            raise SchedulerUnreachable(what, self._endpoint, _OTHER_REMEDY) from error
-        if status != httpx.codes.OK:
-            raise _refusal(status, body)
-        return read_object(body)
-
-    async def _fetch(self, path: str, headers: dict[str, str]) -> tuple[int, bytes]:
-        with _unreachable(_OTHER_REMEDY), naming_errors(self._endpoint):
-            async with self._client.stream("GET", path, headers=headers) as response:
-                limit = LARGEST_FILES if response.status_code == httpx.codes.OK else LARGEST_REFUSAL
-                return response.status_code, await _bounded_body(response, limit)
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from pathlib import Path
 from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
 from troth.client.configuration import Configuration
+from troth.client.errors import ConfigurationError
 from troth.client.home import Home
 from troth.client.locking import exclusive
 from troth.protocol.types import to_address
@@ -24,16 +25,25 @@ FILES = 8
 @asynccontextmanager
 async def view(home: Home, configuration: Configuration) -> AsyncIterator[tuple[Chain, EventFollower]]:
     """The chain, and the contract's events up to now and from then on."""
+    require_contract(configuration)
     home.create()
     async with await Chain.connect(configuration.rpc, to_address(configuration.contract)) as chain:
-        with _free_file(home, chain) as path:
+        with free_file(home, chain) as path:
             async with EventFollower(chain, path, start_block=configuration.start_block) as follower:
                 await follower.catch_up()
                 yield chain, follower
 
 
+def require_contract(configuration: Configuration) -> None:
+    """Raise ConfigurationError where a deployment of tabs is named, and no contract of the per-task way."""
+    if configuration.market is not None and not configuration.contract:
+        what = "This command belongs to the per-task way, and the configuration names a deployment of tabs"
+        raise ConfigurationError(what, "[market]", "Use `troth client tabs`, `open`, `top-up`, `close` and `receipts`.")
+
+
 @contextmanager
-def _free_file(home: Home, chain: Chain) -> Iterator[Path | None]:
+def free_file(home: Home, chain: Chain) -> Iterator[Path | None]:
+    """A follower's file that nobody else holds, for as long as the block runs; None where all are held."""
     for number in range(FILES):
         path = home.chain_view(chain.chain_id, chain.contract, number)
         with exclusive(path) as held:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -13,13 +14,16 @@ from troth.client.gateway_command import serve
 from troth.client.options import (
     DEFAULT_HOME,
     BroadcastOption,
+    CheckOption,
     ClassOption,
     CommitteeOption,
     ContractOption,
     DirectOption,
+    FactoryOption,
     HomeOption,
     JsonOption,
     MaxCostOption,
+    MaxPriceOption,
     OverlayOption,
     PasswordOption,
     RpcOption,
@@ -28,16 +32,22 @@ from troth.client.options import (
     mode_of,
     read_configuration,
 )
+from troth.client.tabs.command import finish, list_tabs, open_tab, summon, take_back, top_up
 
 Result = TypeVar("Result")
 
 app = typer.Typer(no_args_is_help=True, help="Ask a model and pay from a wallet; every answer is verified.")
 app.command()(serve)
+app.command("open")(open_tab)
+app.command("top-up")(top_up)
+app.command("tabs")(list_tabs)
+app.command()(finish)
+app.command()(summon)
 
 
 @app.command()
 def init(  # noqa: PLR0917
-    contract: ContractOption,
+    contract: ContractOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
     scheduler: SchedulerOption = "",
     execution_class: ClassOption = "",
@@ -52,6 +62,10 @@ def init(  # noqa: PLR0917
     region: Annotated[
         str, typer.Option("--region", envvar="TROTH_REGION", help="Prefer relays of this region, if there are enough.")
     ] = "",
+    factory: FactoryOption = "",
+    bank: Annotated[
+        str, typer.Option("--bank", envvar="TROTH_BANK", help="Its Bank, where the factory made several deployments.")
+    ] = "",
     import_key: Annotated[
         Path | None, typer.Option("--import-key", help="Keyfile to copy, opened with the same password.")
     ] = None,
@@ -62,19 +76,23 @@ def init(  # noqa: PLR0917
     """Create the wallet and client.toml."""
     from troth.client.configuration import Configuration, save
     from troth.client.home import Home
+    from troth.client.market_table import MarketTable
     from troth.client.wallet import create_wallet
 
     place = Home(home.expanduser())
     mode = mode_of(direct) or "scheduler"
+    table = MarketTable(factory, bank, start_block) if factory else None
+    block = 0 if factory else start_block
     configuration = Configuration(
-        contract, rpc, scheduler, execution_class, start_block, committee, region=region, mode=mode
+        contract, rpc, scheduler, execution_class, block, committee, region=region, mode=mode, market=table
     ).checked()
     key = create_wallet(place, password_file, import_key)
     save(place.configuration, configuration)
     _print(
         {"address": key.address, "keystore": str(place.keystore), "config": str(place.configuration)},
         as_json,
-        f"wallet {key.address}\nFund it on chain, then `troth client deposit AMOUNT --broadcast`.",
+        f"wallet {key.address}\nFund it on chain, then `troth client {'open' if factory else 'deposit'} AMOUNT "
+        "--broadcast`.",
     )
 
 
@@ -207,6 +225,8 @@ def chat(  # noqa: PLR0917
         ),
     ] = 1.0,
     max_cost: MaxCostOption = "",
+    max_price: MaxPriceOption = "",
+    check: CheckOption = "",
     scheduler: SchedulerOption = "",
     execution_class: ClassOption = "",
     password_file: PasswordOption = None,
@@ -228,11 +248,21 @@ def chat(  # noqa: PLR0917
 
     first = read_question(question or "") if question is not None or as_json else ""
     place = Home(home.expanduser())
-    limit = parse_amount(max_cost) if max_cost else None
-    choices = Choices(max_tokens, millionths(temperature, 0), millionths(top_p, 1), limit)
     configuration = read_configuration(
         place, rpc, contract, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct
     )
+    choices = Choices(max_tokens, millionths(temperature, 0), millionths(top_p, 1))
+    if configuration.market is not None:
+        from troth.client.orders import terminal
+
+        limits = (max_cost, max_price)
+        _run(
+            terminal.chat(
+                *(place, configuration, password_file, choices, limits, check, system, first), as_json=as_json
+            )
+        )
+        return
+    choices = replace(choices, max_cost=parse_amount(max_cost) if max_cost else None)
     key = open_wallet(place, password_file)
     talk = print_json_answer if as_json else converse
     _run(talk(place, configuration, key, choices, system, first))
@@ -244,6 +274,9 @@ def receipts(  # noqa: PLR0917
     answer: Annotated[
         bool, typer.Option("--answer", envvar="TROTH_ANSWER", help="Print TASK's answer, checked against the chain.")
     ] = False,
+    prove: Annotated[
+        Path | None, typer.Option("--prove", help="On tabs: write the file that proves TASK to anybody, to this path.")
+    ] = None,
     rpc: RpcOption = "",
     contract: ContractOption = "",
     committee: CommitteeOption = "",
@@ -260,12 +293,17 @@ def receipts(  # noqa: PLR0917
         raise typer.BadParameter("name the task whose answer you want", param_hint="--answer")
     place = Home(home.expanduser())
     configuration = read_configuration(place, rpc, contract, committee=committee, overlay=overlay, direct=direct)
+    if configuration.market is not None:
+        from troth.client.orders import terminal
+
+        _run(terminal.print_receipts(place, configuration, task, as_json=as_json, prove=prove))
+        return
     _run(print_receipts(place, configuration, task, as_json, answer))
 
 
 @app.command()
 def close(  # noqa: PLR0917
-    task: Annotated[str, typer.Argument(help="Task id, or its beginning.")],
+    task: Annotated[str, typer.Argument(help="Task id, or its beginning; on tabs: the tab, none for all.")] = "",
     broadcast: BroadcastOption = False,
     password_file: PasswordOption = None,
     rpc: RpcOption = "",
@@ -273,18 +311,18 @@ def close(  # noqa: PLR0917
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Close a task whose scheduler missed its deadline: the fee comes back, the scheduler is slashed."""
+    """On tabs: as `finish`. Else close a task whose scheduler missed its deadline: the fee comes back."""
     from troth.client.closing import close_task
     from troth.client.home import Home
     from troth.client.wallet import describe_transaction, open_wallet, wallet_address
 
     place = Home(home.expanduser())
+    configuration = read_configuration(place, rpc, contract)
+    if configuration.market is not None:
+        take_back(place, configuration, task, broadcast, password_file, as_json)
+        return
     key = open_wallet(place, password_file) if broadcast else None
-    done = _run(
-        close_task(
-            place, read_configuration(place, rpc, contract), task, key, wallet_address(place), broadcast=broadcast
-        )
-    )
+    done = _run(close_task(place, configuration, task, key, wallet_address(place), broadcast=broadcast))
     _print(done, as_json, describe_transaction(done))
 
 
@@ -321,12 +359,14 @@ def _transact(  # noqa: PLR0917
     home: Path, rpc: str, contract: str, password_file: Path | None, build: Any, broadcast: bool, as_json: bool
 ) -> None:
     from troth.chain.adapter import Chain
+    from troth.client.chain_view import require_contract
     from troth.client.home import Home
     from troth.client.wallet import describe_transaction, open_wallet, transact, wallet_address
     from troth.protocol.types import to_address
 
     place = Home(home.expanduser())
     configuration = read_configuration(place, rpc, contract)
+    require_contract(configuration)
     address = wallet_address(place)
     key = open_wallet(place, password_file) if broadcast else None
 

@@ -1,4 +1,5 @@
-"""client.toml: chain and contract; optionally committee, scheduler and class. Versioned; unknown keys are refused."""
+"""client.toml: chain and contract, or [market]; optionally committee, scheduler and class. Versioned; unknown keys are
+refused."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from troth.client.errors import ConfigurationError
+from troth.client.market_table import MarketTable, read_table
 
 VERSION = 1
 DEFAULT_RPC = "http://127.0.0.1:8545"
@@ -36,7 +38,8 @@ class Configuration:
     only one there is. `committee` is the contract whose members sign the overlay's directory: with it, and unless
     `overlay` is "off", no request goes to a scheduler directly. `region` is preferred for relays. `start_block` is a
     block before the contract's first event; it saves reading older ones. With `mode` "direct" requests enter through
-    the overlay at a node that hosts the whole model, not at the scheduler.
+    the overlay at a node that hosts the whole model, not at the scheduler. `market` names a deployment of tabs; with it
+    there is no `contract`.
     """
 
     contract: str
@@ -48,6 +51,7 @@ class Configuration:
     overlay: str = "on"
     region: str = ""
     mode: str = "scheduler"
+    market: MarketTable | None = None
 
     @property
     def anonymous(self) -> bool:
@@ -61,8 +65,12 @@ class Configuration:
 
     def checked(self) -> Configuration:
         """This configuration, or ConfigurationError naming the first value that cannot be."""
+        if self.market is not None:
+            self.market.checked()
         for name, pattern, shape in _SHAPES:
             value = getattr(self, name)
+            if name == "contract" and self.market is not None and not value:
+                continue
             if (value or name not in _OPTIONAL) and not pattern.fullmatch(value):
                 option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
                 # An RPC address may hold a provider's secret, so a wrong one is not repeated.
@@ -99,13 +107,16 @@ def load(path: Path) -> Configuration:
         raise ConfigurationError(
             "The configuration is of another version", version, f"Set version = {VERSION}, or run init again."
         )
+    market = values.pop("market", None)
     kinds = {field.name: int if field.name == "start_block" else str for field in fields(Configuration)}
+    kinds.pop("market")
     wrong = sorted(name for name, value in values.items() if type(value) is not kinds.get(name))
     if wrong:
         raise ConfigurationError(
             "The configuration has unknown keys, or values of the wrong kind", ", ".join(wrong), f"Correct {path}."
         )
-    return Configuration(**{"contract": "", **values}).checked()
+    table = None if market is None else read_table(market)
+    return Configuration(**{"contract": "", **values}, market=table).checked()
 
 
 def save(path: Path, configuration: Configuration) -> None:
@@ -114,7 +125,11 @@ def save(path: Path, configuration: Configuration) -> None:
     lines = [f"version = {VERSION}"]
     for field in fields(checked):
         value = getattr(checked, field.name)
+        if field.name == "market" or (field.name == "contract" and not value):
+            continue
         # What passed `checked` holds no character that TOML would want escaped.
         lines.append(f"{field.name} = {value}" if isinstance(value, int) else f'{field.name} = "{value}"')
+    if checked.market is not None:
+        lines += checked.market.lines()
     path.touch(mode=0o600, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

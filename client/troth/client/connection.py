@@ -5,8 +5,8 @@ In direct mode the overlay leads to a node that hosts the whole model, and the n
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 
 import httpx
@@ -71,6 +71,45 @@ class Directory:
         self._listing = replace(listing, relays=others)
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Ways to schedulers, all over the same circuits; they close with the block. `pool` is None without the overlay."""
+
+    stack: AsyncExitStack
+    pool: CircuitPool | None
+    directory: Directory | None
+
+    async def to(self, scheduler: Scheduler) -> SchedulerApi:
+        """The interface of this scheduler and of nobody else; OverlayFailed where it is not in the directory."""
+        if self.pool is None or self.directory is None:
+            return await self.stack.enter_async_context(connected(scheduler))
+        with _naming_paths():
+            return await _through_entry(self.stack, self.pool, self.directory, scheduler)
+
+
+@asynccontextmanager
+async def reaching(home: Home, configuration: Configuration) -> AsyncIterator[Reach]:
+    """Ways to schedulers: open ones, or through the overlay where a committee is configured.
+
+    Raises:
+        OverlayFailed: there is no directory. No request is ever sent openly instead.
+    """
+    async with AsyncExitStack() as stack:
+        if not configuration.anonymous:
+            yield Reach(stack, None, None)
+            return
+        directory = Directory(home, configuration)
+        stack.push_async_callback(directory.stop)
+        circuits = Client()
+        stack.push_async_callback(circuits.close)
+        with _naming_paths():
+            await directory.start()
+            pool = CircuitPool(circuits, directory.current, Guards(home.guards), region=configuration.region)
+            await pool.start()
+        stack.push_async_callback(pool.close)
+        yield Reach(stack, pool, directory)
+
+
 @asynccontextmanager
 async def connection(
     home: Home, configuration: Configuration, scheduler: Scheduler, state: Callable[[], State]
@@ -80,27 +119,21 @@ async def connection(
     Raises:
         OverlayFailed: no directory, or the scheduler is not in it. The request is never sent openly instead.
     """
-    if not configuration.anonymous:
-        async with connected(scheduler) as api:
-            yield Connection(api, None)
-        return
-    async with AsyncExitStack() as stack:
-        directory = Directory(home, configuration)
-        stack.push_async_callback(directory.stop)
-        circuits = Client()
-        stack.push_async_callback(circuits.close)
-        try:
-            await directory.start()
-            pool = CircuitPool(circuits, directory.current, Guards(home.guards), region=configuration.region)
-            await pool.start()
-            stack.push_async_callback(pool.close)
-            if configuration.direct:
-                calls: SchedulerCalls = _through_nodes(stack, pool, directory, configuration, scheduler, state)
-            else:
-                calls = await _through_entry(stack, pool, directory, scheduler)
-        except OverlayError as error:
-            raise OverlayFailed(error.what, error.value, error.remedy, hop="path", delivered="no") from error
-        yield Connection(calls, pool)
+    async with reaching(home, configuration) as reach:
+        if configuration.direct and reach.pool is not None and reach.directory is not None:
+            with _naming_paths():
+                calls = _through_nodes(reach.stack, reach.pool, reach.directory, configuration, scheduler, state)
+            yield Connection(calls, reach.pool)
+        else:
+            yield Connection(await reach.to(scheduler), reach.pool)
+
+
+@contextmanager
+def _naming_paths() -> Iterator[None]:
+    try:
+        yield
+    except OverlayError as error:
+        raise OverlayFailed(error.what, error.value, error.remedy, hop="path", delivered="no") from error
 
 
 async def _through_entry(

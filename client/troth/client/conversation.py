@@ -49,8 +49,8 @@ async def converse(  # noqa: PLR0917
             outcome = await _turn(ready, key, choices, talk, question)
             require_accepted(outcome)
             return
-        _say(f"{format_amount(ready.offer.fee)} a question; /exit ends the conversation")
-        while (line := _next_question(sys.stdin.buffer)) is not None:
+        say(f"{format_amount(ready.offer.fee)} a question; /exit ends the conversation")
+        while (line := next_question(sys.stdin.buffer)) is not None:
             await _survive(ready, key, choices, talk, line)
 
 
@@ -132,7 +132,7 @@ async def _survive(ready: Session, key: Key, choices: Choices, talk: Talk, line:
         if question.strip():
             await _turn(ready, key, choices, talk, question)
     except (ClientError, ChainError) as error:
-        _say(f"error: {error.what}\nvalue: {error.value}\nto do: {error.remedy}")
+        say(f"error: {error.what}\nvalue: {error.value}\nto do: {error.remedy}")
 
 
 async def _turn(ready: Session, key: Key, choices: Choices, talk: Talk, question: str) -> str:
@@ -148,7 +148,7 @@ async def _turn(ready: Session, key: Key, choices: Choices, talk: Talk, question
             async for update in updates:
                 if isinstance(update, SignedOrder):
                     signed = update
-                    _say("the nodes have moved: ordered anew at the new terms")
+                    say("the nodes have moved: ordered anew at the new terms")
                     continue
                 _show(update, signed, pieces)
                 if isinstance(update, Finished):
@@ -157,7 +157,7 @@ async def _turn(ready: Session, key: Key, choices: Choices, talk: Talk, question
                     outcome = update.outcome
     except asyncio.CancelledError:
         name = "0x" + signed.task_id.hex()
-        _say(f"\ninterrupted; the task goes on, `troth client receipts {name}` shows how it ends")
+        say(f"\ninterrupted; the task goes on, `troth client receipts {name}` shows how it ends")
         raise
     if outcome == "accepted":
         talk.history = [*messages, {"role": "assistant", "content": "".join(pieces)}]
@@ -172,7 +172,7 @@ def _show(update: Update, signed: SignedOrder, pieces: list[str]) -> None:
         return
     if isinstance(update, Finished):
         print(flush=True)
-    _say(describe(update, signed))
+    say(describe(update, signed))
 
 
 def _user(question: str) -> Message:
@@ -196,11 +196,12 @@ def _bounded_line(standard_input: BinaryIO) -> bytes:
     return line
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """A line about an answer, beside it."""
     print(line, file=sys.stderr, flush=True)
 
 
-def _next_question(standard_input: BinaryIO) -> bytes | None:
+def next_question(standard_input: BinaryIO) -> bytes | None:
     """The next line, None at the end of the conversation; on a terminal with its line editing."""
     if sys.stdin.isatty():
         try:

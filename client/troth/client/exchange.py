@@ -22,6 +22,7 @@ from troth.client.ordering import SignedOrder
 from troth.client.session import Session
 from troth.client.standing import Standing, standing_of
 from troth.client.untrusted import read_hex, read_text, read_whole
+from troth.client.updates import Finished, Text
 from troth.protocol.assignment import Assignment
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.types import Address, Hash32
@@ -40,29 +41,6 @@ class Assigned:
     """The parties, drawn and proven; the client checked the proof."""
 
     assignment: Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A piece of the answer, and the tokens that it completes.
-
-    The piece is empty only at the end, where log probabilities were ordered and tokens without a text are left.
-    """
-
-    text: str
-    chosen: tuple[Chosen, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The answer is whole ("end" or "length"); what follows is its verification.
-
-    `served_by` is the candidate that signed it to the client, None where none did: the verification is the same.
-    """
-
-    reason: str
-    tokens: int
-    served_by: Address | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,13 @@ import typer
 
 from troth.client.options import (
     DEFAULT_HOME,
+    CheckOption,
     ClassOption,
     CommitteeOption,
     ContractOption,
     DirectOption,
     HomeOption,
+    MaxPriceOption,
     OverlayOption,
     PasswordOption,
     RpcOption,
@@ -75,6 +77,8 @@ def serve(  # noqa: PLR0917
     log_level: Annotated[
         str, typer.Option("--log-level", envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")
     ] = "info",
+    max_price: MaxPriceOption = "",
+    check: CheckOption = "",
     scheduler: SchedulerOption = "",
     execution_class: ClassOption = "",
     committee: CommitteeOption = "",
@@ -98,19 +102,31 @@ def serve(  # noqa: PLR0917
 ) -> None:
     """Serve OpenAI's interface on this machine; the wallet pays for every answer."""
     import asyncio
+    from functools import partial
 
     from troth.client.gateway.intake import Limits
+    from troth.client.gateway.market.serving import Amounts
+    from troth.client.gateway.market.serving import serve as serve_on_tabs
     from troth.client.gateway.request import Defaults
     from troth.client.gateway.serving import Settings
     from troth.client.gateway.serving import serve as serve_until_stopped
     from troth.client.home import Home
     from troth.client.money import parse_amount
+    from troth.client.orders.running import running
+    from troth.client.orders.wishes import Check
     from troth.client.own_relay import Listen, prepare_relay, running_relay
     from troth.client.session import session
     from troth.client.wallet import open_wallet
     from troth.overlay.logs import configure
 
-    limits = Limits(parse_amount(max_cost) if max_cost else None, parse_amount(budget) if budget else None)
+    place = Home(home.expanduser())
+    configuration = read_configuration(
+        place, rpc, contract, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct
+    )
+    on_tabs = configuration.market is not None
+    limits = Limits()
+    if not on_tabs:
+        limits = Limits(parse_amount(max_cost) if max_cost else None, parse_amount(budget) if budget else None)
     settings = Settings(
         host=host,
         port=port,
@@ -121,11 +137,7 @@ def serve(  # noqa: PLR0917
         defaults=Defaults(max_tokens, wait is Wait.verdict),
         keep_alive=keep_alive,
     ).checked()
-    place = Home(home.expanduser())
-    configuration = read_configuration(
-        place, rpc, contract, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct
-    )
-    key = open_wallet(place, password_file)
+    key = None if on_tabs else open_wallet(place, password_file)
     configure(log_level)
     if allow_remote:
         _say("warning: whoever reaches this address and has the key pays from your wallet, and nothing is encrypted")
@@ -138,7 +150,12 @@ def serve(  # noqa: PLR0917
                 at = prepare_relay(place, configuration, Listen(port=relay_port, address=relay_address))
                 _say(f"relaying for others at {at}, as far as that can be reached; --no-relay leaves it out")
                 await stack.enter_async_context(running_relay(place))
-            await serve_until_stopped(place, key, lambda: session(place, configuration), settings, _announce)
+            if key is None:
+                amounts = Amounts(max_cost, budget, max_price)
+                factory = partial(running, place, configuration, password_file)
+                await serve_on_tabs(place, factory, settings, Check.read(check), amounts, _announce)
+            else:
+                await serve_until_stopped(place, key, lambda: session(place, configuration), settings, _announce)
 
     asyncio.run(run())
 

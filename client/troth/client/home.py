@@ -33,6 +33,16 @@ class Home:
         return self.folder / "receipts.sqlite3"
 
     @property
+    def tabs(self) -> Path:
+        """Tabs, their vouchers and the orders on them (SQLite)."""
+        return self.folder / "tabs.sqlite3"
+
+    @property
+    def tab_keys(self) -> Path:
+        """Keyfiles of tab keys, one for each tab."""
+        return self.folder / "tab-keys"
+
+    @property
     def gateway_key(self) -> Path:
         """The API key that the gateway asks for."""
         return self.folder / "gateway.key"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from troth.client.configuration import Configuration, load
 from troth.client.home import Home
+from troth.client.market_table import MarketTable
 
 DEFAULT_HOME = Path("~/.troth").expanduser()
 
@@ -29,6 +31,19 @@ PasswordOption = Annotated[
 RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
 ContractOption = Annotated[
     str, typer.Option("--contract", envvar="TROTH_CONTRACT", help="Address of the Troth contract.")
+]
+FactoryOption = Annotated[
+    str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Contract that made the deployment of tabs to use.")
+]
+CheckOption = Annotated[
+    str,
+    typer.Option("--check", envvar="TROTH_CHECK", help="On tabs: 5% (any share), always, self or court."),
+]
+MaxPriceOption = Annotated[
+    str,
+    typer.Option(
+        "--max-price", envvar="TROTH_MAX_PRICE", help="On tabs: most per million tokens, as P or PROMPT/WRITTEN."
+    ),
 ]
 SchedulerOption = Annotated[
     str, typer.Option("--scheduler", envvar="TROTH_SCHEDULER", help="Operator address of the scheduler to use.")
@@ -81,10 +96,17 @@ def read_configuration(
     committee: str = "",
     overlay: str = "",
     direct: bool | None = None,
+    factory: str = "",
 ) -> Configuration:
     """client.toml with the given options in place of what it says; without a file the options must suffice."""
     given = {"rpc": rpc, "contract": contract, "scheduler": scheduler, "execution_class": execution_class}
     given |= {"committee": committee, "overlay": overlay, "mode": mode_of(direct)}
     if contract and not home.configuration.exists():
         return Configuration(contract).overridden(**given)
-    return load(home.configuration).overridden(**given)
+    if factory and not home.configuration.exists():
+        return Configuration("", market=MarketTable(factory)).overridden(**given)
+    found = load(home.configuration).overridden(**given)
+    if not factory:
+        return found
+    table = MarketTable(factory) if found.market is None else replace(found.market, factory=factory, bank="")
+    return replace(found, market=table).checked()

@@ -20,6 +20,7 @@ from troth.chain.records import Receipt, Simulation
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, as_rejection, message
 from troth.protocol.bindings import named
+from troth.protocol.calls import Call
 from troth.protocol.events import Log
 from troth.protocol.events.decoder import decoder
 from troth.protocol.market.calls import PartCall, PartView, view
@@ -119,6 +120,13 @@ class Market:
         except RpcRefused as error:
             raise as_rejection(view.view.function, error, explain=decode_error) from error
         return view.view.result(decoding.data(returned))
+
+    async def call(self, to: Address, data: bytes, tag: str = "latest") -> bytes:
+        """What any contract answers, such as the asset; ChainRejected if it reverts."""
+        try:
+            return decoding.data(await self._rpc.request("eth_call", message(Call("call", data), None, to), tag))
+        except RpcRefused as error:
+            raise as_rejection("call", error, explain=decode_error) from error
 
     async def simulate(self, call: PartCall, sender: Address) -> Simulation:
         """What ``call`` would do now, without sending it."""

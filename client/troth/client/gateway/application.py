@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
@@ -32,6 +33,7 @@ from troth.client.gateway.paths_view import paths_json
 from troth.client.gateway.receipt_view import receipt_json
 from troth.client.gateway.request import Defaults, Wanted
 from troth.client.gateway.shapes import Shapes
+from troth.client.session import Session
 from troth.overlay.health import health_routes
 
 KEEP_ALIVE_SECONDS = 5.0
@@ -41,15 +43,13 @@ READER_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass
-class Gateway:
-    """What the routes work with. `base` is the gateway's own address, known once it listens."""
+@dataclass(kw_only=True)
+class Front:
+    """What every gateway's routes work with. `base` is its own address, known once it listens."""
 
-    connection: Connection
-    intake: Intake
-    ledger: Ledger
     metrics: Metrics
     defaults: Defaults
+    ledger: Ledger
     base: str = ""
     keep_alive: float = KEEP_ALIVE_SECONDS
     body_seconds: float = BODY_SECONDS
@@ -60,7 +60,35 @@ class Gateway:
 
     def reasons(self) -> list[str]:
         """Why it is not ready."""
-        return ["the gateway is stopping"] if self.stopping else self.connection.reasons()
+        return ["the gateway is stopping"] if self.stopping else self.away()
+
+    def away(self) -> list[str]:
+        """What it cannot reach."""
+        raise NotImplementedError
+
+    async def start(self, wanted: Wanted) -> Completion:
+        """Order what is wanted."""
+        raise NotImplementedError
+
+    def shapes(self, completion: Completion) -> Shapes:
+        """The JSON objects of a completion."""
+        return Shapes(completion, self.base)
+
+    async def models(self) -> list[dict[str, Any]]:
+        """What may be asked, as /v1/models shows it."""
+        raise NotImplementedError
+
+    async def model(self, name: str) -> dict[str, Any]:
+        """One of them; NotFound."""
+        raise NotImplementedError
+
+    async def paths(self) -> dict[str, Any]:
+        """The circuits that requests go over."""
+        raise NotImplementedError
+
+    async def receipt(self, identifier: str) -> dict[str, Any]:
+        """A completion's receipt; NotFound."""
+        raise NotImplementedError
 
     async def drain(self) -> None:
         """Take no more requests and wait until every answer under way has been handed over."""
@@ -80,7 +108,45 @@ class Gateway:
             self.idle.set()
 
 
-def gateway_app(gateway: Gateway) -> FastAPI:
+@dataclass(kw_only=True)
+class Gateway(Front):
+    """The gateway of the per-task way."""
+
+    connection: Connection[Session]
+    intake: Intake
+
+    def away(self) -> list[str]:
+        return self.connection.reasons()
+
+    async def start(self, wanted: Wanted) -> Completion:
+        return await self.intake.start(wanted)
+
+    async def models(self) -> list[dict[str, Any]]:
+        async with self.connection.lease() as held:
+            return [model_json(held.session, self.created)]
+
+    async def model(self, name: str) -> dict[str, Any]:
+        async with self.connection.lease() as held:
+            if name not in names(held.session.offer):
+                raise no_such_model(name)
+            return model_json(held.session, self.created)
+
+    async def paths(self) -> dict[str, Any]:
+        async with self.connection.lease() as held:
+            return paths_json(held.session.pool, held.session.mode)
+
+    async def receipt(self, identifier: str) -> dict[str, Any]:
+        async with self.connection.lease() as held:
+            return await receipt_json(self.ledger, held.session, identifier)
+
+
+def no_such_model(name: str) -> NotFound:
+    """There is no model of this name."""
+    remedy = "GET /v1/models lists what there is."
+    return NotFound("The model does not exist here", name[:80], remedy, code="model_not_found", param="model")
+
+
+def gateway_app(gateway: Front) -> FastAPI:
     """The application; `Guard` goes around it."""
     app = FastAPI(title="Troth gateway", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(health_routes(gateway.reasons, gateway.metrics.registry))
@@ -96,33 +162,24 @@ def gateway_app(gateway: Gateway) -> FastAPI:
 
     @app.get("/v1/models")
     async def models() -> JSONResponse:
-        async with gateway.connection.lease() as held:
-            return JSONResponse({"object": "list", "data": [model_json(held.session, gateway.created)]})
+        return JSONResponse({"object": "list", "data": await gateway.models()})
 
     @app.get("/v1/models/{name}")
     async def model(name: str) -> JSONResponse:
-        async with gateway.connection.lease() as held:
-            if name not in names(held.session.offer):
-                remedy = "GET /v1/models lists what there is."
-                raise NotFound(
-                    "The model does not exist here", name[:80], remedy, code="model_not_found", param="model"
-                )
-            return JSONResponse(model_json(held.session, gateway.created))
+        return JSONResponse(await gateway.model(name))
 
     @app.get("/v1/paths")
     async def paths() -> JSONResponse:
-        async with gateway.connection.lease() as held:
-            return JSONResponse(paths_json(held.session.pool, held.session.mode))
+        return JSONResponse(await gateway.paths())
 
     @app.get("/v1/receipts/{identifier}")
     async def receipts(identifier: str) -> JSONResponse:
-        async with gateway.connection.lease() as held:
-            return JSONResponse(await receipt_json(gateway.ledger, held.session, identifier))
+        return JSONResponse(await gateway.receipt(identifier))
 
     return app
 
 
-async def _answer(gateway: Gateway, request: Request, read: Callable[[object, Defaults], Wanted]) -> Response:
+async def _answer(gateway: Front, request: Request, read: Callable[[object, Defaults], Wanted]) -> Response:
     path = request.url.path
     try:
         completion = await _started(gateway, await read_body(request, gateway.body_seconds), read)
@@ -134,20 +191,20 @@ async def _answer(gateway: Gateway, request: Request, read: Callable[[object, De
     return answer
 
 
-async def _started(gateway: Gateway, body: object, read: Callable[[object, Defaults], Wanted]) -> Completion:
+async def _started(gateway: Front, body: object, read: Callable[[object, Defaults], Wanted]) -> Completion:
     if gateway.stopping:
         raise NotReady("The gateway is stopping", "", "Try again once it has been started again.", "gateway")
-    return await gateway.intake.start(read(body, gateway.defaults))
+    return await gateway.start(read(body, gateway.defaults))
 
 
-async def _delivery(gateway: Gateway, request: Request, completion: Completion) -> Response:
-    shapes = Shapes(completion, gateway.base)
-    headers = {"x-troth-task": ",".join(completion.tasks), "cache-control": "no-cache"}
+async def _delivery(gateway: Front, request: Request, completion: Completion) -> Response:
+    shapes = gateway.shapes(completion)
     gateway.deliver()
     handed_on = False
     try:
         # A refusal by the scheduler comes at once, and then its HTTP status can still be told.
         await completion.begin(gateway.keep_alive)
+        headers = {"x-troth-task": ",".join(completion.tasks), "cache-control": "no-cache"}
         if completion.wanted.stream:
             handed_on = True
             return _Events(gateway, completion, shapes, headers)
@@ -161,7 +218,7 @@ async def _delivery(gateway: Gateway, request: Request, completion: Completion) 
 class _Events(StreamingResponse):
     """A stream that is noted as over also when its reader left before it began."""
 
-    def __init__(self, gateway: Gateway, completion: Completion, shapes: Shapes, headers: dict[str, str]) -> None:
+    def __init__(self, gateway: Front, completion: Completion, shapes: Shapes, headers: dict[str, str]) -> None:
         super().__init__(self._pieces(shapes), media_type="text/event-stream", headers=headers)
         self._gateway = gateway
         self._completion = completion
@@ -185,7 +242,7 @@ class _Events(StreamingResponse):
 
 
 async def _whole(
-    gateway: Gateway, request: Request, completion: Completion, shapes: Shapes, headers: dict[str, str]
+    gateway: Front, request: Request, completion: Completion, shapes: Shapes, headers: dict[str, str]
 ) -> Response:
     answering = asyncio.ensure_future(whole(completion, shapes))
     try:
@@ -198,7 +255,7 @@ async def _whole(
         answering.cancel()
 
 
-def _reader_left(gateway: Gateway, completion: Completion) -> None:
+def _reader_left(gateway: Front, completion: Completion) -> None:
     gateway.metrics.gone.inc()
     gateway.ledger.noted(completion.identifier, "the reader left before the end; the order went on")
     _log.info("the reader of %s left; its orders go on", completion.identifier)

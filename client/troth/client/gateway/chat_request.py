@@ -11,6 +11,7 @@ from troth.client.gateway.request import (
     MOST_CHOICES,
     Defaults,
     Wanted,
+    read_check,
     read_choices,
     read_length,
     read_stops,
@@ -41,6 +42,7 @@ def read_chat(body: object, defaults: Defaults) -> Wanted:
         stream=stream,
         include_usage=stream and fields.inner("stream_options").flag("include_usage"),
         wait=read_wait(fields, defaults.wait),
+        check=read_check(fields),
     )
 
 

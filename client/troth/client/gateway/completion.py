@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from troth.client.asking import Finished, Text, Verdict
 from troth.client.gateway.choice import Choice, Delta
 from troth.client.gateway.errors import AnswerRejected, GatewayRefusal, HopFailed, Money
+from troth.client.gateway.ordered import Ordered
 from troth.client.gateway.orders import Told
 from troth.client.gateway.request import Wanted
 from troth.client.language import Language
-from troth.client.ordering import SignedOrder
 from troth.protocol.types import Address
 
 
@@ -29,7 +30,7 @@ class Completion:
     identifier: str
     model: str
     wanted: Wanted
-    signed: list[SignedOrder]
+    signed: Sequence[Ordered]
     language: Language
     prompt_tokens: int
     prefixes: list[str]
@@ -89,6 +90,12 @@ class Completion:
             self._begun.set()
         if not self._left:
             self._queue.put_nowait((number, told))
+
+    def heard(self, number: int) -> None:
+        """An order's first word, of which the reader need not know more."""
+        self._unheard.discard(number)
+        if not self._unheard:
+            self._begun.set()
 
     def leave(self) -> None:
         """Nobody reads any more."""

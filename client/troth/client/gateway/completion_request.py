@@ -11,6 +11,7 @@ from troth.client.gateway.request import (
     Defaults,
     Prompt,
     Wanted,
+    read_check,
     read_choices,
     read_length,
     read_stops,
@@ -45,6 +46,7 @@ def read_completion(body: object, defaults: Defaults) -> Wanted:
         stream=stream,
         include_usage=stream and fields.inner("stream_options").flag("include_usage"),
         wait=read_wait(fields, defaults.wait),
+        check=read_check(fields),
         echo=echo,
     )
     if wanted.orders > MOST_CHOICES:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
 
 from troth.chain.errors import ChainError
 from troth.client.errors import ClientError, OverlayFailed
@@ -14,6 +15,16 @@ from troth.client.gateway.errors import NotReady
 from troth.client.session import Session
 from troth.overlay.errors import CircuitFailed, OverlayError
 
+
+class Following(Protocol):
+    """A session with its view of the chain."""
+
+    @property
+    def follower(self) -> Any:
+        """It has ``failure``: the last error while the chain is away, else None."""
+
+
+Kept = TypeVar("Kept", bound=Following)
 SessionFactory = Callable[[], AbstractAsyncContextManager[Session]]
 FIRST_BACKOFF = 0.5
 LONGEST_BACKOFF = 30.0
@@ -24,10 +35,10 @@ _log = logging.getLogger(__name__)
 _FAILURES = (ClientError, ChainError, OverlayError, OSError)
 
 
-class Held:
+class Held(Generic[Kept]):
     """One session, open as long as anybody uses it."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Kept) -> None:
         self.session = session
         self.retired = asyncio.Event()
         self.users = 0
@@ -35,7 +46,7 @@ class Held:
         self.idle.set()
 
     @contextmanager
-    def use(self) -> Iterator[Session]:
+    def use(self) -> Iterator[Kept]:
         """The session stays open inside the block, even when a newer one has taken its place."""
         self.users += 1
         self.idle.clear()
@@ -52,19 +63,19 @@ class Held:
         await self.idle.wait()
 
 
-class Connection:
+class Connection(Generic[Kept]):
     """Use it with ``async with``; `lease` gives the session."""
 
-    def __init__(self, factory: SessionFactory) -> None:
+    def __init__(self, factory: Callable[[], AbstractAsyncContextManager[Kept]]) -> None:
         self._factory = factory
-        self._current: Held | None = None
+        self._current: Held[Kept] | None = None
         self._ready = asyncio.Event()
         self._wanted = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._keeper: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
 
-    async def __aenter__(self) -> Connection:
+    async def __aenter__(self) -> Connection[Kept]:
         self._wanted.set()
         self._keeper = asyncio.create_task(self._keep(), name="gateway connection")
         return self
@@ -78,7 +89,7 @@ class Connection:
         await asyncio.gather(*ending, return_exceptions=True)
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> Kept | None:
         """The newest session, perhaps a failed one; None before the first."""
         return None if self._current is None else self._current.session
 
@@ -99,7 +110,7 @@ class Connection:
             self._wanted.set()
 
     @asynccontextmanager
-    async def lease(self, patience: float = PATIENCE_SECONDS) -> AsyncIterator[Held]:
+    async def lease(self, patience: float = PATIENCE_SECONDS) -> AsyncIterator[Held[Kept]]:
         """The session, which stays open inside the block; NotReady if there is none in time."""
         try:
             async with asyncio.timeout(patience):
@@ -122,7 +133,7 @@ class Connection:
 
     async def _renew(self) -> bool:
         """Open a session and put it in the last one's place; False if that failed."""
-        opened: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
+        opened: asyncio.Future[Held[Kept]] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._hold(opened), name="gateway session")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -140,7 +151,7 @@ class Connection:
         self._ready.set()
         return True
 
-    async def _hold(self, opened: asyncio.Future[Held]) -> None:
+    async def _hold(self, opened: asyncio.Future[Held[Kept]]) -> None:
         try:
             async with self._factory() as session:
                 generation = Held(session)

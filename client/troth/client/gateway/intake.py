@@ -19,6 +19,7 @@ from troth.client.gateway.orders import Listener, Orders, Told
 from troth.client.gateway.request import Prompt, Wanted
 from troth.client.gateway.settling import settle
 from troth.client.gateway.turn import Turn
+from troth.client.language import Language
 from troth.client.money import format_amount
 from troth.client.ordering import Choices, SignedOrder
 from troth.client.prompt import LARGEST_PROMPT
@@ -38,7 +39,9 @@ class Limits:
 class Intake:
     """Takes requests in. Either all orders of a request are sent, or none."""
 
-    def __init__(self, connection: Connection, orders: Orders, ledger: Ledger, key: Key, limits: Limits) -> None:
+    def __init__(
+        self, connection: Connection[Session], orders: Orders, ledger: Ledger, key: Key, limits: Limits
+    ) -> None:
         self._connection = connection
         self._orders = orders
         self._ledger = ledger
@@ -54,7 +57,8 @@ class Intake:
             self._orders.take_places(wanted.orders)
             try:
                 choices = replace(wanted.choices, logprobs=wanted.logprobs, max_cost=self._limits.request)
-                prompts = [_tokens(held.session, prompt) for prompt in wanted.prompts]
+                language, model_known = held.session.language, held.session.offer.model
+                prompts = [tokens_of(language, model_known.vocabulary, prompt) for prompt in wanted.prompts]
                 signed = await self._signed(held.session, prompts, choices, wanted.count)
                 # From here to the start nothing is awaited, so no other request can spend the same money.
                 self._require_money(held, signed)
@@ -91,7 +95,7 @@ class Intake:
     ) -> list[SignedOrder]:
         return [await session.prepare_tokens(prompt, choices, self._key) for prompt in prompts for _ in range(count)]
 
-    def _require_money(self, held: Held, signed: Sequence[SignedOrder]) -> None:
+    def _require_money(self, held: Held[Session], signed: Sequence[SignedOrder]) -> None:
         total = sum(order.fee for order in signed)
         limits = self._limits
         if limits.request is not None and total > limits.request:
@@ -128,13 +132,12 @@ def _over(what: str, value: str, remedy: str, code: str) -> PaymentRequired:
     return PaymentRequired(what, value, remedy, code=code, troth={"charged": False, "retry_free": True})
 
 
-def _tokens(session: Session, prompt: Prompt) -> tuple[int, ...]:
-    language = session.language
+def tokens_of(language: Language, vocabulary: int, prompt: Prompt) -> tuple[int, ...]:
+    """A prompt's tokens; InvalidRequest where it is too long, or a token is none of the model's."""
     if isinstance(prompt, str):
         _require_size(len(prompt.encode()))
         return tuple(language.tokenizer.encode(prompt).ids)
     if isinstance(prompt, tuple) and all(isinstance(one, int) for one in prompt):
-        vocabulary = session.offer.model.vocabulary
         tokens = tuple(one for one in prompt if isinstance(one, int))
         if any(token >= vocabulary for token in tokens):
             raise InvalidRequest(
@@ -159,7 +162,9 @@ def _require_size(size: int) -> None:
 def _completion(
     session: Session, model: str, wanted: Wanted, prompts: Sequence[tuple[int, ...]], signed: list[SignedOrder]
 ) -> Completion:
-    shown = [_echo(session, wanted, prompt, tokens) for prompt, tokens in zip(wanted.prompts, prompts, strict=True)]
+    shown = [
+        echoed(session.language, wanted, prompt, tokens) for prompt, tokens in zip(wanted.prompts, prompts, strict=True)
+    ]
     return Completion(
         identifier=new_identifier(wanted),
         model=model,
@@ -171,7 +176,8 @@ def _completion(
     )
 
 
-def _echo(session: Session, wanted: Wanted, prompt: Prompt, tokens: tuple[int, ...]) -> str:
+def echoed(language: Language, wanted: Wanted, prompt: Prompt, tokens: tuple[int, ...]) -> str:
+    """What is shown before the answer."""
     if not wanted.echo:
         return ""
-    return prompt if isinstance(prompt, str) else session.language.decode(list(tokens))
+    return prompt if isinstance(prompt, str) else language.decode(list(tokens))

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from troth.client.errors import ReceiptsUnreadable
-from troth.client.ordering import SignedOrder
+from troth.client.gateway.ordered import Ordered
 
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS completions (
@@ -58,7 +59,7 @@ class Ledger:
         """Close the file."""
         self._database.close()
 
-    def ordered(self, identifier: str, model: str, signed: list[SignedOrder]) -> None:
+    def ordered(self, identifier: str, model: str, signed: Sequence[Ordered]) -> None:
         """Note a completion's orders, all or none of them, before the first is sent."""
         now = int(time.time())
         self._execute("BEGIN IMMEDIATE")

@@ -44,7 +44,7 @@ _MENDABLE = (SchedulerUnreachable, StreamError, ProofError, OverlayError, Outdat
 class Orders:
     """At most `most` orders are being answered at a time."""
 
-    def __init__(self, connection: Connection, ledger: Ledger, metrics: Metrics, most: int) -> None:
+    def __init__(self, connection: Connection[Session], ledger: Ledger, metrics: Metrics, most: int) -> None:
         self._connection = connection
         self._ledger = ledger
         self._metrics = metrics
@@ -67,7 +67,7 @@ class Orders:
         self._taken -= count
         self._metrics.running.set(self._taken)
 
-    def unopened(self, held: Held) -> int:
+    def unopened(self, held: Held[Session]) -> int:
         """Wei of orders that were sent and that the chain has not locked a fee for yet."""
         state = held.session.follower.state
         return sum(order.fee for order in self._running.values() if standing_of(state, order.task_id) is None)
@@ -76,7 +76,7 @@ class Orders:
         """Ids of the tasks that are followed now."""
         return {"0x" + order.task_id.hex() for order in self._running.values()}
 
-    def start(self, held: Held, signed: SignedOrder, listener: Listener, near: Address | None = None) -> None:
+    def start(self, held: Held[Session], signed: SignedOrder, listener: Listener, near: Address | None = None) -> None:
         """Send an order, for which a place was taken, and tell the listener what becomes of it.
 
         It enters at the node `near`, where the session can choose that.
@@ -92,7 +92,7 @@ class Orders:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, held: Held, signed: SignedOrder, listener: Listener, near: Address | None) -> None:
+    async def _run(self, held: Held[Session], signed: SignedOrder, listener: Listener, near: Address | None) -> None:
         answered, whole, in_place = False, False, True
         with held.use() as session, task_bound(signed.task_id):
             try:
@@ -129,7 +129,7 @@ class Orders:
         if isinstance(error, _MENDABLE) and not _of_one_node(session, error):
             self._connection.report(error)
 
-    async def _decided(self, held: Held, signed: SignedOrder, error: Exception, listener: Listener) -> bool:
+    async def _decided(self, held: Held[Session], signed: SignedOrder, error: Exception, listener: Listener) -> bool:
         """Whether the chain decided on an answer that had come whole before its stream was lost."""
         if not isinstance(error, SchedulerUnreachable | StreamError | OverlayError):
             return False
@@ -140,7 +140,7 @@ class Orders:
         return verdict is not None
 
     async def _failed(
-        self, held: Held, signed: SignedOrder, error: Exception, listener: Listener, *, answered: bool
+        self, held: Held[Session], signed: SignedOrder, error: Exception, listener: Listener, *, answered: bool
     ) -> None:
         refusal = await failure_of(held.session, signed, error, answered=answered)
         if refusal.troth.get("charged") is False:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from troth.client.errors import ConfigurationError
 from troth.client.gateway.errors import InvalidRequest, Unsupported
 from troth.client.gateway.fields import Fields, read_text
 from troth.client.ordering import Choices
+from troth.client.orders.wishes import Check
 from troth.client.template import Message
 from troth.protocol.request import TOKENS_LIMIT
 
@@ -30,6 +32,7 @@ class Wanted:
         prompts: each is answered `count` times; one only for a chat.
         logprobs: alternatives per token, -1 for no log-probabilities at all.
         wait: whether the end of the answer is held until the chain has decided.
+        check: on tabs, how it is checked, as in --check; empty: as the gateway was told.
     """
 
     kind: Literal["chat", "text"]
@@ -43,6 +46,7 @@ class Wanted:
     include_usage: bool
     wait: bool
     echo: bool = False
+    check: str = ""
 
     @property
     def orders(self) -> int:
@@ -95,6 +99,18 @@ def read_wait(fields: Fields, default: bool) -> bool:
     if word not in {"verdict", "answer"}:
         raise Unsupported("'troth.wait' should be verdict or answer", "", "Correct it.", param="troth.wait")
     return word == "verdict"
+
+
+def read_check(fields: Fields) -> str:
+    """`troth.check`: a share such as "5%", "always", "self" or "court"; empty where it is not said."""
+    word = fields.inner("troth").text("check", "")
+    try:
+        Check.read(word)
+    except ConfigurationError as error:
+        raise Unsupported(
+            "'troth.check' should be a share, always, self or court", "", "Correct it.", param="troth.check"
+        ) from error
+    return word
 
 
 def refuse_common(fields: Fields) -> None:

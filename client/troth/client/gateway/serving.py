@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from troth.chain.keystore import Key
 from troth.client.errors import ConfigurationError
 from troth.client.gateway.access_key import access_key
-from troth.client.gateway.application import KEEP_ALIVE_SECONDS, Gateway, gateway_app
+from troth.client.gateway.application import KEEP_ALIVE_SECONDS, Front, Gateway, gateway_app
 from troth.client.gateway.body import BODY_SECONDS
 from troth.client.gateway.connection import Connection, SessionFactory
 from troth.client.gateway.guard import Access, Guard, loopback_hosts
@@ -57,7 +57,7 @@ class Settings:
 class Running:
     """A gateway and its server; call `listens` once the server does."""
 
-    gateway: Gateway
+    gateway: Front
     server: TlsServer
     access: Access
     host: str
@@ -85,11 +85,18 @@ async def assembled(home: Home, key: Key, factory: SessionFactory, settings: Set
         async with Connection(factory) as connection:
             orders = Orders(connection, ledger, metrics, settings.concurrent)
             intake = Intake(connection, orders, ledger, key, settings.limits)
-            gateway = Gateway(connection, intake, ledger, metrics, settings.defaults)
-            gateway.keep_alive, gateway.body_seconds = settings.keep_alive, settings.body_seconds
+            gateway = Gateway(
+                connection=connection,
+                intake=intake,
+                ledger=ledger,
+                metrics=metrics,
+                defaults=settings.defaults,
+                keep_alive=settings.keep_alive,
+                body_seconds=settings.body_seconds,
+            )
             try:
                 access = Access(None if settings.allow_remote else frozenset(), secret)
-                yield Running(gateway, _server(gateway, settings, access), access, settings.host)
+                yield Running(gateway, server_of(gateway, settings, access), access, settings.host)
             finally:
                 await orders.close()
     finally:
@@ -101,15 +108,22 @@ async def serve(
 ) -> None:
     """Serve until SIGINT or SIGTERM; `ready` is called once it listens."""
 
+    async with assembled(home, key, factory, settings) as running:
+        await run(running, ready)
+
+
+async def run(running: Running, ready: Callable[[Running], None]) -> None:
+    """Serve an assembled gateway until SIGINT or SIGTERM."""
+
     def listening(port: int) -> None:
         running.listens(port)
         ready(running)
 
-    async with assembled(home, key, factory, settings) as running:
-        await run_until_stopped(running.server, listening)
+    await run_until_stopped(running.server, listening)
 
 
-def _server(gateway: Gateway, settings: Settings, access: Access) -> TlsServer:
+def server_of(gateway: Front, settings: Settings, access: Access) -> TlsServer:
+    """The server around a gateway, not started."""
     app = gateway_app(gateway)
     app.add_middleware(Guard, access=access)
     return TlsServer(app, None, settings.host, settings.port, drain=gateway.drain, drain_seconds=DRAIN_SECONDS)

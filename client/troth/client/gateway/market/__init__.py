@@ -1,0 +1,1 @@
+"""The gateway on tabs: the same routes and shapes, over questions that tabs pay for."""

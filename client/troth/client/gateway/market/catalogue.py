@@ -1,0 +1,75 @@
+"""The one model that a client on tabs offers, with its prices as OpenRouter's models have them."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+from troth.client.gateway.errors import NotFound
+from troth.client.orders.running import Running
+from troth.client.orders.terms import Offer
+from troth.client.tabs.asset import Asset
+from troth.protocol.market.prices import PER
+
+_UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def model_name(offer: Offer) -> str:
+    """Its readable name: the execution class's, which says the model and how it is run."""
+    return _UNUSUAL.sub("-", offer.execution_class.name).strip("-")[:64] or "0x" + offer.class_id.hex()
+
+
+def names(offer: Offer) -> set[str]:
+    """All that a request may call it: readable name, class id, model id, and the name of its family."""
+    family = offer.model.architecture.split("/", maxsplit=1)[0]
+    return {model_name(offer), "0x" + offer.class_id.hex(), "0x" + offer.execution_class.model.hex(), family}
+
+
+def require_model(offer: Offer, asked: str) -> str:
+    """The model's own name; NotFound if it is not what was asked for."""
+    if asked not in names(offer) and asked.lower() not in names(offer):
+        remedy = f"Use {model_name(offer)}; GET /v1/models lists what there is."
+        raise NotFound("The model does not exist here", asked[:80], remedy, code="model_not_found", param="model")
+    return model_name(offer)
+
+
+def model_json(running: Running, offer: Offer, created: int) -> dict[str, Any]:
+    """The model as /v1/models shows it."""
+    quote, language = offer.quote, running.session.language
+    context = quote.context if language is None else language.context
+    return {
+        "id": model_name(offer),
+        "object": "model",
+        "created": created,
+        "owned_by": "troth",
+        "context_length": context,
+        "pricing": pricing(offer, running.asset),
+        "troth": {
+            "execution_class": "0x" + offer.class_id.hex(),
+            "model": "0x" + offer.execution_class.model.hex(),
+            "family": offer.model.architecture.split("/", maxsplit=1)[0],
+            "asset": running.asset.symbol,
+            "prompt_price": str(quote.prompt_price),
+            "cached_price": str(quote.cached_price),
+            "written_price": str(quote.written_price),
+            "check_rate": quote.check_rate,
+            "fee_cap": str(offer.rules.fee_cap),
+            "schedulers": [desk.scheduler for desk in running.session.usable()],
+            "context": context,
+        },
+    }
+
+
+def pricing(offer: Offer, asset: Asset) -> dict[str, str]:
+    """Whole asset units a token, as decimal text; a check is in what each token costs beside."""
+    quote = offer.quote
+    return {
+        "prompt": _per_token(quote.prompt_price, asset),
+        "completion": _per_token(quote.written_price, asset),
+        "input_cache_read": _per_token(quote.cached_price, asset),
+    }
+
+
+def _per_token(price: int, asset: Asset) -> str:
+    return f"{(Decimal(price) / PER / 10**asset.decimals).normalize():f}"

@@ -1,0 +1,19 @@
+"""What gateways need to know of an order, whichever way it is paid."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from troth.protocol.types import Hash32
+
+
+class Ordered(Protocol):
+    """One order of a completion: its id, and what it costs at most."""
+
+    @property
+    def task_id(self) -> Hash32:
+        """Names it in headers and receipts."""
+
+    @property
+    def fee(self) -> int:
+        """In the smallest unit."""

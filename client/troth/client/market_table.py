@@ -1,0 +1,88 @@
+"""The table [market] of client.toml: which deployment is used, what its checks must be worth, what is automatic.
+
+With it a process pays by tabs; with ``contract`` it works as before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from troth.client.errors import ConfigurationError
+
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+_AMOUNT = re.compile(r"[0-9]{1,40}(\.[0-9]{1,18})?\s*[A-Za-z]{0,16}")
+
+
+@dataclass(frozen=True, slots=True)
+class MarketTable:
+    """A deployment, and how its user wants to be served.
+
+    Args:
+        factory, bank: the contract that made the deployment; its Bank, where the factory made several.
+        start_block: a block not after the deployment; it saves reading older ones.
+        summons: the most that a summons may deposit without asking, such as "0.01ether"; empty: the user is told how.
+        case: the most that a case's bond may be without asking; empty: the user is told how.
+        stall: seconds without a line after which an order is given up and asked elsewhere.
+        verifiers, reviewers: the fewest seats of a class that nobody named.
+        agreement: the least share of elements that must agree, in basis points, of a class that nobody named.
+        seats: the least seasoned seats in a group.
+        outside: share of a group's seats outside its k + 2 largest owners, in basis points.
+    """
+
+    factory: str
+    bank: str = ""
+    start_block: int = 0
+    summons: str = ""
+    case: str = ""
+    stall: int = 60
+    verifiers: int = 3
+    reviewers: int = 15
+    agreement: int = 8_000
+    seats: int = 100
+    outside: int = 8_000
+
+    def checked(self) -> MarketTable:
+        """This table, or ConfigurationError naming the first value that cannot be."""
+        for name in ("factory", "bank"):
+            value = getattr(self, name)
+            if (value or name == "factory") and not _ADDRESS.fullmatch(value):
+                raise _wrong(name, value, "an address, 0x and 40 hex digits")
+        for name in ("summons", "case"):
+            value = getattr(self, name)
+            if value and not _AMOUNT.fullmatch(value):
+                raise _wrong(name, value, "an amount, such as 0.01ether")
+        for name in _NUMBERS:
+            if getattr(self, name) < 0:
+                raise _wrong(name, getattr(self, name), "0 or more")
+        if not 0 < self.stall <= 3600:
+            raise _wrong("stall", self.stall, "1 to 3600 seconds")
+        return self
+
+    def lines(self) -> list[str]:
+        """As TOML. What passed ``checked`` holds no character that TOML would want escaped."""
+        pairs = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        shown = [f"{name} = {value}" if isinstance(value, int) else f'{name} = "{value}"' for name, value in pairs]
+        return ["", "[market]", *shown]
+
+
+_NUMBERS = tuple(field.name for field in fields(MarketTable) if field.type == "int")
+
+
+def read_table(values: object) -> MarketTable:
+    """The table from TOML; ConfigurationError for unknown keys and values of the wrong kind."""
+    if not isinstance(values, Mapping):
+        raise ConfigurationError("'market' is a table", type(values).__name__, 'Write [market] and factory = "0x…".')
+    given: dict[str, Any] = dict(values)
+    kinds = {field.name: int if field.name in _NUMBERS else str for field in fields(MarketTable)}
+    wrong = sorted(name for name, value in given.items() if type(value) is not kinds.get(name))
+    if wrong:
+        what = "The table [market] has unknown keys, or values of the wrong kind"
+        raise ConfigurationError(what, ", ".join(wrong), "Correct client.toml.")
+    return MarketTable(**{"factory": "", **given}).checked()
+
+
+def _wrong(name: str, value: object, shape: str) -> ConfigurationError:
+    return ConfigurationError(f"'{name}' in [market] must be {shape}", repr(value), "Correct client.toml.")

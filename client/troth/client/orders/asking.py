@@ -1,0 +1,185 @@
+"""One question from its first order to the end of its check, whatever becomes of single orders.
+
+An order that fails midway is followed by a new one, on another tab where there is one: prompt and the tokens shown so
+far go into it, so that the stream goes on. What was shown before was signed by nobody; what the new order's nodes sign
+is the rest, over a prompt that holds it. A scheduler that lied after it had shown text is not followed by another: its
+text is not to be trusted.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from troth.client.chosen import Chosen
+from troth.client.detokenizer import Detokenizer
+from troth.client.errors import ClientError, FeeTooHigh, PromptError
+from troth.client.orders import building
+from troth.client.orders.checking import Ending
+from troth.client.orders.course import Course
+from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled
+from troth.client.orders.journal import Entry
+from troth.client.orders.judging import evidence_of, go_to_court
+from troth.client.orders.session import FAILURES, Desk, MarketSession
+from troth.client.orders.updates import Ended, Finished, Outcome, Sent, Served, Signed, Text, Token, Update
+from troth.client.orders.wishes import Wish
+from troth.client.tabs.errors import StoreUnusable, TabShort
+from troth.protocol.logprobs import NO_LOGPROBS
+from troth.protocol.market.types import Opinion
+
+ATTEMPTS = 3
+"""Orders for one question: more, and a network in trouble would be paid many times for one answer."""
+
+
+def new_question() -> str:
+    """An id under which the orders of one question are found again."""
+    return secrets.token_hex(16)
+
+
+@dataclass
+class _Question:
+    """What was shown so far, and what it may have cost."""
+
+    prompt: tuple[int, ...]
+    wish: Wish
+    shown: list[int] = field(default_factory=list)
+    unshown: list[Chosen] = field(default_factory=list)
+    at_stake: int = 0
+    tried: set[bytes] = field(default_factory=set)
+    short: set[bytes] = field(default_factory=set)
+
+    def rest(self) -> tuple[tuple[int, ...], Wish]:
+        """Prompt and wish of the next order."""
+        left = self.wish.choices.max_tokens - len(self.shown)
+        choices = replace(self.wish.choices, max_tokens=left)
+        return (*self.prompt, *self.shown), replace(self.wish, choices=choices)
+
+
+async def ask(
+    session: MarketSession, prompt: tuple[int, ...], wish: Wish, question: str = ""
+) -> AsyncGenerator[Update, None]:
+    """Ask, and yield what happens until the answer is checked, or known not to be drawn.
+
+    Raises:
+        TabShort: no tab covers it; `shortfall` says what is missing.
+        OrderContradicted: a scheduler sent what breaks the rules; nothing is paid for that.
+        OrderFailed, OrderStalled: the last of several orders failed.
+    """
+    if session.language is None:
+        await session.ready()
+    assert session.language is not None
+    state = _Question(prompt, wish)
+    detokenizer = Detokenizer(session.language)
+    name, failure = question or new_question(), None
+    for attempt in range(ATTEMPTS):
+        placed = await _placed(session, state, name, failure)
+        desk, entry = placed
+        yield Sent(entry.identifier, desk.scheduler, entry.most, again=attempt > 0)
+        course = Course(session, desk, entry)
+        try:
+            async with aclosing(course.send()) as steps:
+                async for step in steps:
+                    for update in _shown(step, state, detokenizer):
+                        yield update
+        except (OrderFailed, OrderStalled, OrderContradicted) as error:
+            failure = error
+            _note_failure(state, desk, entry, error, last=attempt == ATTEMPTS - 1)
+            continue
+        async with aclosing(_finish(session, desk, entry, wish)) as endings:
+            async for update in endings:
+                yield update
+        return
+
+
+def _note_failure(state: _Question, desk: Desk, entry: Entry, error: ClientError, *, last: bool) -> None:
+    """Raise the error where no other order may follow; else note what the failed one may still cost."""
+    desk.gone()
+    state.tried.add(desk.identifier)
+    if isinstance(error, OrderFailed) and error.shortfall:
+        state.short.add(desk.identifier)
+    if isinstance(error, OrderStalled):
+        state.at_stake += entry.most
+    lied = isinstance(error, OrderContradicted) and bool(state.shown)
+    whole = len(state.shown) >= state.wish.choices.max_tokens
+    if last or lied or whole:
+        raise error
+
+
+async def _placed(
+    session: MarketSession, state: _Question, name: str, failure: ClientError | None
+) -> tuple[Desk, Entry]:
+    """An order at the first desk that takes it; raises what the best of them was refused for."""
+    prompt, wish = state.rest()
+    refused: Exception | None = None
+    desks = sorted(session.usable(), key=lambda desk: desk.identifier in state.tried)
+    for desk in desks:
+        if desk.identifier in state.short:
+            continue
+        try:
+            offer = await session.open_desk(desk)
+            return desk, building.place(session, desk, offer, prompt, wish, name, state.at_stake)
+        except (PromptError, StoreUnusable):
+            raise
+        except (TabShort, FeeTooHigh) as error:
+            refused = error
+        except FAILURES as error:
+            desk.gone()
+            refused = refused or error
+    if isinstance(refused, TabShort | FeeTooHigh):
+        raise refused
+    raise failure or refused or session.no_tab()
+
+
+def _shown(step: object, state: _Question, detokenizer: Detokenizer) -> list[Update]:
+    match step:
+        case Token(chosen):
+            state.shown.append(chosen.token)
+            state.unshown.append(chosen)
+            text = detokenizer.feed(chosen.token)
+            return [_piece(text, state)] if text else []
+        case Signed():
+            rest = detokenizer.flush()
+            left = bool(state.unshown) and state.wish.choices.logprobs != NO_LOGPROBS
+            pieces: list[Update] = [_piece(rest, state)] if rest or left else []
+            served = step.nodes[-1] if step.nodes else None
+            return [*pieces, step, Finished(step.reason, len(state.shown), served)]
+        case Served():
+            return [step]
+    return []
+
+
+def _piece(text: str, state: _Question) -> Text:
+    chosen, state.unshown = tuple(state.unshown), []
+    return Text(text, chosen)
+
+
+async def _finish(session: MarketSession, desk: Desk, entry: Entry, wish: Wish) -> AsyncGenerator[Update, None]:
+    ending = Ending(session, desk, session.journal.entry(entry.identifier))
+    async with aclosing(ending.run()) as steps:
+        async for step in steps:
+            if not isinstance(step, Ended):
+                yield step  # type: ignore[misc]  # an Ending yields Drawn and Ended alone
+                continue
+            yield await _with_court(session, entry, wish, step)
+
+
+async def _with_court(session: MarketSession, entry: Entry, wish: Wish, ended: Ended) -> Ended:
+    """What the user is told to do, or what was done by itself."""
+    fresh = session.journal.entry(entry.identifier)
+    if ended.outcome is Outcome.REJECTED:
+        line = await go_to_court(session, fresh)
+    elif wish.check.mode == "court" or await _doubted(session, fresh, wish):
+        line = await go_to_court(session, fresh, doubt=ended.outcome is Outcome.UNDRAWN)
+    else:
+        return ended
+    session.journal.step(entry.identifier, court=line.encode())
+    return replace(ended, advice="; ".join(part for part in (ended.advice, line) if part))
+
+
+async def _doubted(session: MarketSession, entry: Entry, wish: Wish) -> bool:
+    """Whether the user's own model says otherwise."""
+    if wish.check.mode != "self" or session.own_check is None:
+        return False
+    return await session.own_check.check(evidence_of(session, entry, doubt=True)) is Opinion.REJECT

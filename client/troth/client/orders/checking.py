@@ -1,0 +1,381 @@
+"""From the draw to the end: the lottery, the check that it asks for, the openings, and what a majority says.
+
+The first secret is shown only once the draw is stored, the second one only once every verifier's commitment and verdict
+are. Both follow from the tab key, and every request here may be repeated: a scheduler gives the same answer again, so a
+client that was killed at any place goes on there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from troth.chain.keystore import Key
+from troth.client.errors import ClientError
+from troth.client.orders.building import secrets_of
+from troth.client.orders.calls import SealedSegment
+from troth.client.orders.evidence import Openings, SealedOpenings, Served, Words, served_of
+from troth.client.orders.failing import OrderContradicted
+from troth.client.orders.journal import Entry, Phase
+from troth.client.orders.paying import pay
+from troth.client.orders.session import Desk, MarketSession
+from troth.client.orders.updates import Drawn, Ended, Outcome, Step
+from troth.client.tabs.keys import master_of, reply_secret
+from troth.overlay.errors import OverlayError, SealBroken
+from troth.overlay.sealing import unseal
+from troth.protocol import typed_data
+from troth.protocol.errors import ProtocolError
+from troth.protocol.market import bodies, canonical, checks, life, lottery, prices
+from troth.protocol.market.bodies import Checking, Committed, Verdicts
+from troth.protocol.market.checks import Opened, View
+from troth.protocol.market.draws import Drawn as Seats
+from troth.protocol.market.errors import InvalidCheck
+from troth.protocol.market.life import Check
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.receipt import CheckedSegment
+from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import Address, address_to_bytes, to_address
+
+CHECK_SECONDS = 120.0
+"""How long the verifiers of an answer may take; each runs one prefill. Then the check can be summoned."""
+TOLD_SECONDS = 5.0
+"""How long a secret that misses is offered: the scheduler wants it for its log alone."""
+OPENING_LIMIT = 1 << 22
+"""Bytes of one opening."""
+CHECK_LINES = 1024
+_FAILURES = (ClientError, OverlayError, TimeoutError)
+
+
+class Ending:
+    """One order whose draw is stored, on its way to an acknowledgement."""
+
+    def __init__(self, session: MarketSession, desk: Desk, entry: Entry) -> None:
+        served = served_of(entry)
+        assert served is not None
+        self._session = session
+        self._desk = desk
+        self._entry = entry
+        self._served: Served = served
+        self._key: Key = session.keyring.key(served.submission.tab.key)
+        self._secrets = secrets_of(session, served.order, master_of(self._key))
+        self._view: View = session.view(served.order, served.submission.tab)
+        results = served.given
+        self._fee = prices.fee(served.order, self._view.rules, len(results), results[-1])
+        self._due = served.draw.block_number + self._view.lag
+
+    async def run(self) -> AsyncGenerator[Step, None]:
+        """What becomes of it. Raises OrderContradicted; a check that does not come is an outcome, not an error."""
+        journal, identifier = self._session.journal, self._entry.identifier
+        served = self._served
+        if not served.shown and self._session.block > lottery.secret_due(served.draw, self._session.parameters):
+            # Nobody need answer a secret any more.
+            journal.step(identifier, Phase.UNDRAWN, fee=self._fee, due=self._due)
+            yield self._ended(Outcome.UNDRAWN)
+            return
+        hit = lottery.is_drawn(served.order, self._secrets.draw, served.draw.beta)
+        if not served.shown:
+            journal.step(identifier, Phase.REVEALED, secret=bytes(self._secrets.draw))
+        if not hit:
+            journal.step(identifier, Phase.UNDRAWN, fee=self._fee, due=self._due)
+            yield self._ended(Outcome.UNDRAWN)
+            await self._tell()
+            return
+        seats = self._seats()
+        yield Drawn(identifier, tuple(one.operators for one in seats))
+        words = served.words
+        if words is None:
+            try:
+                words = await self._words(seats)
+            except _Late as error:
+                journal.step(identifier, Phase.REFUSED_CHECK, fee=self._fee, due=self._due, failure=error.what)
+                journal.release(identifier)
+                yield self._ended(Outcome.REFUSED_CHECK, self._summons_advice(error.what))
+                return
+            journal.step(identifier, Phase.JUDGED, check=words)
+        yield await self._judged(seats, words)
+
+    def _seats(self) -> tuple[Seats, ...]:
+        served = self._served
+        silent = self._silent()
+        return checks.verifiers(
+            served.order,
+            served.given,
+            self._secrets.draw,
+            served.draw.beta,
+            nodes=served.admitted.nodes,
+            view=self._view,
+            silent=silent,
+        )
+
+    def _silent(self) -> dict[int, tuple[Address, ...]]:
+        """Nodes that a summons of this check proved silent, so that others were drawn."""
+        found = {
+            segment: self._session.state.silent_in_check(self._entry.identifier, segment)
+            for segment in range(len(self._served.given))
+        }
+        return {segment: nodes for segment, nodes in found.items() if nodes}
+
+    async def _tell(self) -> None:
+        try:
+            async with asyncio.timeout(TOLD_SECONDS):
+                calls = await self._session.calls(self._desk)
+                async with aclosing(calls.show(self._entry.identifier, self._secrets.draw)) as lines:
+                    await anext(lines, None)
+        except _FAILURES:
+            return
+
+    # ---- the check
+
+    async def _words(self, seats: Sequence[Seats]) -> Words:
+        gathering = _Gathering(self._session, self._served, seats, self._view)
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                calls = await self._session.calls(self._desk)
+                async with aclosing(calls.show(self._entry.identifier, self._secrets.draw)) as lines:
+                    await gathering.read(lines)
+        except TimeoutError as error:
+            raise _Late(f"The check was not done within {CHECK_SECONDS:g} s") from error
+        except (ClientError, OverlayError) as error:
+            if isinstance(error, OrderContradicted):
+                raise
+            raise _Late(getattr(error, "what", str(error))) from error
+        except _Forged as error:
+            raise self._contradiction(error.what) from error
+        if not gathering.decided:
+            raise _Late("The scheduler ended the check before all verifiers had spoken")
+        return gathering.words(self._silent())
+
+    async def _judged(self, seats: Sequence[Seats], words: Words) -> Step:
+        journal, identifier = self._session.journal, self._entry.identifier
+        journal.step(identifier, Phase.OPENING, second=bytes(self._secrets.tiles))
+        openings = self._served.openings
+        if openings is None:
+            openings = await self._openings()
+            if openings is not None:
+                journal.step(identifier, openings=openings)
+        parts = parts_of(self._served, words, openings, self._key, self._view.domain)
+        opinions = [self._opinion(segment, part, seats[segment]) for segment, part in enumerate(parts)]
+        if Opinion.REJECT in opinions:
+            journal.step(identifier, Phase.REJECTED, fee=self._fee, due=self._due, failure="verifiers reject it")
+            journal.release(identifier)
+            rejected = tuple(number for number, one in enumerate(opinions) if one is Opinion.REJECT)
+            return self._ended(Outcome.REJECTED, f"segments {', '.join(map(str, rejected))}")
+        if all(one is Opinion.ACCEPT for one in opinions):
+            journal.step(identifier, Phase.CHECKED, fee=self._fee, due=self._due)
+            journal.release(identifier)
+            pay(self._session, self._entry, self._fee)
+            return self._ended(Outcome.CHECKED)
+        what = "the openings of the check were not shown" if openings is None else "no majority of verifiers accepts it"
+        journal.step(identifier, Phase.UNCLEAR, fee=self._fee, due=self._due, failure=what)
+        journal.release(identifier)
+        return self._ended(Outcome.UNCLEAR, what)
+
+    async def _openings(self) -> Openings | None:
+        try:
+            calls = await self._session.calls(self._desk)
+            found = await calls.tiles(self._entry.identifier, self._secrets.tiles)
+        except _FAILURES:
+            return None
+        if len(found) != len(self._served.given):
+            return None
+        return Openings(tuple(_kept(one) for one in found))
+
+    def _opinion(self, segment: int, part: Check, seats: Seats) -> Opinion:
+        """What the majority of one segment says, once the openings bear it out."""
+        result = self._served.given[segment]
+        try:
+            return life.verify_check(
+                self._served.order, result, part, drawn=seats, second_secret=self._secrets.tiles, view=self._view
+            )
+        except InvalidCheck:
+            # The node opens another trace than it signed, or none: nothing that was accepted is proven.
+            return Opinion.CANNOT_TELL
+
+    # ---- how it ends
+
+    def _ended(self, outcome: Outcome, advice: str = "") -> Ended:
+        if outcome is Outcome.UNDRAWN:
+            self._session.journal.release(self._entry.identifier)
+        return Ended(self._entry.identifier, outcome, self._fee, self._due, advice)
+
+    def _summons_advice(self, what: str) -> str:
+        last = lottery.secret_due(self._served.draw, self._session.parameters)
+        return f"{what}: `troth client summon {self._entry.name[:12]} --broadcast` until block {last}"
+
+    def _contradiction(self, what: str) -> OrderContradicted:
+        self._session.journal.step(self._entry.identifier, Phase.CONTRADICTED, failure=what)
+        self._session.journal.release(self._entry.identifier)
+        self._session.books.doubt(self._desk.identifier, f"{what} (order {self._entry.name[:12]})")
+        return OrderContradicted(what, self._entry.name, "Nothing is paid for it. Use another scheduler.")
+
+
+class _Gathering:
+    """Commitments and verdicts of all segments, as they come; each signature is checked when it does."""
+
+    def __init__(self, session: MarketSession, served: Served, seats: Sequence[Seats], view: View) -> None:
+        self._session = session
+        self._served = served
+        self._seats = seats
+        self._view = view
+        self._commitments: dict[int, dict[Address, Signed[TraceCommitment]]] = {}
+        self._verdicts: dict[int, dict[Address, Signed[Verdict]]] = {}
+        self._left_out: list[str] = []
+
+    @property
+    def whole(self) -> bool:
+        """Whether every distinct drawn verifier of every segment has spoken."""
+        return all(
+            set(self._verdicts.get(segment, ())) == set(seats.seats) for segment, seats in enumerate(self._seats)
+        )
+
+    @property
+    def decided(self) -> bool:
+        """Whether, in every segment, more than half of the seats have spoken: who is silent counts as nothing."""
+        return all(
+            2 * sum(count for one, count in seats.seats.items() if one in self._verdicts.get(segment, ()))
+            > len(seats.operators)
+            for segment, seats in enumerate(self._seats)
+        )
+
+    async def read(self, lines: AsyncGenerator[dict[str, Any], None]) -> None:
+        """Read until the check is whole, or the stream ends."""
+        for _ in range(CHECK_LINES):
+            line = await anext(lines, None)
+            if line is None:
+                return
+            try:
+                self._take(line)
+            except ProtocolError as error:
+                raise _Forged(error.what) from error
+            self._session.journal.hold(self._served.entry.identifier)
+            if self.whole:
+                return
+
+    def words(self, silent: dict[int, tuple[Address, ...]]) -> Words:
+        """What was signed, in the order of first seats."""
+        return Words(
+            tuple(
+                CheckedSegment(
+                    drawn=seats.operators,
+                    commitments=_in_order(self._commitments[segment], seats),
+                    verdicts=_in_order(self._verdicts[segment], seats),
+                    silent=silent.get(segment, ()),
+                )
+                for segment, seats in enumerate(self._seats)
+            )
+        )
+
+    def _take(self, line: dict[str, Any]) -> None:
+        match line.get("type"):
+            case "undrawn":
+                raise _Forged("The scheduler says that the secret misses, and it hits")
+            case "checking":
+                said = bodies.read_part(Checking, line)
+                if said.segments != tuple(seats.operators for seats in self._seats):
+                    raise _Forged("The scheduler lets other verifiers check than were drawn")
+            case "committed":
+                self._commit(bodies.read_part(Committed, line))
+            case "verdicts":
+                self._judge(bodies.read_part(Verdicts, line))
+            case "failed":
+                raise _Late("The scheduler gave the check up")
+
+    def _commit(self, said: Committed) -> None:
+        if said.segment not in range(len(self._seats)) or said.segment in self._commitments:
+            raise _Forged("The scheduler sent the commitments of a segment twice, or of none")
+        wanted = (self._served.entry.identifier, said.segment)
+        found = {}
+        for signed in said.commitments:
+            signer = typed_data.recover(signed.message, self._view.domain, signed.signature)
+            if signer in self._seats[said.segment].seats and (signed.message.order, signed.message.segment) == wanted:
+                found[signer] = signed
+        self._commitments[said.segment] = found
+
+    def _judge(self, said: Verdicts) -> None:
+        """Verdicts that make no check are left out: whoever passed them on still owes them."""
+        if said.segment not in self._commitments:
+            raise _Forged("The scheduler sent verdicts before the verifiers had committed")
+        result, known = self._result(said.segment), self._verdicts.setdefault(said.segment, {})
+        for signed in said.verdicts:
+            signer = typed_data.recover(signed.message, self._view.domain, signed.signature)
+            try:
+                seats, commitments = self._seats[said.segment], self._commitments[said.segment]
+                checks.require_verdicts(result, {signer: signed}, commitments, seats, self._view)
+            except InvalidCheck as error:
+                self._left_out.append(error.what)
+                continue
+            known.setdefault(signer, signed)
+
+    def _result(self, segment: int) -> Result:
+        return self._served.given[segment]
+
+
+def _in_order(found: Mapping[Address, Signed[Any]], seats: Seats) -> tuple[Signed[Any], ...]:
+    """By first seat: the order in which commitments pick the tiles."""
+    return tuple(found[one] for one in seats.seats if one in found)
+
+
+class _Late(Exception):
+    """The check did not come, or not whole; it can be summoned."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+class _Forged(Exception):
+    """The scheduler leads the check otherwise than the rules do."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
+def _by_signer(words: Sequence[Signed[Any]], domain: Domain) -> dict[Address, Signed[Any]]:
+    return {typed_data.recover(one.message, domain, one.signature): one for one in words}
+
+
+def parts_of(served: Served, words: Words, openings: Openings | None, key: Key, domain: Domain) -> tuple[Check, ...]:
+    """The check of every segment as the rules take it, its openings unsealed; what does not open is not shown."""
+    found = []
+    for segment, said in enumerate(words.segments):
+        operators = list(dict.fromkeys(said.drawn))
+        sealed = None if openings is None else openings.segments[segment]
+        node = served.admitted.nodes[segment]
+        opened = {} if sealed is None else dict(zip(sealed.operators, sealed.sealed, strict=True))
+        shown = {one: _open(served, segment, one, opened[one], key) for one in operators if one in opened}
+        found.append(
+            Check(
+                promises={},
+                commitments=_by_signer(said.commitments, domain),
+                verdicts=_by_signer(said.verdicts, domain),
+                node=None if sealed is None else _open(served, segment, node, sealed.node, key),
+                opened={one: value for one, value in shown.items() if value is not None},
+            )
+        )
+    return tuple(found)
+
+
+def _open(served: Served, segment: int, party: Address, sealed: bytes, key: Key) -> Opened | None:
+    context = bodies.opening_context(served.entry.identifier, segment, address_to_bytes(party))
+    try:
+        plain = unseal(sealed, reply_secret(key, served.order.request_hash), context)
+        return canonical.decode(Opened, plain, OPENING_LIMIT)
+    except (SealBroken, ProtocolError):
+        return None
+
+
+def _kept(found: SealedSegment) -> SealedOpenings:
+    pairs = [(_address(name), one) for name, one in sorted(found.opened.items())]
+    known = [(name, one) for name, one in pairs if name is not None and one]
+    return SealedOpenings(found.node, tuple(name for name, _ in known), tuple(one for _, one in known))
+
+
+def _address(name: str) -> Address | None:
+    try:
+        return to_address(name)
+    except ProtocolError:
+        return None

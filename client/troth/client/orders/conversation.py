@@ -1,0 +1,166 @@
+"""A conversation on a terminal, paid from tabs: answers on standard output, all about them on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from troth.chain.errors import ChainError
+from troth.client.conversation import next_question, opening, say
+from troth.client.errors import AnswerNotAccepted, ClientError, ModelUnavailable
+from troth.client.orders.asking import ask
+from troth.client.orders.running import Running
+from troth.client.orders.session import MarketSession
+from troth.client.orders.updates import Drawn, Ended, Finished, Outcome, Sent, Served, Signed, Text, Update
+from troth.client.orders.wishes import Wish
+from troth.client.prompt import decode_question
+from troth.client.tabs.asset import Asset
+from troth.client.template import Message
+from troth.client.terminal import printable
+from troth.overlay.errors import OverlayError
+
+ACCEPTED = {Outcome.UNDRAWN, Outcome.CHECKED}
+_FAILURES = (ClientError, ChainError, OverlayError)
+
+
+@dataclass
+class Turn:
+    """One question's answer as it came."""
+
+    pieces: list[str] = field(default_factory=list)
+    result: dict[str, Any] = field(default_factory=dict)
+    outcome: Outcome | None = None
+
+    def note(self, update: Update) -> None:
+        """An update, for ``--json``."""
+        match update:
+            case Text(text):
+                self.pieces.append(text)
+            case Sent(order, scheduler, most, _):
+                self.result |= {"order": "0x" + order.hex(), "scheduler": scheduler, "at_most_units": str(most)}
+            case Finished(reason, tokens, _):
+                self.result |= {"finish_reason": reason, "tokens": tokens}
+            case Signed():
+                self.result |= {"fee_units": str(update.fee), "cached_tokens": update.cached}
+            case Drawn(_, verifiers):
+                self.result["verifiers"] = [list(one) for one in verifiers]
+            case Ended(_, outcome, fee, due, advice):
+                self.outcome = outcome
+                self.result |= {"outcome": str(outcome), "cost_units": str(fee), "due_block": due, "advice": advice}
+
+
+async def converse(running: Running, wish: Wish, system: str, question: str) -> None:
+    """Answer `question`; without one, go on asking until end of input or /exit.
+
+    Raises:
+        AnswerNotAccepted: the single question's answer was rejected, or its check was refused.
+    """
+    session, asset = running.session, running.asset
+    offer = await session.ready()
+    if question:
+        turn = await _turn(session, asset, wish, [*opening(system), _user(question)])
+        await running.keeper.once()
+        require_accepted(turn.outcome)
+        return
+    written = asset.show(offer.quote.written_price // 1000)
+    say(f"{written} a million written tokens; /exit ends the conversation")
+    history = opening(system)
+    while (line := next_question(sys.stdin.buffer)) is not None:
+        history = await _survive(session, asset, wish, history, line)
+
+
+async def print_json_answer(running: Running, wish: Wish, system: str, question: str) -> None:
+    """Answer one question and print a single JSON object at the end; raises as `converse` does."""
+    turn, session = Turn(), running.session
+    await session.ready()
+    try:
+        async with aclosing(ask(session, _prompt(session, [*opening(system), _user(question)]), wish)) as updates:
+            async for update in updates:
+                turn.note(update)
+        await running.keeper.once()
+    finally:
+        # Also after an error, which goes to standard error: whoever pays gets what has come, and the order's id.
+        print(json.dumps({"answer": "".join(turn.pieces), **turn.result}, ensure_ascii=False))
+    require_accepted(turn.outcome)
+
+
+async def _survive(
+    session: MarketSession, asset: Asset, wish: Wish, history: list[Message], line: bytes
+) -> list[Message]:
+    """One turn of a conversation, which an error does not end; the history after it."""
+    try:
+        question = decode_question(line)
+        if not question.strip():
+            return history
+        messages = [*history, _user(question)]
+        turn = await _turn(session, asset, wish, messages)
+    except _FAILURES as error:
+        say(f"error: {error.what}\nvalue: {error.value}\nto do: {error.remedy}")
+        return history
+    if turn.outcome in ACCEPTED:
+        return [*messages, {"role": "assistant", "content": "".join(turn.pieces)}]
+    return history
+
+
+async def _turn(session: MarketSession, asset: Asset, wish: Wish, messages: Sequence[Message]) -> Turn:
+    turn = Turn()
+    async with aclosing(ask(session, _prompt(session, messages), wish)) as updates:
+        async for update in updates:
+            turn.note(update)
+            if isinstance(update, Text):
+                print(printable(update.text), end="", flush=True)
+                continue
+            if isinstance(update, Finished):
+                print(flush=True)
+            line = describe(update, asset)
+            if line:
+                say(line)
+    return turn
+
+
+def describe(update: Update, asset: Asset) -> str:
+    """A line for people; empty for what is printed otherwise."""
+    match update:
+        case Sent(order, scheduler, most, again):
+            what = "ordered anew" if again else "ordered"
+            return f"{what:<10} 0x{order.hex()[:10]} at {scheduler}, at most {asset.show(most)}"
+        case Served(_, nodes):
+            return f"served by  {', '.join(nodes)}: drawn, proof checked"
+        case Signed():
+            cached = f", {update.cached} of them from a cache" if update.cached else ""
+            return f"answer     {update.prompt} tokens read{cached}, {update.written} written: {asset.show(update.fee)}"
+        case Drawn(_, verifiers):
+            count = len({node for one in verifiers for node in one})
+            return f"drawn      {count} verifiers compute it again"
+        case Ended(_, Outcome.CHECKED, fee, _, _):
+            return f"checked    a majority of verifiers agrees; {asset.show(fee)} paid"
+        case Ended(_, Outcome.UNDRAWN, fee, due, advice):
+            return f"undrawn    {asset.show(fee)} will be paid at block {due}{'; ' + advice if advice else ''}"
+        case Ended(order, Outcome.UNCLEAR, fee, due, advice):
+            doubt = f"`troth client case 0x{order.hex()[:10]}` doubts it"
+            return f"NO MAJORITY: {advice}; {asset.show(fee)} will be paid at block {due}; {doubt}"
+        case Ended(_, outcome, _, _, advice):
+            return f"{str(outcome).upper()}: do not rely on this answer; nothing is paid for it. {advice}"
+        case _:
+            return ""
+
+
+def require_accepted(outcome: Outcome | None) -> None:
+    """Raise AnswerNotAccepted where verifiers did not accept, so that a script notices."""
+    if outcome not in ACCEPTED:
+        what = "The answer was not accepted by its verifiers"
+        raise AnswerNotAccepted(what, str(outcome), "Do not rely on it; nothing is paid for it. Ask again.")
+
+
+def _prompt(session: MarketSession, messages: Sequence[Message]) -> tuple[int, ...]:
+    if session.language is None:
+        raise ModelUnavailable("The model's language is not loaded", "", "Ask again.")
+    return session.language.prompt_tokens(messages)
+
+
+def _user(question: str) -> Message:
+    return {"role": "user", "content": question}

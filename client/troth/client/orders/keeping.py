@@ -1,0 +1,262 @@
+"""What goes on in the background: orders that a process left behind, payments that are due, words to deliver.
+
+It decides from what is written down and from blocks on chain alone, so it survives restarts and may run in several
+processes: a step that another one has taken is not there to be taken again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from troth.client.orders.calls import Refused
+from troth.client.orders.checking import Ending
+from troth.client.orders.course import Course
+from troth.client.orders.evidence import served_of
+from troth.client.orders.failing import OrderFailed
+from troth.client.orders.journal import RUNNING, Entry, Phase
+from troth.client.orders.judging import go_to_court
+from troth.client.orders.paying import give_up, pay
+from troth.client.orders.session import FAILURES, Desk, MarketSession
+from troth.client.orders.summoning import AutomaticSummons, due_of
+from troth.client.orders.updates import Step
+from troth.client.tabs.errors import StoreUnusable
+from troth.protocol.market import checks, messages, prices
+from troth.protocol.market.bodies import Acknowledgement, OpenOrder
+from troth.protocol.market.messages import case_id
+from troth.protocol.market.types import Outcome
+
+INTERVAL = 1.0
+LONGEST_BACKOFF = 60.0
+UNKNOWN_SECONDS = 5.0
+"""After which an order whose sending broke off is looked after again."""
+_log = logging.getLogger(__name__)
+
+Report = Callable[[Entry, str], None]
+
+
+def unheard(_entry: Entry, _line: str) -> None:
+    """Nobody listens."""
+
+
+@dataclass
+class Keeper:
+    """Use it with ``async with``; ``once`` does everything that is due now. ``report`` hears what it did by itself."""
+
+    session: MarketSession
+    summons: AutomaticSummons | None = None
+    report: Report = unheard
+    _task: asyncio.Task[None] | None = None
+    _later: dict[bytes, float] = field(default_factory=dict)
+    _tries: dict[bytes, int] = field(default_factory=dict)
+
+    async def __aenter__(self) -> Keeper:
+        self._task = asyncio.create_task(self._run(), name="keeper of tabs")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.once()
+            except FAILURES as error:
+                # A full disk, or a chain that is away: nothing is lost, and the next round tries again.
+                _log.warning("tabs are looked after again later: %s", type(error).__name__)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.session.changed.wait(), INTERVAL)
+            self.session.changed.clear()
+
+    async def once(self) -> None:
+        """Everything that is due now: pay, go on, summon, deliver."""
+        for record in self.session.books.all(self.session.domain):
+            desk = self.session.desk_of(record.identifier)
+            for entry in self.session.journal.unpaid(record.identifier):
+                await self._look_after(desk, entry)
+            await self._deliver(desk)
+
+    # ---- one order
+
+    async def _look_after(self, desk: Desk, entry: Entry) -> None:
+        owed = owed_now(self.session, entry)
+        if owed is not None:
+            pay(self.session, entry, owed)
+            return
+        await self._summon(entry)
+        if entry.phase is Phase.REJECTED and self._is_time(b"case" + entry.identifier):
+            await self._to_court(entry)
+        goes_on = entry.phase in RUNNING or self._check_may_come(entry)
+        if goes_on and self._is_time(entry.identifier) and self.session.journal.take(entry.identifier):
+            try:
+                await self._go_on(desk, entry)
+            finally:
+                self.session.journal.release(entry.identifier)
+
+    async def _summon(self, entry: Entry) -> None:
+        due = due_of(entry, self.session.parameters, self.session.state)
+        if self.summons is None or due is None or not due.first <= self.session.block <= due.last:
+            return
+        name = f"summons {due.kind} {due.segment}"
+        if name not in entry.evidence:
+            line = await self.summons.summon(entry, due)
+            self.session.journal.step(entry.identifier, more={name: line.encode()})
+            self.report(entry, line)
+
+    def _check_may_come(self, entry: Entry) -> bool:
+        """A check that was late may have been done since, and a summons may have brought it."""
+        return entry.phase is Phase.REFUSED_CHECK
+
+    async def _to_court(self, entry: Entry) -> None:
+        if self.session.opener is not None and "court" not in entry.evidence:
+            line = await go_to_court(self.session, entry)
+            self.session.journal.step(entry.identifier, court=line.encode())
+            self.report(entry, line)
+
+    async def _go_on(self, desk: Desk, entry: Entry) -> None:
+        """Take an order up where a process left it."""
+        try:
+            if entry.phase in {Phase.ORDERED, Phase.ADMITTED, Phase.ANSWERED}:
+                await self._ask_again(desk, entry)
+                entry = self.session.journal.entry(entry.identifier)
+            if served_of(entry) is not None and (entry.phase in RUNNING or self._check_may_come(entry)):
+                await _run_out(Ending(self.session, desk, entry).run())
+        except StoreUnusable:
+            raise
+        except FAILURES as error:
+            self._put_off(entry.identifier)
+            _log.info("an order is looked after again later: %s", type(error).__name__)
+        else:
+            after = self.session.journal.entry(entry.identifier)
+            if after.phase is entry.phase:
+                self._put_off(entry.identifier)
+
+    async def _ask_again(self, desk: Desk, entry: Entry) -> None:
+        submission = entry.submission
+        if submission is None:
+            return
+        calls = await self.session.calls(desk)
+        course = Course(self.session, desk, entry)
+        lines = calls.again(entry.identifier, submission.salt)
+        try:
+            await _run_out(course.read(lines, patience=UNKNOWN_SECONDS, resumed=True))
+        except OrderFailed:
+            return
+        except Refused as error:
+            if error.status == 404 and entry.phase is Phase.ORDERED:
+                give_up(self.session, entry, "never admitted")
+                return
+            raise
+
+    # ---- words
+
+    async def _deliver(self, desk: Desk) -> None:
+        record = self.session.books.record(desk.identifier)
+        if record.delivered or record.voucher is None or not self._is_time(b"word" + desk.identifier):
+            return
+        try:
+            calls = await self.session.calls(desk)
+            await calls.acknowledge(Acknowledgement(record.tab, record.voucher))
+        except FAILURES as error:
+            self._put_off(b"word" + desk.identifier)
+            if isinstance(error, Refused):
+                desk.recovered, desk.offered = False, 0.0
+            _log.info("a voucher is delivered later: %s", type(error).__name__)
+            return
+        self.session.books.delivered(desk.identifier, record.voucher)
+        self._tries.pop(b"word" + desk.identifier, None)
+
+    # ---- patience
+
+    def _is_time(self, what: bytes) -> bool:
+        return time.monotonic() >= self._later.get(what, 0.0)
+
+    def _put_off(self, what: bytes) -> None:
+        tries = self._tries[what] = self._tries.get(what, 0) + 1
+        self._later[what] = time.monotonic() + min(2.0**tries, LONGEST_BACKOFF)
+
+
+async def _run_out(steps: AsyncGenerator[Step, None]) -> None:
+    async with aclosing(steps):
+        async for _ in steps:
+            continue
+
+
+# ------------------------------------------------------------------------------------------------------- what is owed
+
+
+def owed_now(session: MarketSession, entry: Entry) -> int | None:
+    """What may be acknowledged for an order now; None: nothing yet.
+
+    Failed orders cost nothing, checked ones their fee at once, undrawn ones once the lag is over. A leaf that fell in
+    court, or with a conviction of who served it, costs nothing; one that was upheld, its fee.
+    """
+    if entry.phase is Phase.FAILED:
+        return 0
+    if fell(session, entry):
+        return 0
+    if entry.phase is Phase.RECOVERED:
+        return _owed_recovered(session, entry)
+    if entry.fee is None:
+        return None
+    if entry.phase is Phase.CHECKED:
+        return entry.fee
+    over = entry.due is not None and session.block >= entry.due
+    if entry.phase in {Phase.UNDRAWN, Phase.UNCLEAR} and over and not _in_court(session, entry):
+        return entry.fee
+    return entry.fee if entry.phase is Phase.REJECTED and _upheld(session, entry) else None
+
+
+def fell(session: MarketSession, entry: Entry) -> bool:
+    """Whether the chain voids an order's leaf: in court, by a summons that nobody answered, by a conviction."""
+    state, submission, served = session.state, entry.submission, served_of(entry)
+    if state.is_voided(entry.identifier, 255):
+        return True
+    summoned = (record for record in state.summons.values() if record.state.order == entry.identifier)
+    if any(record.answered is False for record in summoned):
+        return True
+    if submission is None:
+        return False
+    reference = submission.order.message.reference_block
+    parties = (submission.tab.payee, *(served.admitted.nodes if served is not None else ()))
+    return any(state.is_void(one, reference) for one in parties)
+
+
+def _cases(session: MarketSession, entry: Entry) -> list[Outcome | None]:
+    served = served_of(entry)
+    count = 0 if served is None else len(served.given)
+    places = [segment + doubt for segment in range(count) for doubt in (0, messages.DOUBTS)]
+    found = [session.state.cases.get(case_id(entry.identifier, place)) for place in places]
+    return [record.outcome for record in found if record is not None]
+
+
+def _in_court(session: MarketSession, entry: Entry) -> bool:
+    return None in _cases(session, entry)
+
+
+def _upheld(session: MarketSession, entry: Entry) -> bool:
+    outcomes = _cases(session, entry)
+    return Outcome.UPHELD in outcomes and None not in outcomes
+
+
+def _owed_recovered(session: MarketSession, entry: Entry) -> int | None:
+    """An order of before a backup: its request is lost, but what was signed shows what it costs."""
+    shown = entry.read("recovered", OpenOrder)
+    if shown is None or shown.draw is None or not shown.results:
+        return None
+    order, tab = shown.order.message, session.books.record(entry.tab).tab
+    view = session.view(order, tab)
+    results = checks.require_results(order, shown.results, shown.nodes, view)
+    shown.draw.require(session.domain, tab.payee)
+    if session.block < shown.draw.message.block_number + view.lag:
+        return None
+    return prices.fee(order, view.rules, len(results), results[-1])

@@ -1,0 +1,70 @@
+"""The policy that ships: what a class and its groups must be worth before an answer of theirs is paid for.
+
+A client that took whatever a scheduler offers was once given a class with one verifier and no tolerance worth the name,
+staffed by one owner. So: a class that the user named, or minima of a class; and of every group enough seasoned stake,
+enough owners, and most of it outside the few largest, since p in ``economy`` counts on honest seats.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from troth.client.errors import ModelUnavailable
+from troth.client.market_table import MarketTable
+from troth.client.orders.terms import Offer, groups_of
+from troth.protocol.market.draws import SPARE_OWNERS, Group, offers_checks, seasoned_seats
+from troth.protocol.market.prices import BASIS_POINTS
+from troth.protocol.market.state import State
+from troth.protocol.types import Segment
+
+LARGEST = 2
+"""Owners beside k that may hold the rest: k + 2."""
+
+
+def require_worth(offer: Offer, state: State, block: int, seasoning: int, table: MarketTable, *, named: bool) -> None:
+    """ModelUnavailable where the class or one of its groups is below the policy."""
+    if not named:
+        _require_class(offer, table)
+    for segment, group in zip(offer.segments, groups_of(offer, state), strict=True):
+        _require_group(offer, group, segment, block=block, seasoning=seasoning, table=table)
+
+
+def _require_class(offer: Offer, table: MarketTable) -> None:
+    rules = offer.rules
+    minima = [("verifiers", rules.verifiers, table.verifiers), ("reviewers", rules.reviewers, table.reviewers)]
+    if not rules.exact:
+        minima.append(("agreement", rules.theta, table.agreement))
+    for name, found, least in minima:
+        if found < least:
+            what = f"The class has {found} {name}, and the policy wants {least}"
+            remedy = f"Use another class, name this one with --execution-class, or set {name} in [market]."
+            raise ModelUnavailable(what, "0x" + offer.class_id.hex(), remedy)
+
+
+def _require_group(
+    offer: Offer, group: Group, segment: Segment, *, block: int, seasoning: int, table: MarketTable
+) -> None:
+    where = f"layers [{segment.first}, {segment.end})"
+    if not offers_checks(group, offer.rules, block):
+        least = offer.rules.verifiers + SPARE_OWNERS
+        owners = len(group.owners_at(block))
+        what = f"The group of {where} has {owners} owners; with fewer than {least} a check says little"
+        raise ModelUnavailable(what, "0x" + offer.class_id.hex(), "Wait for more owners, or use another class.")
+    seats = _seats_by_owner(group, block, seasoning)
+    total = seats.total()
+    if total < table.seats:
+        what = f"The group of {where} has {total} seasoned seats, and the policy wants {table.seats}"
+        raise ModelUnavailable(what, "0x" + offer.class_id.hex(), "Use another class, or set seats in [market].")
+    largest = sum(count for _, count in seats.most_common(offer.rules.verifiers + LARGEST))
+    if (total - largest) * BASIS_POINTS < table.outside * total:
+        count = offer.rules.verifiers + LARGEST
+        what = f"The {count} largest owners hold {largest} of {total} seats of {where}"
+        remedy = f"The policy wants {table.outside / 100:g} % outside of them: use another class, or set outside."
+        raise ModelUnavailable(what, "0x" + offer.class_id.hex(), remedy)
+
+
+def _seats_by_owner(group: Group, block: int, seasoning: int) -> Counter[str]:
+    seats: Counter[str] = Counter()
+    for entry in group.members_at(block):
+        seats[group.owners[entry.operator]] += seasoned_seats(entry, block, seasoning)
+    return seats

@@ -1,0 +1,136 @@
+"""Receipts: what was asked on tabs and how far it came, and the file that proves one answer to anybody."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from troth.client.errors import AnswerUnavailable
+from troth.client.orders.evidence import served_of
+from troth.client.orders.journal import Entry, Phase
+from troth.client.tabs.asset import Asset
+from troth.client.terminal import printable_line
+from troth.protocol.market import lottery, receipt
+from troth.protocol.market.messages import case_id
+from troth.protocol.market.receipt import Receipt
+from troth.protocol.market.state import State
+from troth.protocol.market.views import class_of
+from troth.protocol.typed_data import Domain
+
+_ANSWERED = {
+    Phase.ANSWERED,
+    Phase.DRAWN_OVER,
+    Phase.REVEALED,
+    Phase.UNDRAWN,
+    Phase.JUDGED,
+    Phase.OPENING,
+    Phase.CHECKED,
+    Phase.REJECTED,
+    Phase.UNCLEAR,
+    Phase.REFUSED_CHECK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One order as its user sees it: answered, drawn or not, checked, acknowledged, brought to court."""
+
+    entry: Entry
+    drawn: bool | None
+    case: str
+
+    @property
+    def answered(self) -> bool:
+        """Whether every node signed what was received."""
+        return self.entry.phase in _ANSWERED
+
+    def to_json(self) -> dict[str, Any]:
+        """As programs read it; amounts are decimal text in the asset's smallest unit."""
+        entry = self.entry
+        return {
+            "order": entry.name,
+            "tab": "0x" + entry.tab.hex(),
+            "created": entry.created,
+            "state": str(entry.phase),
+            "answered": self.answered,
+            "drawn": self.drawn,
+            "checked": entry.phase is Phase.CHECKED,
+            "acknowledged": entry.paid is not None,
+            "fee_units": None if entry.fee is None else str(entry.fee),
+            "paid_units": None if entry.paid is None else str(entry.paid),
+            "at_most_units": str(entry.most),
+            "due_block": entry.due,
+            "case": self.case,
+            "tokens": len(entry.tokens),
+            "failure": entry.failure,
+        }
+
+    def lines(self, asset: Asset) -> list[str]:
+        """As a person reads it."""
+        entry = self.entry
+        if entry.paid is not None:
+            money = f"{asset.show(entry.paid)} paid"
+        elif entry.fee is not None:
+            money = f"{asset.show(entry.fee)} from block {entry.due} on"
+        else:
+            money = f"at most {asset.show(entry.most)}"
+        created = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.created))
+        lines = [f"{entry.name}  {created}  {entry.phase:<20} {money}"]
+        drawn = {None: "not known yet", True: "yes: verifiers were drawn", False: "no"}[self.drawn]
+        lines.append(f"  drawn      {drawn}")
+        if entry.failure is not None:
+            lines.append(f"  note       {printable_line(entry.failure)}")
+        if self.case:
+            lines.append(f"  case       {printable_line(self.case)}")
+        return lines
+
+
+def shown(entry: Entry, state: State) -> Shown:
+    """An order with what the chain says of it."""
+    served = served_of(entry)
+    drawn: bool | None = None
+    if served is not None and served.secret is not None:
+        drawn = lottery.is_drawn(served.order, served.secret, served.draw.beta)
+    count = 0 if served is None else len(served.given)
+    cases = [state.cases.get(case_id(entry.identifier, segment)) for segment in range(count)]
+    found = [record for record in cases if record is not None]
+    said = [record.outcome.name.lower() if record.outcome is not None else "open" for record in found]
+    own = entry.evidence.get("court", b"").decode("utf-8", "replace")
+    return Shown(entry, drawn, ", ".join(said) or own)
+
+
+def proof_of(entry: Entry, state: State, domain: Domain) -> Receipt:
+    """The receipt of an answer, with nothing in it of prompt, answer or salt.
+
+    Raises AnswerUnavailable before results and draw are here.
+    """
+    served = served_of(entry)
+    if served is None:
+        what = "There is nothing to prove: results and draw of this order are not here"
+        raise AnswerUnavailable(what, entry.name, "`troth client receipts` shows its state.")
+    execution_class, model = class_of(state, served.order.execution_class)
+    party = state.parties[served.submission.tab.payee]
+    words = served.words
+    made = Receipt(
+        version=receipt.VERSION,
+        chain_id=domain.chain_id,
+        bank=domain.contract,
+        model=model,
+        execution_class=execution_class,
+        tab=served.submission.tab,
+        vrf_x=party.vrf_key[0],
+        vrf_y=party.vrf_key[1],
+        order=served.submission.order,
+        admission=served.admitted.admission,
+        nodes=served.admitted.nodes,
+        infer_proof=served.admitted.infer_proof,
+        results=served.results.results,
+        draw=served.lottery.draw,
+        draw_proof=served.lottery.proof,
+        secret=served.secret,
+        checks=() if words is None else words.segments,
+    )
+    # What does not hold here is not handed out as a proof.
+    receipt.verify(made)
+    return made

@@ -1,0 +1,307 @@
+"""One client on one deployment: its view of the chain, its tabs, and the schedulers at their other ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from troth.chain.errors import ChainError
+from troth.chain.market import Market, find_place
+from troth.chain.market_follower import MarketFollower
+from troth.client.chain_view import free_file
+from troth.client.configuration import Configuration
+from troth.client.connection import Reach, reaching
+from troth.client.errors import ClientError, ConfigurationError, ModelUnavailable
+from troth.client.home import Home
+from troth.client.language import Language, LanguageCache, check_files
+from troth.client.market_table import MarketTable
+from troth.client.orders.calls import PRICES_SECONDS, MarketCalls
+from troth.client.orders.journal import Journal
+from troth.client.orders.policy import require_worth
+from troth.client.orders.seams import CaseOpener, OwnCheck
+from troth.client.orders.terms import Offer, offer_of, read_quotes, require_served
+from troth.client.tabs.books import Books, TabRecord
+from troth.client.tabs.errors import NoTab
+from troth.client.tabs.keys import Keyring
+from troth.client.tabs.recovery import recover
+from troth.client.tabs.store import opened
+from troth.overlay.errors import OverlayError
+from troth.overlay.paths.pool import CircuitPool
+from troth.protocol.errors import ProtocolError
+from troth.protocol.market.checks import View
+from troth.protocol.market.state import Party, State
+from troth.protocol.market.types import Order, Parameters, Tab
+from troth.protocol.market.views import parameters_of, scheduler_of, view_of
+from troth.protocol.state import Scheduler
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import Address, Hash32, to_address
+
+QUOTE_SECONDS = 60.0
+"""How long a price list is believed."""
+AWAY_SECONDS = 30.0
+"""How long a scheduler that failed is asked last."""
+SEEN_SECONDS = 10.0
+"""How far the client's chain node may lag behind the scheduler's."""
+FAILURES = (ClientError, ChainError, OverlayError, ProtocolError, TimeoutError)
+
+
+@dataclass
+class Desk:
+    """One scheduler with which there is a tab, as far as it was reached."""
+
+    tab: Tab
+    identifier: Hash32
+    calls: MarketCalls | None = None
+    offer: Offer | None = None
+    offered: float = 0.0
+    recovered: bool = False
+    away_until: float = 0.0
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def scheduler(self) -> Address:
+        """The operator's address."""
+        return self.tab.payee
+
+    def gone(self) -> None:
+        """It failed: others are asked first for a while, and its price list is read anew."""
+        self.away_until, self.offered = time.monotonic() + AWAY_SECONDS, 0.0
+
+
+class Connect(Protocol):
+    """Makes the calls to a scheduler."""
+
+    async def __call__(self, party: Party) -> MarketCalls:
+        """Calls to this scheduler and to nobody else."""
+
+
+@dataclass
+class MarketSession:
+    """Everything that asking needs. ``connect`` makes the calls to a scheduler; ``opener`` brings cases to court."""
+
+    domain: Domain
+    follower: MarketFollower
+    books: Books
+    journal: Journal
+    keyring: Keyring
+    connect: Connect
+    table: MarketTable
+    class_id: Hash32 | None = None
+    named: bool = False
+    scheduler: Address | None = None
+    languages: LanguageCache | None = None
+    language: Language | None = None
+    market: Market | None = None
+    opener: CaseOpener | None = None
+    own_check: OwnCheck | None = None
+    case_bond: int | None = None
+    pool: CircuitPool | None = None
+    mode: str = "scheduler"
+    desks: dict[Hash32, Desk] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def state(self) -> State:
+        """The chain's state up to the followed block."""
+        return self.follower.state
+
+    @property
+    def block(self) -> int:
+        """The followed block."""
+        return self.follower.block
+
+    @property
+    def parameters(self) -> Parameters:
+        """The deployment's."""
+        return parameters_of(self.state)
+
+    def view(self, order: Order, tab: Tab) -> View:
+        """This client's view of the chain for an order; raises InvalidOrder where class or scheduler are unknown."""
+        return view_of(self.state, order, tab, chain_id=self.domain.chain_id, block=self.block, time=int(time.time()))
+
+    async def seen(self, block: int) -> None:
+        """Wait until a block that a scheduler names was followed, as far as the chain can be asked."""
+        if block > self.block:
+            try:
+                await self.follower.reach(block, SEEN_SECONDS)
+            except ChainError:
+                # What names a block that this client does not see is refused by the rules themselves.
+                return
+
+    # ---- desks
+
+    def usable(self) -> list[Desk]:
+        """Desks of tabs on which may be ordered: those that answered last time first, then by age."""
+        found = [self._desk(record) for record in self.books.all(self.domain) if self._is_usable(record)]
+        return sorted(found, key=lambda desk: desk.away_until > time.monotonic())
+
+    def desk_of(self, identifier: Hash32) -> Desk:
+        """The desk of a tab, whether or not more may be ordered there."""
+        return self._desk(self.books.record(identifier))
+
+    async def open_desk(self, desk: Desk) -> Offer:
+        """Connect, read its prices, and go on from the newest word of its tab; what the chain does not bear out is
+        refused."""
+        async with desk.opening:
+            if desk.offer is not None and time.monotonic() < desk.offered + QUOTE_SECONDS:
+                return desk.offer
+            calls = await self.calls(desk)
+            if not desk.recovered:
+                await recover(self, desk)
+                desk.recovered = True
+            desk.offer = await self._offer(calls)
+            desk.offered, desk.away_until = time.monotonic(), 0.0
+            if self.language is None:
+                await self._load_language(calls, desk.offer)
+            return desk.offer
+
+    async def calls(self, desk: Desk) -> MarketCalls:
+        """The calls to a desk's scheduler."""
+        if desk.calls is None:
+            party = scheduler_of(self.state, desk.scheduler)
+            async with asyncio.timeout(PRICES_SECONDS if len(self.usable()) > 1 else None):
+                desk.calls = await self.connect(party)
+        return desk.calls
+
+    def _desk(self, record: TabRecord) -> Desk:
+        return self.desks.setdefault(record.identifier, Desk(record.tab, record.identifier))
+
+    def _is_usable(self, record: TabRecord) -> bool:
+        state = self.state.tab_state(record.identifier)
+        party = self.state.parties.get(record.tab.payee)
+        serves = party is not None and not party.exit_block
+        wanted = self.scheduler in {None, record.tab.payee}
+        return state.known and not state.closes_at and serves and wanted and not record.doubt
+
+    async def _offer(self, calls: MarketCalls) -> Offer:
+        patience = PRICES_SECONDS if len(self.usable()) > 1 else None
+        async with asyncio.timeout(patience):
+            quotes = read_quotes(await calls.prices())
+        known = [one for one in quotes if one.execution_class in self.state.classes]
+        if self.class_id is not None:
+            known = [one for one in known if one.execution_class == self.class_id]
+        if len(known) != 1:
+            names = ", ".join("0x" + one.execution_class.hex() for one in (known or quotes)) or "none"
+            what = "The scheduler serves several classes" if known else "The scheduler serves no such execution class"
+            raise ModelUnavailable(what, names, "Name one with --execution-class.")
+        offer = offer_of(self.state, known[0])
+        block = max(self.block - 1, 0)
+        require_served(offer, self.state, block)
+        require_worth(offer, self.state, block, self.parameters.seasoning, self.table, named=self.named)
+        return offer
+
+    async def _load_language(self, calls: MarketCalls, offer: Offer) -> None:
+        architecture = offer.model.architecture
+        files = None if self.languages is None else self.languages.get(architecture)
+        if files is None:
+            files = await calls.language(offer.class_id)
+            check_files(files, architecture)
+            if self.languages is not None:
+                self.languages.put(architecture, files)
+        self.language = Language.load(files)
+        self.class_id = offer.class_id
+
+    async def ready(self) -> Offer:
+        """The first offer that can be had, with the model's language; raises what the last desk was refused for."""
+        failure: Exception | None = None
+        for desk in self.usable():
+            try:
+                return await self.open_desk(desk)
+            except FAILURES as error:
+                desk.gone()
+                failure = error
+        if failure is not None:
+            raise failure
+        raise self.no_tab()
+
+    def no_tab(self) -> NoTab:
+        """Why there is none, in words."""
+        records = self.books.all(self.domain)
+        doubts = [f"{record.tab.payee}: {record.doubt}" for record in records if record.doubt]
+        what = "No tab of this client can be used" if records else "This client has no tab"
+        shown = "; ".join(doubts) or f"{len(records)} tabs"
+        return NoTab(what, shown, "`troth client open AMOUNT --scheduler ADDRESS` opens one.")
+
+
+class Connector:
+    """A Connect over whatever ways the configuration names."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def __call__(self, party: Party) -> MarketCalls:
+        """Calls to this scheduler and to nobody else."""
+        return MarketCalls(await self._reach.to(scheduler_from(party)))
+
+
+def scheduler_from(party: Party) -> Scheduler:
+    """A party of the market as the connection takes it."""
+    return Scheduler(
+        operator=party.operator,
+        owner=party.owner,
+        payout=party.payout,
+        vrf_key=party.vrf_key,
+        endpoint=party.endpoint,
+        tls_key_hash=party.tls_key_hash,
+        registered=party.registered,
+    )
+
+
+def table_of(configuration: Configuration) -> MarketTable:
+    """The table [market]; ConfigurationError where there is none."""
+    if configuration.market is None:
+        what = "The configuration names no deployment of tabs"
+        raise ConfigurationError(what, "[market]", "Run `troth client init --factory ADDRESS`.")
+    return configuration.market
+
+
+@asynccontextmanager
+async def following(home: Home, configuration: Configuration) -> AsyncIterator[tuple[Market, MarketFollower]]:
+    """The deployment, and its state up to now and from then on."""
+    table = table_of(configuration)
+    home.create()
+    bank = to_address(table.bank) if table.bank else None
+    place = await find_place(configuration.rpc, to_address(table.factory), bank, table.start_block)
+    async with await Market.connect(configuration.rpc, place) as market:
+        with free_file(home, market.chain) as path:
+            async with MarketFollower(market, path) as follower:
+                await follower.catch_up()
+                yield market, follower
+
+
+@asynccontextmanager
+async def market_session(
+    home: Home, configuration: Configuration, password: str, opener: CaseOpener | None = None
+) -> AsyncIterator[MarketSession]:
+    """Connect to the chain and, as they are needed, to the schedulers of all tabs."""
+    if configuration.direct:
+        what = "Direct mode is not there for tabs"
+        raise ConfigurationError(what, "mode", "Go through the scheduler with --no-direct.")
+    async with following(home, configuration) as (market, follower), reaching(home, configuration) as reach:
+        with opened(home.tabs) as store:
+            yield MarketSession(
+                domain=market.domain,
+                follower=follower,
+                books=Books(store),
+                journal=Journal(store),
+                keyring=Keyring(home, password),
+                connect=Connector(reach),
+                table=table_of(configuration),
+                class_id=_class_id(configuration),
+                named=bool(configuration.execution_class),
+                scheduler=to_address(configuration.scheduler) if configuration.scheduler else None,
+                languages=LanguageCache(home.languages),
+                market=market,
+                opener=opener,
+                pool=reach.pool,
+                mode=configuration.mode,
+            )
+
+
+def _class_id(configuration: Configuration) -> Hash32 | None:
+    named = configuration.execution_class
+    return Hash32(bytes.fromhex(named[2:])) if named else None

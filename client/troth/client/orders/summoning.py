@@ -1,0 +1,108 @@
+"""Asking on chain for what a scheduler owes: results of an admitted order, or the check of a drawn answer.
+
+Whoever holds the evidence may summon; the deposit pays the answer's gas, and a scheduler that stays silent pays it back
+and is convicted. The client says in one line how, or does it by itself up to a deposit that its user named in advance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from troth.chain.keystore import Key
+from troth.chain.market import Market
+from troth.client.errors import AnswerUnavailable
+from troth.client.orders.evidence import served_of
+from troth.client.orders.journal import Entry, Phase
+from troth.client.tabs.asset import Asset, allowance, approval
+from troth.protocol.market import lottery
+from troth.protocol.market.bodies import Admitted
+from troth.protocol.market.calls import PartCall, build, view
+from troth.protocol.market.messages import summons_id
+from troth.protocol.market.parts import Part
+from troth.protocol.market.state import State
+from troth.protocol.market.types import Parameters, SignedOrder, SummonsKind
+from troth.protocol.types import Address
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What can be summoned of an order, in which segment, and in which blocks."""
+
+    kind: SummonsKind
+    segment: int
+    first: int
+    last: int
+
+
+def due_of(entry: Entry, parameters: Parameters, state: State) -> Due | None:
+    """What is owed and has not come; None where nothing is, or it was summoned already."""
+    admitted, served = entry.read("admitted", Admitted), served_of(entry)
+    if served is None:
+        if admitted is None or entry.phase not in {Phase.ADMITTED, Phase.ANSWERED}:
+            return None
+        since = admitted.admission.message.block_number
+        due = Due(SummonsKind.RESULTS, 0, since + parameters.summons_window, since + parameters.lag)
+    elif served.shown and entry.phase in {Phase.REVEALED, Phase.REFUSED_CHECK}:
+        last = lottery.secret_due(served.draw, parameters)
+        segment = _unsummoned(entry, len(served.given), state)
+        due = Due(SummonsKind.CHECK, segment, served.draw.block_number, last)
+    else:
+        return None
+    return None if summons_id(entry.identifier, due.kind, due.segment) in state.summons else due
+
+
+def _unsummoned(entry: Entry, segments: int, state: State) -> int:
+    """The first segment whose check was not summoned yet."""
+    ids = [summons_id(entry.identifier, SummonsKind.CHECK, segment) for segment in range(segments)]
+    return next((segment for segment, one in enumerate(ids) if one not in state.summons), segments - 1)
+
+
+async def deposit_of(market: Market) -> int:
+    """The least deposit of a summons now."""
+    asked = view(market.contracts, Part.SUMMONS, "depositFor", returns=int)
+    found: int = await market.read(asked)
+    return found
+
+
+async def calls_of(  # noqa: PLR0917
+    market: Market, asset: Asset, entry: Entry, due: Due, deposit: int, sender: Address
+) -> tuple[PartCall, ...]:
+    """The transactions of a summons; a token's deposit needs an approval before."""
+    submission, admitted, served = entry.submission, entry.read("admitted", Admitted), served_of(entry)
+    if submission is None or admitted is None:
+        raise AnswerUnavailable("Nothing signed is here by which it can be summoned", entry.name, "See the receipt.")
+    tab = submission.tab
+    order = SignedOrder(submission.order.message, tab.payer, tab.payee, tab.key, submission.order.signature)
+    # The base fee moves between the look and the block; up to twice the deposit is taken.
+    value = deposit * 3 // 2 if asset.is_coin else 0
+    if due.kind is SummonsKind.RESULTS:
+        words = (admitted.admission.message, admitted.admission.signature)
+        call = build(market.contracts, Part.SUMMONS, "summonResults", order, *words, value=value)
+    else:
+        assert served is not None
+        draw = served.lottery.draw
+        shown = (draw.message, draw.signature, due.segment, served.secret)
+        call = build(market.contracts, Part.SUMMONS, "summonCheck", order, *shown, value=value)
+    if asset.is_coin or deposit == 0 or await allowance(market, asset.token, sender) >= deposit:
+        return (call,)
+    return approval(market, asset.token, deposit), call
+
+
+@dataclass(frozen=True, slots=True)
+class AutomaticSummons:
+    """Summons by itself while the deposit is at most ``most``, which its user named in advance."""
+
+    market: Market
+    asset: Asset
+    key: Key
+    most: int
+
+    async def summon(self, entry: Entry, due: Due) -> str:
+        """What was done, in one line."""
+        deposit = await deposit_of(self.market)
+        if deposit * 3 // 2 > self.most:
+            limit = self.asset.show(self.most)
+            return f"not summoned: the deposit is {self.asset.show(deposit)}, and [market] summons allows {limit}"
+        calls = await calls_of(self.market, self.asset, entry, due, deposit, self.key.address)
+        transactions = [(await self.market.execute(call, self.key)).transaction.hex() for call in calls]
+        return f"summoned {due.kind.name.lower()} on chain: 0x{transactions[-1]}"

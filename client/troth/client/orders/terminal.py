@@ -1,0 +1,125 @@
+"""What the commands for orders do: ask, show receipts, prove one, summon what is owed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from troth.client.configuration import Configuration
+from troth.client.errors import ReceiptNotFound
+from troth.client.home import Home
+from troth.client.ordering import Choices
+from troth.client.orders.conversation import converse, print_json_answer
+from troth.client.orders.journal import Entry, Journal
+from troth.client.orders.receipts import proof_of, shown
+from troth.client.orders.running import running
+from troth.client.orders.session import following
+from troth.client.orders.summoning import calls_of, deposit_of, due_of
+from troth.client.orders.wishes import Check, PriceLimit, Wish
+from troth.client.tabs.asset import Asset, read_asset
+from troth.client.tabs.managing import Purse
+from troth.client.tabs.opening import Plan, carry_out
+from troth.client.tabs.store import opened
+from troth.protocol.market import receipt
+
+PER_MILLION = 1000
+"""Prices are shown and named for a million tokens, and signed for 10^9."""
+
+
+async def chat(  # noqa: PLR0917
+    home: Home,
+    configuration: Configuration,
+    password_file: Path | None,
+    choices: Choices,
+    limits: tuple[str, str],
+    check: str,
+    system: str,
+    question: str,
+    *,
+    as_json: bool,
+) -> None:
+    """One question, or a conversation. ``limits``: --max-cost and --max-price, in the deployment's asset."""
+    async with running(home, configuration, password_file, _report) as run:
+        wish = wish_of(choices, check, limits, run.asset)
+        if as_json:
+            await print_json_answer(run, wish, system, question)
+        else:
+            await converse(run, wish, system, question)
+
+
+def wish_of(choices: Choices, check: str, limits: tuple[str, str], asset: Asset) -> Wish:
+    """What is wanted of an answer, with amounts in the asset's units."""
+    cost, price = limits
+    most = asset.parse(cost) if cost else None
+    made = Choices(choices.max_tokens, choices.temperature_millionths, choices.top_p_millionths, most, choices.logprobs)
+    return Wish(made, Check.read(check), price_limit(price, asset))
+
+
+def price_limit(text: str, asset: Asset) -> PriceLimit:
+    """The most per million tokens: one amount for both kinds, or "PROMPT/WRITTEN"."""
+    if not text:
+        return PriceLimit()
+    prompt, _, written = text.partition("/")
+    most = asset.parse(prompt) * PER_MILLION
+    return PriceLimit(most, asset.parse(written) * PER_MILLION if written else most)
+
+
+def _report(_entry: Entry, line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+async def print_receipts(
+    home: Home, configuration: Configuration, order: str, *, as_json: bool, prove: Path | None = None
+) -> None:
+    """Print one receipt, or all, with what the chain says of them; write the file that proves one."""
+    async with following(home, configuration) as (market, follower):
+        asset = await read_asset(market, follower.state.deployed.parameters.asset)  # type: ignore[union-attr]
+        with opened(home.tabs) as store:
+            journal = Journal(store)
+            found = [journal.find(order)] if order else journal.all()
+            if prove is not None:
+                if len(found) != 1:
+                    raise ReceiptNotFound("Name the order to prove", order, "`troth client receipts` lists them.")
+                _write(prove, receipt.encode(proof_of(found[0], follower.state, market.domain)))
+            told = [shown(one, follower.state) for one in found]
+    if as_json:
+        print(json.dumps(told[0].to_json() if order else [one.to_json() for one in told]))
+        return
+    if not told:
+        print("nothing was asked from here yet", file=sys.stderr)
+    for one in told:
+        print("\n".join(one.lines(asset) if order else one.lines(asset)[:1]))
+    if prove is not None:
+        print(f"written to {prove}; `troth audit receipt {prove}` verifies it", file=sys.stderr)
+
+
+async def summon(purse: Purse, configuration: Configuration, order: str, *, broadcast: bool) -> dict[str, Any]:
+    """Ask on chain for what is owed of an order; a dry run prints the calls."""
+    async with following(purse.home, configuration) as (market, follower):
+        state = follower.state
+        assert state.deployed is not None
+        asset = await read_asset(market, state.deployed.parameters.asset)
+        with opened(purse.home.tabs) as store:
+            journal = Journal(store)
+            entry = journal.find(order)
+            due = due_of(entry, state.deployed.parameters, state)
+            if due is None:
+                what = "Nothing of this order can be summoned"
+                raise ReceiptNotFound(what, f"it is {entry.phase}", "`troth client receipts` shows its state.")
+            deposit = await deposit_of(market)
+            sender = purse.payer("")
+            wallet = purse.wallet(sender, broadcast=broadcast)
+            calls = await calls_of(market, asset, entry, due, deposit, sender)
+            done = await carry_out(market, Plan(sender, calls), wallet, broadcast=broadcast)
+            if broadcast:
+                name = f"summons {due.kind} {due.segment}"
+                journal.step(entry.identifier, more={name: done["transactions"][-1].encode()})
+                journal.release(entry.identifier)
+    blocks = {"first_block": due.first, "last_block": due.last, "deposit_units": str(deposit)}
+    return done | {"order": entry.name, "kind": due.kind.name.lower(), "segment": due.segment} | blocks
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)

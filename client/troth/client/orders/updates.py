@@ -1,0 +1,85 @@
+"""What becomes of a question on tabs, as its asker hears it; text and its end are those of ``troth.client.updates``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from troth.client.chosen import Chosen
+from troth.client.updates import Finished, Text
+from troth.protocol.types import Address, Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An order was written down and is sent; ``again``: one before it failed midway."""
+
+    order: Hash32
+    scheduler: Address
+    most: int
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The scheduler admitted the order; these nodes were drawn, and the client checked the proof."""
+
+    order: Hash32
+    nodes: tuple[Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token of one order."""
+
+    chosen: Chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """Every node signed its result, and they are what was received; ``cached`` of the prompt's tokens cost less."""
+
+    order: Hash32
+    reason: str
+    fee: int
+    prompt: int
+    cached: int
+    written: int
+    nodes: tuple[Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The lottery hit: these verifiers check the answer now."""
+
+    order: Hash32
+    verifiers: tuple[tuple[Address, ...], ...]
+
+
+class Outcome(StrEnum):
+    """How an order ended for its client."""
+
+    UNDRAWN = "undrawn"
+    CHECKED = "checked"
+    REJECTED = "rejected"
+    UNCLEAR = "no majority"
+    REFUSED_CHECK = "check refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The order is over; ``due``: the block from which its fee is paid. ``advice`` says what the user may do."""
+
+    order: Hash32
+    outcome: Outcome
+    fee: int
+    due: int
+    advice: str = ""
+
+
+Update = Sent | Served | Text | Finished | Signed | Drawn | Ended
+"""What ``asking.ask`` yields."""
+Step = Served | Token | Signed | Drawn | Ended
+"""What one order's course yields."""
+
+__all__ = ["Drawn", "Ended", "Finished", "Outcome", "Sent", "Served", "Signed", "Step", "Text", "Token", "Update"]

@@ -1,0 +1,180 @@
+"""`troth client open`, `top-up`, `tabs`, `finish` and `summon`: options, and what is printed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from troth.client.options import (
+    DEFAULT_HOME,
+    BroadcastOption,
+    FactoryOption,
+    HomeOption,
+    JsonOption,
+    PasswordOption,
+    RpcOption,
+    SchedulerOption,
+    read_configuration,
+)
+
+Result = TypeVar("Result")
+TabArgument = Annotated[
+    str, typer.Argument(help="Beginning of the tab's id or of its scheduler's address; none: the only one, or all.")
+]
+
+
+def open_tab(  # noqa: PLR0917
+    amount: Annotated[str, typer.Argument(help="For example 0.05ether, 5usdc or 1000units.")],
+    scheduler: SchedulerOption = "",
+    payer: Annotated[
+        str, typer.Option("--payer", help="Account that pays, if it is not the wallet here: the calls are for it.")
+    ] = "",
+    broadcast: BroadcastOption = False,
+    password_file: PasswordOption = None,
+    rpc: RpcOption = "",
+    factory: FactoryOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Open a tab with a scheduler: the one thing that the wallet signs before questions are asked."""
+    from troth.client.home import Home
+    from troth.client.tabs import managing, opening
+
+    place = Home(home.expanduser())
+    configuration = read_configuration(place, rpc, scheduler=scheduler, factory=factory)
+    purse = managing.Purse(place, password_file)
+    done = _run(managing.open_tab(purse, configuration, amount, payer=payer, broadcast=broadcast))
+    _print(done, as_json, f"tab {done['tab']} with {done['scheduler']}\n{opening.describe(done)}")
+
+
+def top_up(  # noqa: PLR0917
+    tab: TabArgument,
+    amount: Annotated[str, typer.Argument(help="For example 0.05ether, 5usdc or 1000units.")],
+    broadcast: BroadcastOption = False,
+    password_file: PasswordOption = None,
+    rpc: RpcOption = "",
+    factory: FactoryOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Add to a tab."""
+    from troth.client.home import Home
+    from troth.client.tabs import managing, opening
+
+    place = Home(home.expanduser())
+    configuration = read_configuration(place, rpc, factory=factory)
+    purse = managing.Purse(place, password_file)
+    done = _run(managing.top_up(purse, configuration, tab, amount, broadcast=broadcast))
+    _print(done, as_json, opening.describe(done))
+
+
+def finish(  # noqa: PLR0917
+    tab: TabArgument = "",
+    broadcast: BroadcastOption = False,
+    password_file: PasswordOption = None,
+    rpc: RpcOption = "",
+    factory: FactoryOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring money back from tabs, of older deployments too: close them, and take what is left when it is free."""
+    from troth.client.home import Home
+
+    place = Home(home.expanduser())
+    take_back(place, read_configuration(place, rpc, factory=factory), tab, broadcast, password_file, as_json)
+
+
+def take_back(  # noqa: PLR0917
+    home: Any, configuration: Any, tab: str, broadcast: bool, password_file: Path | None, as_json: bool
+) -> None:
+    """What `close` and `finish` do."""
+    from troth.client.tabs import managing
+
+    purse = managing.Purse(home, password_file)
+    done = _run(managing.take_back(purse, configuration, tab, broadcast=broadcast))
+    _print(done, as_json, "\n".join(_told(one) for one in done) or "this client has no tab")
+
+
+def _told(one: Mapping[str, Any]) -> str:
+    from troth.client.tabs import opening
+
+    head = f"{one['tab'][:12]}  {one['step']:<8}"
+    match one["step"]:
+        case "nothing":
+            return f"{head} there is nothing in it"
+        case "wait":
+            return f"{head} free from block {one['closes_at']} on; it is {one['block']}"
+        case "failed":
+            return f"{head} {one['why']}"
+        case _:
+            return f"{head} {one['balance_units']} units\n{opening.describe(dict(one))}"
+
+
+def list_tabs(
+    rpc: RpcOption = "",
+    factory: FactoryOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what is in each tab and what is outstanding."""
+    from troth.client.home import Home
+    from troth.client.tabs import managing
+
+    place = Home(home.expanduser())
+    found = _run(managing.list_tabs(place, read_configuration(place, rpc, factory=factory)))
+    _print(found, as_json, "\n".join(_listed(one) for one in found) or "this client has no tab: `troth client open`")
+
+
+def _listed(one: Mapping[str, Any]) -> str:
+    if "chain" in one:
+        money = f"the chain cannot be asked: {one['chain']}"
+    elif not one["known"]:
+        money = "not opened yet"
+    else:
+        closing = f", closing until block {one['closes_at']}" if one["closes_at"] else ""
+        money = f"{one['balance']} in it, {one['free']} free{closing}"
+    lines = [f"{one['tab']}  with {one['scheduler']}", f"  {money}"]
+    lines.append(
+        f"  {one['orders']} orders, {one['spent_units']} units paid, {one['outstanding_units']} outstanding "
+        f"in {len(one['outstanding_orders'])}"
+    )
+    if one["doubt"]:
+        lines.append(f"  no more is ordered here: {one['doubt']}")
+    return "\n".join(lines)
+
+
+def summon(  # noqa: PLR0917
+    order: Annotated[str, typer.Argument(help="Order, or its beginning.")],
+    broadcast: BroadcastOption = False,
+    password_file: PasswordOption = None,
+    rpc: RpcOption = "",
+    factory: FactoryOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask on chain for results or for a check that a scheduler owes; silence convicts it and pays you back."""
+    from troth.client.home import Home
+    from troth.client.orders import terminal
+    from troth.client.tabs import managing, opening
+
+    place = Home(home.expanduser())
+    configuration = read_configuration(place, rpc, factory=factory)
+    purse = managing.Purse(place, password_file)
+    done = _run(terminal.summon(purse, configuration, order, broadcast=broadcast))
+    about = f"{done['kind']} of {done['order'][:12]}, segment {done['segment']}, blocks {done['first_block']}"
+    _print(done, as_json, f"{about} to {done['last_block']}\n{opening.describe(done)}")
+
+
+def _print(result: object, as_json: bool, text: str) -> None:
+    typer.echo(json.dumps(result) if as_json else text)
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    # Not loaded for help: forty modules.
+    import asyncio
+
+    return asyncio.run(work)

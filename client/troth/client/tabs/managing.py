@@ -1,0 +1,251 @@
+"""What the commands for tabs do: open, top up, take back, list; over any deployment that this client ever used."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from troth.chain.errors import ChainError
+from troth.chain.keystore import Key
+from troth.chain.market import Market, find_place
+from troth.chain.passwords import read_password
+from troth.client.configuration import Configuration
+from troth.client.errors import ClientError, ConfigurationError, WalletError
+from troth.client.home import Home
+from troth.client.orders.journal import Entry, Journal
+from troth.client.orders.session import following, table_of
+from troth.client.tabs import opening
+from troth.client.tabs.asset import Asset, read_asset
+from troth.client.tabs.books import Books, TabRecord
+from troth.client.tabs.keys import Keyring
+from troth.client.tabs.opening import Plan, carry_out
+from troth.client.tabs.store import Store, opened
+from troth.client.wallet import open_wallet, wallet_address
+from troth.protocol.market.calls import view
+from troth.protocol.market.parts import Part
+from troth.protocol.market.state import State
+from troth.protocol.market.types import Role, Tab, TabState
+from troth.protocol.types import Address, to_address
+
+
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """Who signs: the home with its wallet and tab keys, and the password of both."""
+
+    home: Home
+    password_file: Path | None = None
+    scrypt_n: int | None = None
+
+    def keyring(self) -> Keyring:
+        """The tab keys."""
+        return Keyring(self.home, read_password(self.password_file, purpose="the tab keys"))
+
+    def wallet(self, sender: Address, *, broadcast: bool) -> Key | None:
+        """The wallet's key where it is to send from this account; WalletError where it cannot."""
+        if not broadcast:
+            return None
+        key = open_wallet(self.home, self.password_file)
+        if key.address != sender:
+            what = "The wallet here is not the account that is to send this"
+            raise WalletError(what, sender, "Leave --broadcast out, and send the printed calls from that wallet.")
+        return key
+
+    def payer(self, named: str) -> Address:
+        """The account that owns a tab: one that was named, or the wallet here."""
+        return to_address(named) if named else wallet_address(self.home)
+
+
+async def open_tab(
+    purse: Purse, configuration: Configuration, amount: str, *, payer: str = "", broadcast: bool = False
+) -> dict[str, Any]:
+    """Open a tab with the configured scheduler; a dry run prepares its key and prints the calls."""
+    sender = purse.payer(payer)
+    wallet = purse.wallet(sender, broadcast=broadcast)
+    async with following(purse.home, configuration) as (market, follower):
+        with opened(purse.home.tabs) as store:
+            scheduler = _scheduler(follower.state, configuration)
+            asset = await read_asset(market, _asset_of(follower.state))
+            keyring = purse.keyring()
+            record = _prepared(purse, Books(store), keyring, follower.state, configuration, market, sender, scheduler)
+            plan = await opening.plan_open(
+                market, asset, record, keyring.key(record.tab.key), asset.parse(amount), wallet
+            )
+            done = await carry_out(market, plan, wallet, broadcast=broadcast)
+    return done | {"tab": _name(record), "scheduler": scheduler, "key": record.tab.key}
+
+
+def _prepared(  # noqa: PLR0917
+    purse: Purse,
+    books: Books,
+    keyring: Keyring,
+    state: State,
+    configuration: Configuration,
+    market: Market,
+    payer: Address,
+    scheduler: Address,
+) -> TabRecord:
+    """The tab that a dry run prepared and nobody opened yet, else a new one with a new key."""
+    for record in books.all(market.domain):
+        same = (record.tab.payer, record.tab.payee) == (payer, scheduler)
+        if same and not state.tab_state(record.identifier).known:
+            return record
+    key = keyring.create(purse.scrypt_n)
+    table = table_of(configuration)
+    return books.add(
+        Tab(payer, scheduler, key.address),
+        chain_id=market.chain.chain_id,
+        bank=market.contracts.bank,
+        factory=to_address(table.factory),
+        start_block=table.start_block,
+        rpc=configuration.rpc,
+    )
+
+
+def _scheduler(state: State, configuration: Configuration) -> Address:
+    """The configured scheduler, or the only one; ConfigurationError where that is nobody or not clear."""
+    found = [one for one in state.parties.values() if one.role is Role.SCHEDULER and not one.exit_block]
+    if configuration.scheduler:
+        found = [one for one in found if one.operator.lower() == configuration.scheduler.lower()]
+    if len(found) == 1:
+        return found[0].operator
+    names = ", ".join(one.operator for one in found) or configuration.scheduler or "none is registered"
+    what = "There are several schedulers" if found else "There is no such scheduler"
+    raise ConfigurationError(what, names, "Name the operator address of one with --scheduler.")
+
+
+def _asset_of(state: State) -> Address:
+    assert state.deployed is not None
+    return state.deployed.parameters.asset
+
+
+async def top_up(
+    purse: Purse, configuration: Configuration, tab: str, amount: str, *, broadcast: bool = False
+) -> dict[str, Any]:
+    """Add to a tab, named by the beginning of its id or of its scheduler's address; where none is, to the only one."""
+    with opened(purse.home.tabs) as store:
+        record = _named(Books(store), tab)
+        sender = purse.payer("")
+        wallet = purse.wallet(sender, broadcast=broadcast)
+        async with deployment_of(record, configuration) as market:
+            asset = await read_asset(market, await _asset(market))
+            plan = await opening.plan_top_up(market, asset, record, asset.parse(amount), sender)
+            return await carry_out(market, plan, wallet, broadcast=broadcast) | {"tab": _name(record)}
+
+
+def _named(books: Books, text: str) -> TabRecord:
+    records = books.all()
+    return records[0] if not text and len(records) == 1 else books.find(text)
+
+
+async def take_back(
+    purse: Purse, configuration: Configuration, tab: str = "", *, broadcast: bool = False
+) -> list[dict[str, Any]]:
+    """Take the next step that brings money back, of one tab or of all, whatever deployment they are on.
+
+    An open tab is closed; one whose delay is over gives back what is left; one that waits says until when.
+    """
+    done = []
+    with opened(purse.home.tabs) as store:
+        books = Books(store)
+        for record in [books.find(tab)] if tab else books.all():
+            try:
+                done.append(await _taken_back(purse, configuration, record, broadcast=broadcast))
+            except (ChainError, ClientError) as error:
+                if tab:
+                    raise
+                done.append({"tab": _name(record), "step": "failed", "why": f"{error.what} ({error.value})"})
+    return done
+
+
+async def _taken_back(
+    purse: Purse, configuration: Configuration, record: TabRecord, *, broadcast: bool
+) -> dict[str, Any]:
+    async with deployment_of(record, configuration) as market:
+        state, block = await tab_state(market, record), await market.chain.block_number()
+        step = opening.next_step(state, block)
+        told = {"tab": _name(record), "step": step, "balance_units": str(state.balance), "closes_at": state.closes_at}
+        if step in {"nothing", "wait"}:
+            return told | {"block": block}
+        plan: Plan = opening.plan_close(market, record)
+        if step == "finish":
+            plan = opening.plan_finish(market, record, record.tab.payer)
+        wallet = purse.wallet(record.tab.payer, broadcast=broadcast)
+        return told | await carry_out(market, plan, wallet, broadcast=broadcast)
+
+
+async def list_tabs(home: Home, configuration: Configuration) -> list[dict[str, Any]]:
+    """What is in each tab, what is outstanding, and what must be known about it."""
+    found = []
+    with opened(home.tabs) as store:
+        books, journal = Books(store), Journal(store)
+        for record in books.all():
+            told = _told(record, journal.unpaid(record.identifier))
+            try:
+                async with deployment_of(record, configuration) as market:
+                    asset = await read_asset(market, await _asset(market))
+                    told |= _on_chain(record, await tab_state(market, record), asset)
+            except (ChainError, ClientError) as error:
+                told |= {"chain": f"{error.what} ({error.value})"}
+            found.append(told)
+    return found
+
+
+def _told(record: TabRecord, unpaid: list[Entry]) -> dict[str, Any]:
+    book = record.book
+    return {
+        "tab": _name(record),
+        "scheduler": record.tab.payee,
+        "payer": record.tab.payer,
+        "bank": record.bank,
+        "orders": book.sequence,
+        "spent_units": str(book.spent),
+        "outstanding_units": str(book.authorised - book.spent),
+        "outstanding_orders": sorted(book.bounds),
+        "open": {entry.name: str(entry.phase) for entry in unpaid},
+        "delivered": record.delivered,
+        "doubt": record.doubt,
+    }
+
+
+def _on_chain(record: TabRecord, state: TabState, asset: Asset) -> dict[str, Any]:
+    free = state.balance + state.redeemed - record.book.authorised
+    return {
+        "known": state.known,
+        "balance_units": str(state.balance),
+        "balance": asset.show(state.balance),
+        "redeemed_units": str(state.redeemed),
+        "free_units": str(max(free, 0)),
+        "free": asset.show(max(free, 0)),
+        "closes_at": state.closes_at,
+    }
+
+
+async def tab_state(market: Market, record: TabRecord) -> TabState:
+    """What the Bank holds of a tab now."""
+    asked = view(market.contracts, Part.BANK, "tabOf", record.identifier, returns=TabState)
+    return await market.read(asked)
+
+
+async def _asset(market: Market) -> Address:
+    return to_address(await market.read(view(market.contracts, Part.BANK, "ASSET", returns=Address)))
+
+
+@asynccontextmanager
+async def deployment_of(record: TabRecord, configuration: Configuration) -> AsyncIterator[Market]:
+    """The deployment of a tab: the configured one, or an older one where the tab was opened."""
+    table = configuration.market
+    ours = table is not None and to_address(table.factory) == record.factory
+    rpc = configuration.rpc if ours or not record.rpc else record.rpc
+    place = await find_place(rpc, record.factory, record.bank, record.start_block)
+    async with await Market.connect(rpc, place, chain_id=record.chain_id) as market:
+        yield market
+
+
+def _name(record: TabRecord) -> str:
+    return "0x" + record.identifier.hex()
+
+
+__all__ = ["Purse", "Store", "list_tabs", "open_tab", "take_back", "top_up"]

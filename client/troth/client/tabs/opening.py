@@ -1,0 +1,138 @@
+"""Opening, topping up and closing tabs: what the wallet signs, and nothing else does.
+
+Each step is a plan first: calls with their calldata, which any wallet can send, a hardware one or a smart account.
+With the wallet's own key they are simulated, and sent when that is wanted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from troth.chain.keystore import Key
+from troth.chain.market import Market
+from troth.client.errors import TransactionRefused
+from troth.client.tabs.asset import Asset, allowance, approval, permit
+from troth.client.tabs.books import TabRecord
+from troth.protocol.market.calls import PartCall, build
+from troth.protocol.market.messages import sign
+from troth.protocol.market.parts import Part
+from troth.protocol.market.types import TabConsent, TabState
+from troth.protocol.types import Address
+
+PERMIT_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Calls in their order, for a sender that may be any account."""
+
+    sender: Address
+    calls: tuple[PartCall, ...]
+
+    def to_json(self) -> list[dict[str, str]]:
+        """What another wallet needs to send them."""
+        return [
+            {
+                "function": one.call.function,
+                "to": one.to,
+                "value": str(one.call.value),
+                "data": "0x" + one.call.data.hex(),
+            }
+            for one in self.calls
+        ]
+
+
+async def plan_open(  # noqa: PLR0917
+    market: Market, asset: Asset, record: TabRecord, tab_key: Key, amount: int, wallet: Key | None
+) -> Plan:
+    """Open a tab. With a token: by permit in one call where ``wallet`` can sign one, else after an approval."""
+    tab = record.tab
+    consent = sign(TabConsent(tab.payer, tab.payee), record.domain, tab_key.secret).signature
+    arguments: tuple[object, ...] = (tab.payee, tab.key, amount, consent)
+    if asset.is_coin:
+        call = build(market.contracts, Part.BANK, "openTab", *arguments, value=amount)
+        return Plan(tab.payer, (call,))
+    if wallet is not None and wallet.address == tab.payer:
+        deadline = int(time.time()) + PERMIT_SECONDS
+        allowed = await permit(market, asset.token, wallet, amount, deadline)
+        if allowed is not None:
+            signed = (allowed.deadline, allowed.v, allowed.r, allowed.s)
+            call = build(market.contracts, Part.BANK, "openTabWithPermit", *arguments, *signed)
+            return Plan(tab.payer, (call,))
+    opening = build(market.contracts, Part.BANK, "openTab", *arguments)
+    return Plan(tab.payer, (*await _approved(market, asset, tab.payer, amount), opening))
+
+
+async def plan_top_up(market: Market, asset: Asset, record: TabRecord, amount: int, sender: Address) -> Plan:
+    """Add to a tab; anybody may."""
+    value = amount if asset.is_coin else 0
+    call = build(market.contracts, Part.BANK, "topUp", record.identifier, amount, value=value)
+    before = () if asset.is_coin else await _approved(market, asset, sender, amount)
+    return Plan(sender, (*before, call))
+
+
+def plan_close(market: Market, record: TabRecord) -> Plan:
+    """No orders from now on; the rest is free after the closing delay."""
+    return Plan(record.tab.payer, (build(market.contracts, Part.BANK, "close", record.tab),))
+
+
+def plan_finish(market: Market, record: TabRecord, sender: Address) -> Plan:
+    """Take back what is left; anybody may, and it goes to the payer."""
+    return Plan(sender, (build(market.contracts, Part.BANK, "finishClosing", record.tab),))
+
+
+def next_step(state: TabState, block: int) -> str:
+    """What brings the money of a tab back: "close", "wait", "finish", or "nothing" where none is in it."""
+    if not state.known:
+        return "nothing"
+    if not state.closes_at:
+        return "close"
+    return "finish" if block >= state.closes_at else "wait"
+
+
+async def _approved(market: Market, asset: Asset, owner: Address, amount: int) -> Sequence[PartCall]:
+    if await allowance(market, asset.token, owner) >= amount:
+        return ()
+    return (approval(market, asset.token, amount),)
+
+
+async def carry_out(market: Market, plan: Plan, key: Key | None, *, broadcast: bool) -> dict[str, Any]:
+    """Simulate a plan and, if it is to be broadcast, send it call by call; what ``--json`` prints.
+
+    A call after one that was only simulated is not: the chain would look at it without the first.
+    Raises TransactionRefused where the chain would not take it.
+    """
+    done: dict[str, Any] = {"from": plan.sender, "broadcast": broadcast, "calls": plan.to_json(), "transactions": []}
+    for number, call in enumerate(plan.calls):
+        if number and not broadcast:
+            break
+        simulation = await market.simulate(call, plan.sender)
+        if simulation.rejection is not None:
+            remedy = f"Nothing was sent. {simulation.rejection.remedy}"
+            raise TransactionRefused(f"The chain would refuse {call.call.function}", simulation.rejection, remedy)
+        done["gas"] = done.get("gas", 0) + simulation.gas
+        done["maximum_gas_cost_wei"] = str(int(done.get("maximum_gas_cost_wei", 0)) + simulation.maximum_cost)
+        if broadcast and key is not None:
+            receipt = await market.execute(call, key)
+            done["transactions"].append("0x" + receipt.transaction.hex())
+            done["block"] = receipt.block
+    return done
+
+
+def describe(done: dict[str, Any]) -> str:
+    """What a person reads of ``carry_out``'s result."""
+    names = ", then ".join(call["function"] for call in done["calls"])
+    if done["transactions"]:
+        return f"sent {names} in block {done['block']}: {', '.join(done['transactions'])}"
+    calls = [f"  to {call['to']} value {call['value']}\n  data {call['data']}" for call in done["calls"]]
+    about = f"about {done['gas']:,} gas" if "gas" in done else "not simulated"
+    return "\n".join(
+        (
+            f"dry run: {names} from {done['from']}, {about}",
+            *calls,
+            "nothing was sent; add --broadcast, or send this from any wallet that has this address",
+        )
+    )

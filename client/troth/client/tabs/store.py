@@ -1,0 +1,127 @@
+"""One file for tabs and the orders on them, safe for several processes and for a loss of power between two steps.
+
+SQLite with a write-ahead log and full synchronisation: what ``writing`` has left is on the disk. Blocks of ``writing``
+take the file's lock before they read, so that two gateways never give a number out twice; they hold it for a signature
+and never across an ``await``.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from troth.client.tabs.errors import StoreUnusable
+
+VERSION = 1
+BUSY_SECONDS = 30.0
+"""How long a process waits for another one's block: each takes milliseconds."""
+
+_SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS tabs (
+        id TEXT PRIMARY KEY, chain_id TEXT NOT NULL, bank TEXT NOT NULL, factory TEXT NOT NULL,
+        start_block INTEGER NOT NULL, rpc TEXT NOT NULL, payer TEXT NOT NULL, payee TEXT NOT NULL, key TEXT NOT NULL,
+        created INTEGER NOT NULL, book TEXT NOT NULL, voucher TEXT, delivered TEXT NOT NULL DEFAULT '',
+        doubt TEXT NOT NULL DEFAULT ''
+    ) STRICT""",
+    """CREATE TABLE IF NOT EXISTS vouchers (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, tab TEXT NOT NULL REFERENCES tabs(id), voucher TEXT NOT NULL
+    ) STRICT""",
+    "CREATE INDEX IF NOT EXISTS vouchers_by_tab ON vouchers(tab, number)",
+    """CREATE TABLE IF NOT EXISTS orders (
+        id TEXT PRIMARY KEY, tab TEXT NOT NULL REFERENCES tabs(id), sequence INTEGER NOT NULL,
+        created INTEGER NOT NULL, phase TEXT NOT NULL, question TEXT NOT NULL, mode TEXT NOT NULL, most TEXT NOT NULL,
+        fee TEXT, paid TEXT, due INTEGER, failure TEXT, holder TEXT NOT NULL DEFAULT '', held_until REAL NOT NULL
+        DEFAULT 0
+    ) STRICT""",
+    "CREATE INDEX IF NOT EXISTS orders_by_tab ON orders(tab, sequence)",
+    "CREATE INDEX IF NOT EXISTS orders_unpaid ON orders(paid) WHERE paid IS NULL",
+    """CREATE TABLE IF NOT EXISTS evidence (
+        order_id TEXT NOT NULL REFERENCES orders(id), name TEXT NOT NULL, body BLOB NOT NULL,
+        PRIMARY KEY (order_id, name)
+    ) STRICT""",
+)
+
+
+class Store:
+    """One process's connection to the file; StoreUnusable wherever the disk or another program is in the way."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path = path
+        self._depth = 0
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            self._database = sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+        except (OSError, sqlite3.Error) as error:
+            raise self._unusable(error) from error
+        try:
+            self._prepare()
+        except StoreUnusable:
+            self._database.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """All of the block is written, or nothing; a block inside a block is part of it."""
+        if self._depth:
+            yield
+            return
+        self.execute("BEGIN IMMEDIATE")
+        self._depth = 1
+        try:
+            yield
+            self.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+        finally:
+            self._depth = 0
+
+    def execute(self, statement: str, *values: object) -> list[Any]:
+        """The rows of a statement."""
+        try:
+            return self._database.execute(statement, values).fetchall()
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+
+    def _prepare(self) -> None:
+        self.execute("PRAGMA journal_mode=WAL")
+        self.execute("PRAGMA synchronous=FULL")
+        self.execute("PRAGMA foreign_keys=ON")
+        with self.writing():
+            ((version,),) = self.execute("PRAGMA user_version")
+            if version not in {0, VERSION}:
+                what = f"The file of tabs is of version {version}, and this program knows {VERSION}"
+                raise StoreUnusable(what, self.path, "Use the newer program that wrote it.")
+            for statement in _SCHEMA:
+                self.execute(statement)
+            self.execute(f"PRAGMA user_version={VERSION}")
+
+    def _roll_back(self) -> None:
+        if self._database.in_transaction:
+            self.execute("ROLLBACK")
+
+    def _unusable(self, error: Exception) -> StoreUnusable:
+        what = f"The file of tabs cannot be read or written: {error}"
+        remedy = "Free disk space or end the other process if that is the cause. Nothing was sent that is not written."
+        return StoreUnusable(what, self.path, remedy)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Store]:
+    """The store, closed at the end."""
+    store = Store(path)
+    try:
+        yield store
+    finally:
+        store.close()

@@ -1,0 +1,410 @@
+"""What goes wrong without anybody lying: kills at each step, backups, two processes, schedulers that die, full disks."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.client_stage import LANGUAGE
+from support.toy_tab_scheduler import PARAMETERS, Stage, ToyOrder, toy_stage
+from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended, text_of
+
+from troth.client.ordering import Choices
+from troth.client.orders.asking import ask
+from troth.client.orders.course import ADMISSION_SECONDS
+from troth.client.orders.failing import OrderFailed, OrderStalled
+from troth.client.orders.journal import Journal, Phase
+from troth.client.orders.keeping import Keeper
+from troth.client.orders.session import MarketSession
+from troth.client.orders.updates import Outcome, Sent
+from troth.client.orders.wishes import Check, Wish
+from troth.client.tabs.errors import StoreUnusable, TabBehind, TabShort
+from troth.client.tabs.recovery import recover
+from troth.protocol.market import tabs
+
+
+class Killed(BaseException):
+    """What no program catches: the process is gone at this place."""
+
+
+def killing(journal: Journal, phase: Phase, *, before: bool) -> None:
+    """The process dies before or after this phase is written down."""
+    step = journal.step
+
+    def dying(identifier: Any, to: Phase | None = None, **more: Any) -> None:
+        if to is phase and before:
+            raise Killed
+        step(identifier, to, **more)
+        if to is phase:
+            raise Killed
+
+    journal.step = dying  # type: ignore[method-assign]
+
+
+PHASES = (Phase.ADMITTED, Phase.ANSWERED, Phase.DRAWN_OVER, Phase.REVEALED, Phase.JUDGED, Phase.OPENING, Phase.CHECKED)
+
+
+async def restarted(stage: Stage, rounds: int = 1) -> MarketSession:
+    """Another process finds the files as they are, and does what is due."""
+    session, store = stage.another()
+    stage.store.close()
+    stage.store, stage.session = store, session
+    # The dead process's lease is over.
+    store.execute("UPDATE orders SET held_until = 0")
+    for _ in range(rounds):
+        await Keeper(session).once()
+    return session
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("phase", PHASES)
+async def test_killed_at_any_step_the_order_ends_paid_exactly_once(phase: Phase, before: bool, tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        killing(stage.session.journal, phase, before=before)
+        with pytest.raises(Killed):
+            await asked(stage)
+        session = await restarted(stage)
+        (entry,) = session.journal.all()
+        assert entry.phase is Phase.CHECKED
+        assert entry.paid == entry.fee == stage.book().spent
+        assert not stage.book().bounds
+        assert stage.scheduler.checks == 1
+        await Keeper(session).once()
+        assert stage.scheduler.books[stage.tab].payable == entry.fee
+        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+
+
+async def test_killed_between_payment_and_delivery_the_word_is_delivered(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        await asked(stage)
+        assert not stage.session.books.record(stage.tab).delivered
+        await restarted(stage)
+        assert stage.session.books.record(stage.tab).delivered
+        assert stage.scheduler.books[stage.tab].payable == stage.book().spent
+
+
+async def test_killed_before_it_was_sent_the_number_costs_nothing(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        asking = ask(stage.session, PROMPT, ALWAYS)
+        assert isinstance(await anext(asking), Sent)
+        await asking.aclose()
+        session = await restarted(stage)
+        (entry,) = session.journal.all()
+        assert (entry.phase, entry.paid) == (Phase.FAILED, 0)
+        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+
+
+async def test_a_process_that_lives_keeps_its_order(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        asking = ask(stage.session, PROMPT, ALWAYS)
+        await anext(asking)
+        other, store = stage.another()
+        await Keeper(other).once()
+        assert other.journal.all()[0].phase is Phase.ORDERED
+        store.close()
+        await asking.aclose()
+
+
+async def test_down_until_after_the_windows_an_unseen_draw_is_paid_undrawn(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        killing(stage.session.journal, Phase.REVEALED, before=True)
+        with pytest.raises(Killed):
+            await asked(stage)
+        stage.world.block += PARAMETERS.lag
+        session = await restarted(stage, rounds=2)
+        (entry,) = session.journal.all()
+        assert entry.phase is Phase.UNDRAWN
+        assert entry.paid == entry.fee
+        assert stage.scheduler.orders[entry.identifier].secret is None
+
+
+# ------------------------------------------------------------------------------------------------------------- backups
+
+
+def backed_up(stage: Stage, folder: Path) -> Path:
+    """A copy of the file as a backup program makes it."""
+    source = sqlite3.connect(stage.home.tabs)
+    target = sqlite3.connect(folder / "backup.sqlite3")
+    source.backup(target)
+    source.close()
+    target.close()
+    return folder / "backup.sqlite3"
+
+
+async def restored(stage: Stage, backup: Path) -> MarketSession:
+    stage.store.close()
+    for suffix in ("-wal", "-shm"):
+        stage.home.tabs.with_name(stage.home.tabs.name + suffix).unlink(missing_ok=True)
+    shutil.copy(backup, stage.home.tabs)
+    stage.session, stage.store = stage.another()
+    return stage.session
+
+
+async def test_a_wallet_from_an_old_backup_goes_on_and_never_pays_twice(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path / "home") as stage:
+        await asked(stage)
+        backup = backed_up(stage, tmp_path)
+        for wish in (ALWAYS, ALWAYS, SELDOM, SELDOM):
+            await asked(stage, wish)
+        await Keeper(stage.session).once()
+        before, known = stage.book(), stage.scheduler.books[stage.tab].best
+        session = await restored(stage, backup)
+        assert stage.book().sequence < before.sequence
+        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+        after = stage.book()
+        assert after.sequence == before.sequence + 1
+        assert after.spent > before.spent
+        assert set(after.bounds) == set(before.bounds)
+        stage.world.block += PARAMETERS.lag
+        await Keeper(session).once()
+        book = stage.scheduler.books[stage.tab]
+        fees = {one.order.sequence: one for one in stage.scheduler.orders.values()}
+        assert len(fees) == after.sequence
+        assert (book.exposure, book.payable) == (0, stage.book().spent)
+        assert book.best.spent > known.spent
+        assert stage.world.redeem(stage.tab, known.spent) + stage.world.redeem(stage.tab, book.payable) == book.payable
+
+
+async def test_words_that_say_less_are_not_taken_over(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        await asked(stage)
+        await Keeper(stage.session).once()
+        old = stage.scheduler.vouchers[stage.tab]
+        await asked(stage)
+        stage.scheduler.vouchers[stage.tab] = old
+        book = stage.book()
+        assert not await recover(stage.session, stage.session.usable()[0])
+        assert stage.book() == book
+
+
+async def test_what_the_chain_paid_and_nobody_shows_forbids_to_order(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        stage.world.redeem(stage.tab, 5_000)
+        with pytest.raises(TabBehind, match="The chain has paid 5000"):
+            await asked(stage)
+        assert stage.book().sequence == 0
+
+
+async def test_a_forged_word_is_not_taken_over(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        await asked(stage)
+        word = stage.scheduler.vouchers[stage.tab]
+        forged = replace(word.message, spent=9_000, authorised=9_000)
+        stage.scheduler.vouchers[stage.tab] = replace(word, message=forged)
+        session, store = stage.another()
+        with pytest.raises(Exception, match="was signed by"):
+            await recover(session, session.usable()[0])
+        assert stage.book().spent < 9_000
+        store.close()
+
+
+# ----------------------------------------------------------------------------------------- many at once, two processes
+
+
+async def test_one_tab_serves_many_requests_of_two_processes_at_once(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        other, store = stage.another()
+        sessions = [stage.session, other]
+
+        async def one(number: int) -> list[Any]:
+            return [update async for update in ask(sessions[number % 2], PROMPT, ALWAYS)]
+
+        answers = await asyncio.gather(*(one(number) for number in range(12)))
+        assert all(text_of(answer) == "hello world" for answer in answers)
+        numbers = sorted(entry.sequence for entry in other.journal.all())
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert len({entry.sequence for entry in other.journal.all()}) == len(numbers) >= 12
+        await Keeper(other).once()
+        assert stage.book().spent == sum(ended(answer).fee for answer in answers)
+        assert stage.scheduler.books[stage.tab].payable == stage.book().spent
+        store.close()
+
+
+async def test_the_tab_covers_no_more_than_it_holds(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path, deposit=250) as stage:
+        await asked(stage, replace(ALWAYS, choices=Choices(16)))
+        with pytest.raises(TabShort) as caught:
+            for _ in range(3):
+                await asked(stage, replace(ALWAYS, choices=Choices(64)))
+        assert caught.value.shortfall > 0
+        assert f"top-up 0x{stage.tab.hex()[:10]}" in caught.value.remedy
+        record = stage.session.books.record(stage.tab)
+        assert record.book.authorised <= 250
+
+
+# --------------------------------------------------------------------------------------------------------- fail-over
+
+
+async def test_a_dead_scheduler_costs_the_next_question_less_than_five_seconds(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        first, second = stage.schedulers
+        await asked(stage)
+        assert len(first.served) == 1
+        dead = httpx.AsyncClient(base_url="http://127.0.0.1:9", trust_env=False)
+        stage.clients[first.key.address] = dead
+        for desk in stage.session.desks.values():
+            desk.calls = None
+        begun = time.monotonic()
+        assert text_of(await asked(stage)) == "hello world"
+        assert time.monotonic() - begun < 5
+        assert len(second.served) == 1
+        await dead.aclose()
+
+
+async def test_a_scheduler_that_stalls_before_the_first_word_is_left_within_five_seconds(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        first, second = stage.schedulers
+        first.tamper = lambda _one, _lines: [None]
+        begun = time.monotonic()
+        updates = await asked(stage)
+        assert time.monotonic() - begun < ADMISSION_SECONDS + 1
+        assert [update.again for update in updates if isinstance(update, Sent)] == [False, True]
+        assert len(second.served) == 1
+        first.tamper = lambda _one, lines: lines
+        begun = time.monotonic()
+        await asked(stage)
+        assert len(second.served) == 2
+
+
+async def test_an_answer_that_breaks_off_is_continued_at_the_second_tab(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        first, second = stage.schedulers
+        first.tamper = lambda _one, lines: lines[:6]
+        updates = await asked(stage)
+        assert text_of(updates) == "hello world"
+        (one,) = second.orders.values()
+        assert one.request.prompt_tokens == (*PROMPT, *first.answer[:5])
+        assert one.request.max_tokens == 64 - 5
+        assert ended(updates).outcome is Outcome.CHECKED
+        assert ended(updates).fee == stage.book(1).spent
+        assert stage.book(0).spent == 0
+
+
+async def test_what_broke_off_is_not_paid_and_what_it_may_cost_counts(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        first, _ = stage.schedulers
+        first.tamper = lambda _one, lines: lines[:6]
+        offer = await stage.session.ready()
+        assert offer
+        updates = await asked(stage)
+        most = next(update.most for update in updates if isinstance(update, Sent))
+        limited = Wish(Choices(64, max_cost=most + 1), Check("lot", 1_000_000))
+        for desk in stage.session.desks.values():
+            desk.away_until = 0.0
+        with pytest.raises(Exception, match="--max-cost"):
+            await asked(stage, limited)
+
+
+async def test_a_single_tab_is_asked_again_after_a_broken_stream(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        broken: list[int] = []
+
+        def once(_one: ToyOrder, lines: list[Any]) -> list[Any]:
+            if broken:
+                return lines
+            broken.append(1)
+            return lines[:6]
+
+        stage.scheduler.tamper = once
+        assert text_of(await asked(stage)) == "hello world"
+        assert [entry.phase for entry in stage.session.journal.all()].count(Phase.CHECKED) == 1
+
+
+# ------------------------------------------------------------------------------------------------------- disk and chain
+
+
+async def test_a_full_disk_sends_nothing(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        await stage.session.ready()
+        execute = stage.store.execute
+
+        def full(statement: str, *values: object) -> list[Any]:
+            if statement.startswith("INSERT INTO orders"):
+                raise StoreUnusable("The file of tabs cannot be read or written: disk is full", "", "Free disk space.")
+            return execute(statement, *values)
+
+        stage.store.execute = full  # type: ignore[method-assign]
+        with pytest.raises(StoreUnusable, match="disk is full"):
+            await asked(stage)
+        stage.store.execute = execute  # type: ignore[method-assign]
+        assert stage.book().sequence == 0
+        assert "order" not in stage.scheduler.calls_of
+        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+
+
+async def test_the_keeper_goes_on_after_any_failure(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        await asked(stage)
+        again: Callable[..., Awaitable[None]] = Keeper.once
+        failures = [StoreUnusable("full", "", ""), TimeoutError()]
+
+        async def failing(self: Keeper) -> None:
+            if failures:
+                stage.session.changed.set()
+                raise failures.pop()
+            await again(self)
+
+        keeper = Keeper(stage.session)
+        keeper.once = lambda: failing(keeper)  # type: ignore[method-assign]
+        async with keeper:
+            give_up = time.monotonic() + 5
+            while not stage.session.books.record(stage.tab).delivered and time.monotonic() < give_up:
+                await asyncio.sleep(0.05)
+        assert stage.session.books.record(stage.tab).delivered
+
+
+async def test_a_leaf_that_fell_in_court_is_paid_nothing(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        while ended(await asked(stage, SELDOM)).outcome is not Outcome.UNDRAWN:
+            continue
+        entry = stage.session.journal.all()[0]
+        spent, state = stage.book().spent, stage.world.state
+        stage.world.state = replace(state, voided=state.voided.with_item((entry.identifier, 0), entry.identifier))
+        await Keeper(stage.session).once()
+        assert stage.session.journal.entry(entry.identifier).paid == 0
+        assert stage.book().spent == spent
+
+
+async def test_a_closing_tab_takes_no_order_and_pays_what_runs(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        while ended(await asked(stage, SELDOM)).outcome is not Outcome.UNDRAWN:
+            continue
+        record = stage.world.state.tabs[stage.tab]
+        closing = stage.world.state.tabs.with_item(stage.tab, replace(record, closes_at=2_000))
+        stage.world.state = replace(stage.world.state, tabs=closing)
+        with pytest.raises(Exception, match="No tab of this client"):
+            await asked(stage)
+        stage.world.block += PARAMETERS.lag
+        await Keeper(stage.session).once()
+        assert not stage.book().bounds
+        assert stage.scheduler.books[stage.tab].payable == stage.book().spent
+
+
+async def test_older_numbers_hold_the_window_open_and_are_paid_first(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        while ended(await asked(stage, SELDOM)).outcome is not Outcome.UNDRAWN:
+            continue
+        key = stage.session.keyring.key(stage.session.books.record(stage.tab).tab.key)
+        for _ in range(tabs.WINDOW + 2):
+            stage.session.books.order(stage.tab, 1, stage.state(), key, lambda number, _voucher: number)
+        book = stage.book()
+        # Everything after the undrawn one that fits is paid; what would push it out of the window waits.
+        for number in sorted(book.bounds)[1 : tabs.WINDOW]:
+            stage.session.books.acknowledge(stage.tab, number, 0, key)
+        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+        checked = stage.session.journal.all()[0]
+        assert checked.paid is None
+        stage.world.block += PARAMETERS.lag
+        await Keeper(stage.session).once()
+        assert stage.session.journal.entry(checked.identifier).paid == checked.fee
+
+
+__all__ = ["LANGUAGE", "OrderFailed", "OrderStalled"]
