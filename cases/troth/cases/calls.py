@@ -187,7 +187,7 @@ def is_told(shown: Reveal) -> bool:
     return shown.opinion in {Opinion.ACCEPT, Opinion.REJECT}
 
 
- ----------------------------------------------------------------------------------------------------------- convictions
+# --------------------------------------------------------------------------------------------------------- convictions
 
 
 def convict_results(contracts: Contracts, one: Signed[Result], other: Signed[Result]) -> PartCall:
@@ -226,6 +226,7 @@ def convict_nodes(
     contracts: Contracts,
     evidence: Evidence,
     admission: Signed[Admission],
+    *,
     segment: int,
     proof: VrfProof,
     hints: bytes,

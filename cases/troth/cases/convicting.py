@@ -109,7 +109,7 @@ def _wrong_node(evidence: Evidence, view: View, admission: Signed[Any], segment:
 
     def build(contracts: Contracts, hints: bytes) -> PartCall:
         proof = calls.proof_of(view.vrf_key, alpha, evidence.infer_proof)
-        return calls.convict_nodes(contracts, evidence, admission, segment, proof, hints)
+        return calls.convict_nodes(contracts, evidence, admission, segment=segment, proof=proof, hints=hints)
 
     def convict() -> Conviction:
         proof, nodes = evidence.infer_proof, evidence.nodes
