@@ -280,7 +280,7 @@ def _lacking(evidence: Evidence) -> tuple[str, ...]:
         "the request": evidence.request,
         "the answer": evidence.answer,
         "the salt": evidence.salt,
-        "the salt of the heads": evidence.head_salt,
+        "the proof of who infers": evidence.infer_proof or None,
     }
     return tuple(name for name, value in owed.items() if value is None)
 

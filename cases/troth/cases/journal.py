@@ -39,6 +39,7 @@ CREATE TABLE IF NOT EXISTS sent (
 );
 """
 _NODE = "node"
+_CASES = "SELECT case_id, evidence, folder, wanted, ended FROM cases"
 Kind = TypeVar("Kind")
 
 
@@ -109,22 +110,19 @@ class Journal:
 
     def case(self, case_id: Hash32) -> Followed | None:
         """One case."""
-        return next((one for one in self.cases(ended=True) if one.case_id == case_id), None)
-
-    def cases(self, *, ended: bool = False) -> tuple[Followed, ...]:
-        """All cases that go on, and with ``ended`` the others."""
         with self._guarded() as database:
-            found = database.execute("SELECT case_id, evidence, folder, wanted, ended FROM cases").fetchall()
-        made = (
-            Followed(Hash32(case), None if data is None else files.decode(data), Path(place) if place else None, *rest)
-            for case, data, place, *rest in found
-        )
-        return tuple(one for one in made if ended or not one.ended)
+            row = database.execute(f"{_CASES} WHERE case_id=?", (case_id,)).fetchone()
+        return None if row is None else _followed(row)
+
+    def cases(self) -> tuple[Hash32, ...]:
+        """All cases that go on."""
+        with self._guarded() as database:
+            return tuple(Hash32(case) for (case,) in database.execute("SELECT case_id FROM cases WHERE ended=''"))
 
     # ---- what parties handed over
 
     def keep_pledge(self, case_id: Hash32, round_: int, reviewer: Address, pledge: Signed[ReviewCommitment]) -> None:
-        """A reviewer's signed commitment; the first one stays."""
+        """A reviewer's signed commitment, after its checks."""
         self._keep("pledges", case_id, round_, reviewer, canonical.encode(pledge))
 
     def pledges(self, case_id: Hash32, round_: int) -> dict[Address, Signed[ReviewCommitment]]:
@@ -153,8 +151,10 @@ class Journal:
         return canonical.decode(NodeReveal, found[Address(_NODE)], SHOWN_LIMIT) if _NODE in found else None
 
     def _keep(self, table: str, case_id: Hash32, round_: int, party: str, content: bytes) -> None:
+        # What was checked last counts: after a reorganisation other tiles may be due.
+        query = f"INSERT OR REPLACE INTO {table} VALUES (?,?,?,?)"  # noqa: S608 - a name of this module
         with self._guarded() as database:
-            database.execute(f"INSERT OR IGNORE INTO {table} VALUES (?,?,?,?)", (case_id, round_, party, content))  # noqa: S608 - a name of this module
+            database.execute(query, (case_id, round_, party, content))
 
     def _all(self, table: str, case_id: Hash32, round_: int) -> list[tuple[Address, bytes]]:
         query = f"SELECT party, content FROM {table} WHERE case_id=? AND round=?"  # noqa: S608 - a name of this module
@@ -182,3 +182,9 @@ class Journal:
             return tuple(
                 database.execute("SELECT call, step, block FROM sent WHERE case_id=? ORDER BY number", (case_id,))
             )
+
+
+def _followed(row: tuple[bytes, bytes | None, str, str, str]) -> Followed:
+    case, data, place, wanted, ended = row
+    found = None if data is None else files.decode(data)
+    return Followed(Hash32(case), found, Path(place) if place else None, wanted, ended)

@@ -72,7 +72,8 @@ class Opener:
         seen = await self.courtroom.seen()
         found = assess(evidence, seen.state, seen.block, self.key_check)
         said = []
-        for number, option in enumerate((*found.convictions, *found.cases, *found.summons)):
+        options: list[Proof | Bring | Summon] = [*found.convictions, *found.cases, *found.summons]
+        for number, option in enumerate(options):
             try:
                 call = await self._call(evidence, option, seen)
                 said.append(f"{found.words[number]} {await self._simulated(call)}")

@@ -82,8 +82,10 @@ class ChannelParties:
         lean = files.encode(_without_bytes(evidence))
         if not await self._put(party, case, "evidence", 0, lean):
             return False
-        rows = [one for one in evidence.rows if one.inside is not None]
-        return all([await self._put(party, case, "rows", one.segment, one.inside or b"") for one in rows])
+        if evidence.head_salt is None:
+            return True
+        salt, rows = evidence.head_salt, [one for one in evidence.rows if one.inside is not None]
+        return all([await self._put(party, case, "rows", one.segment, salt + (one.inside or b"")) for one in rows])
 
     async def _put(self, party: Address, case: Hash32, material: Material, segment: int, data: bytes) -> bool:
         """In pieces, from where the receiver is; evidence in one."""

@@ -24,8 +24,8 @@ Material = Literal["evidence", "rows", "opening"]
 class Furnish(Message, frozen=True):
     """To a reviewer: a piece of what it needs, of ``size`` bytes in all. Payload: the bytes from ``start`` on.
 
-    ``material`` is "evidence" (canonical Evidence, whole), "rows" (those that ``segment`` gave, pieces in order) or
-    "opening" (canonical Opened: root and salt of the judged trace, whole). Answer: Furnished.
+    ``material`` is "evidence" (canonical Evidence, whole), "rows" (the salt of the order's heads, then the rows that
+    ``segment`` gave; pieces in order) or "opening" (root and salt of the judged trace). Answer: Furnished.
     """
 
     case: Bytes32
