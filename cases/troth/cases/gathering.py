@@ -79,12 +79,13 @@ class Gatherer:
         for data in self.inbox.every(case, material, segment):
             found = await asyncio.to_thread(read, data)
             if found is not None:
+                self.inbox.keep(case, material, segment, data)
                 return found
         for holder in holders_of(state, self.account):
             fetched = await self.holders.fetch(holder, case, material, segment, most)
             found = None if fetched is None else await asyncio.to_thread(read, fetched)
             if found is not None and fetched is not None:
-                self.inbox.kept(case, self.account, material, segment, fetched)
+                self.inbox.keep(case, material, segment, fetched)
                 return found
         return None
 

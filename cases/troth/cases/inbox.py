@@ -18,10 +18,11 @@ CASES = 256
 
 
 class Inbox:
-    """A folder: case / sender / material. ``most_rows`` bounds the rows of one delivery, in bytes."""
+    """A folder: case / sender / material. ``own`` keeps it; ``most_rows`` bounds one delivery's rows, in bytes."""
 
-    def __init__(self, folder: Path, most_rows: int) -> None:
+    def __init__(self, folder: Path, own: Address, most_rows: int) -> None:
         self._folder = folder
+        self._own = own.lower()
         self._most_rows = most_rows
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -55,16 +56,17 @@ class Inbox:
             raise EvidenceRefused("Others have delivered already", senders, "Nothing more is needed.")
 
     def every(self, case: Hash32, material: Material, segment: int) -> Iterator[bytes]:
-        """What each sender delivered of a material."""
+        """What each sender delivered of a material; what was checked and kept comes first."""
         folder = self._folder / case.hex()
-        for sender in sorted(folder.iterdir()) if folder.exists() else ():
+        senders = sorted(folder.iterdir(), key=lambda one: (one.name != self._own, one.name)) if folder.exists() else ()
+        for sender in senders:
             path = sender / _name(material, segment)
             if path.is_file():
                 yield path.read_bytes()
 
-    def kept(self, case: Hash32, own: Address, material: Material, segment: int, data: bytes) -> None:
-        """Keep what was fetched and checked, so that other reviewers can have it from here."""
-        path = self._path(case, own, material, segment)
+    def keep(self, case: Hash32, material: Material, segment: int, data: bytes) -> None:
+        """Keep what was checked, so that other reviewers have it from here."""
+        path = self._path(case, self._own, material, segment)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_bytes(data)
 
@@ -76,7 +78,7 @@ class Inbox:
         """Cases of which something is here."""
         return tuple(Hash32(bytes.fromhex(one.name)) for one in self._folder.iterdir())
 
-    def _path(self, case: Hash32, sender: Address, material: Material, segment: int) -> Path:
+    def _path(self, case: Hash32, sender: str, material: Material, segment: int) -> Path:
         return self._folder / case.hex() / sender.lower() / _name(material, segment)
 
 

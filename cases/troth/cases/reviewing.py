@@ -39,8 +39,6 @@ from troth.protocol.market.types import (
 from troth.protocol.market.views import class_of, parameters_of, rules_in
 from troth.protocol.types import Hash32
 
-AGAIN = 0.5
-"""Seconds between two tries to get what is missing."""
 BLOCK_TIMEOUT = 15.0
 _log = logging.getLogger(__name__)
 
@@ -50,13 +48,15 @@ class Timing:
     """When a reviewer acts, in eighths of a window: data is awaited until ``data``; a part for which nobody asked is
     brought by its own call from ``unasked`` on, any part from ``own`` on, which lies before incomplete sets count.
 
-    ``depth``: blocks that a phase lies back before anything is shown.
+    ``depth``: blocks that a phase lies back before anything is shown; ``again``: seconds between two tries to get what
+    is missing.
     """
 
     data: int = 4
     unasked: int = 5
     own: int = 6
     depth: int = 0
+    again: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Reviewer:
     recompute: Recompute
     gatherer: Gatherer
     record: Record
-    timing: Timing = Timing()  # noqa: RUF009 - frozen
+    timing: Timing = Timing()
     report: Callable[[str], None] = _log.info
     _preparing: dict[Hash32, asyncio.Task[None]] = field(default_factory=dict)
     _pledge_asked: set[Hash32] = field(default_factory=set)
@@ -192,9 +192,10 @@ class Reviewer:
         try:
             own = await self.recompute.recompute(inputs)
             return await asyncio.to_thread(judge, bench, own, gathered.rows, gathered.opening)
-        except Exception:
-            # An engine that cannot run this must not accuse anybody, nor be silent, which costs stake.
-            _log.exception("a review could not be computed")
+        except Exception as error:  # noqa: BLE001 - whatever an engine raises
+            # An engine that cannot run this must not accuse anybody, nor be silent, which costs stake. Its message may
+            # hold a prompt, and stays out of the log.
+            _log.error("a review could not be computed: %s", type(error).__name__)
             return Judged(Opinion.CANNOT_TELL)
 
     async def _gather(self, seat: _Seat) -> Gathered:
@@ -207,7 +208,7 @@ class Reviewer:
             seen = await self.courtroom.seen()
             if seen.block >= until:
                 return gathered
-            await asyncio.sleep(AGAIN)
+            await asyncio.sleep(self.timing.again)
 
     def _keep(self, seat: _Seat, judged: Judged) -> Pledged:
         shown = Reveal(
