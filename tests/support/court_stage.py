@@ -166,6 +166,7 @@ class CourtStage:
     asleep: set[Address] = field(default_factory=set)
     store: Store = field(default_factory=Store)
     orders: int = 0
+    said: list[str] = field(default_factory=list)
 
     def courtroom(self, key: Key) -> LiveCourtroom:
         self.stage.anvil.fund(key)
@@ -191,7 +192,7 @@ class CourtStage:
             gatherer = Gatherer(node.address, inbox, self.parties(node))
             record = Record(self.folder / f"record {number}")
             timing = Timing(again=0.01)
-            reviewer = Reviewer(court, self.operator(node), engine, gatherer, record, timing, report=lambda _: None)
+            reviewer = Reviewer(court, self.operator(node), engine, gatherer, record, timing, report=self.said.append)
             self.engines[node.address] = engine
             self.desks[node.address] = Desk(self.seen, reviewer)
         self.desks[self.stage.scheduler.address] = Desk(self.seen, holdings=self.store)
@@ -389,7 +390,7 @@ class CourtStage:
 async def court_stage(anvil: Any, folder: Path, **changes: Any) -> AsyncIterator[CourtStage]:
     """A deployment with its court; ``changes`` go to ``tabs_stage``."""
     parameters = changes.pop(
-        "parameters", replace(PARAMETERS, lookahead=2, draw_window=8, commit_window=8, reveal_window=8)
+        "parameters", replace(PARAMETERS, lookahead=2, draw_window=8, commit_window=24, reveal_window=24)
     )
     async with tabs_stage(anvil, parameters=parameters, **changes) as stage, following(stage) as follower:
         made = CourtStage(stage, follower, folder)

@@ -104,6 +104,23 @@ class Opener:
         """Ask a scheduler on chain for what it owes."""
         return await self.courtroom.send(await self._summons(evidence, summon, await self.courtroom.seen()))
 
+    async def end_summons(self) -> tuple[Hash32, ...]:
+        """Convict every party that was to answer a summons of this account and has not; which summons that were.
+
+        A silent node's conviction gives the scheduler another window: then the summons is looked at again.
+        """
+        seen, ended = await self.courtroom.seen(), []
+        for summons_id, record in seen.state.summons.items():
+            overdue = record.answered is None and seen.next > record.state.deadline
+            if not overdue or record.state.summoner != self.courtroom.account:
+                continue
+            try:
+                await self.courtroom.send(calls.convict_silence(self.courtroom.contracts, summons_id, record.state))
+            except Refused:
+                continue
+            ended.append(summons_id)
+        return tuple(ended)
+
     async def bring(self, evidence: Evidence, wanted: Wanted, folder: Path | None = None) -> Hash32:
         """Open a case, and return its id; raises NothingToDo where it cannot be, or not within ``most_bond``.
 
