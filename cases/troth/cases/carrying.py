@@ -23,6 +23,7 @@ from troth.cases.journal import Followed, Journal
 from troth.cases.opening import Opener
 from troth.cases.parties import Parties
 from troth.cases.steps import Given, Move, next_step, reveals_now
+from troth.cases.supervising import BLOCK_TIMEOUT, watch_blocks
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.events import Revealed
 from troth.protocol.market.messages import Signed
@@ -42,8 +43,6 @@ from troth.protocol.types import ZERO_HASH, Address, Hash32
 
 SHARE = 0.5
 """Of a window: how long a driver that did not open the case lets others go first."""
-BLOCK_TIMEOUT = 15.0
-"""Seconds after which a case is looked at again, though no block came."""
 GIVEN_UP = "not opened"
 """How a case ended that was wanted and can never be opened."""
 
@@ -98,17 +97,11 @@ class Carrier:
 
     async def run(self) -> None:
         """Carry on every case, now and those that come, until cancelled. A chain that is away is waited for."""
-        while True:
-            block = 0
-            try:
-                for case_id in self._journal.cases():
-                    await self._reported(case_id)
-                block = (await self._courtroom.seen()).block
-            except AWAY as error:
-                _log.warning("cases wait, the chain is away: %s", error)
-                await asyncio.sleep(1.0)
-                continue
-            await self._courtroom.after(block, BLOCK_TIMEOUT)
+        await watch_blocks(self._look_at_all, self._courtroom, "carrying cases on")
+
+    async def _look_at_all(self) -> None:
+        for case_id in self._journal.cases():
+            await self._reported(case_id)
 
     async def carry(self, case_id: Hash32) -> Progress:
         """Carry one case to its end; what was its end."""

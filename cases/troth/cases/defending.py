@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from troth.cases import calls, hearing
-from troth.cases.courtroom import AWAY, Courtroom, Refused, Seen
+from troth.cases.courtroom import Courtroom, Refused, Seen
 from troth.cases.steps import reveals_now
+from troth.cases.supervising import watch_blocks
 from troth.protocol.market.state import CaseRecord, State
 from troth.protocol.market.types import CaseState, NodeReveal
 from troth.protocol.market.views import parameters_of, rules_in
@@ -21,7 +22,6 @@ from troth.protocol.types import Address, Hash32
 
 OWN = 5
 """Eighths of the window after which a node shows its part by its own call."""
-BLOCK_TIMEOUT = 15.0
 _log = logging.getLogger(__name__)
 
 
@@ -44,17 +44,10 @@ class Defender:
 
     async def run(self) -> None:
         """Watch until cancelled; a chain that is away is waited for."""
-        while True:
-            block = 0
-            try:
-                seen = await self.courtroom.seen()
-                block = seen.block
-                await self.tick(seen)
-            except AWAY as error:
-                _log.warning("the chain is away: %s", error)
-                await asyncio.sleep(1.0)
-                continue
-            await self.courtroom.after(block, BLOCK_TIMEOUT)
+        await watch_blocks(self._look, self.courtroom, "defending results")
+
+    async def _look(self) -> None:
+        await self.tick(await self.courtroom.seen())
 
     async def tick(self, seen: Seen) -> None:
         """Show on chain where the window comes to its end and the case is not decided."""

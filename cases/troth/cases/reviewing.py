@@ -15,12 +15,13 @@ from dataclasses import dataclass, field, replace
 
 from troth.cases import calls, hearing
 from troth.cases.calls import is_told
-from troth.cases.courtroom import AWAY, Courtroom, Refused, Seen
+from troth.cases.courtroom import Courtroom, Refused, Seen
 from troth.cases.errors import CaseError
 from troth.cases.gathering import Gathered, Gatherer
 from troth.cases.judging import Bench, Inputs, Judged, Recompute, committed, judge
 from troth.cases.record import Pledged, Record
 from troth.cases.steps import reveals_now
+from troth.cases.supervising import watch_blocks
 from troth.overlay.operator import Operator
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall
@@ -39,7 +40,6 @@ from troth.protocol.market.types import (
 from troth.protocol.market.views import class_of, parameters_of, rules_in
 from troth.protocol.types import Hash32
 
-BLOCK_TIMEOUT = 15.0
 _log = logging.getLogger(__name__)
 
 
@@ -105,19 +105,12 @@ class Reviewer:
     async def run(self) -> None:
         """Judge until cancelled; a chain that is away is waited for."""
         try:
-            while True:
-                block = 0
-                try:
-                    seen = await self.courtroom.seen()
-                    block = seen.block
-                    await self.tick(seen)
-                except AWAY as error:
-                    _log.warning("reviews wait, the chain is away: %s", error)
-                    await asyncio.sleep(1.0)
-                    continue
-                await self.courtroom.after(block, BLOCK_TIMEOUT)
+            await watch_blocks(self._look, self.courtroom, "reviewing")
         finally:
             await self.close()
+
+    async def _look(self) -> None:
+        await self.tick(await self.courtroom.seen())
 
     async def close(self) -> None:
         """Stop what is being computed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,6 +34,8 @@ from troth.chain.passwords import read_password
 from troth.protocol.types import Address
 
 DEFAULT_HOME = Path("~/.troth/watch")
+LEAST_PAUSE = 1.0
+"""Seconds between two looks, however fast blocks come."""
 CONCERNS_LOGS = frozenset({"M13", "M14", "M15", "M16", "M17"})
 
 
@@ -103,10 +105,8 @@ def watch(
         interval=interval,
     )
     printer = Printer(told, as_json)
-    try:
+    with suppress(KeyboardInterrupt):
         guarded(lambda: asyncio.run(_watch(told, printer, once)))
-    except KeyboardInterrupt:
-        pass
     raise typer.Exit(int(printer.code))
 
 
@@ -189,6 +189,7 @@ async def _look(watcher: Watcher, office: Office | None, printer: Printer, once:
 
 async def _next(watcher: Watcher, interval: float) -> None:
     """Until there is a new block, or the time is over: logs and files change between blocks, too."""
+    await asyncio.sleep(min(interval, LEAST_PAUSE))
     try:
         await watcher.follower.reach(watcher.follower.block + 1, interval)
     except FollowTimeout:
