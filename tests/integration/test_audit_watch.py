@@ -1,4 +1,4 @@
-"""A watcher on a real chain: it finds what a log leaves out, shows it once, and acts on evidence where it was told to."""
+"""A watcher on a real chain: it finds what a log leaves out, shows it once, and acts where it was told to."""
 
 from __future__ import annotations
 

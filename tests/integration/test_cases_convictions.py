@@ -1,4 +1,4 @@
-"""Every conviction of the protocol, by an evidence file alone, against the real contracts; and summons that nobody answers."""
+"""Every conviction by an evidence file alone, against the real contracts; and summons that nobody answers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from troth.cases import evidence as files
 from troth.cases.assessing import assess
 from troth.cases.courtroom import Refused
 from troth.cases.evidence import Evidence
+from troth.cases.standing import signer_of
 from troth.protocol.market import claims, messages
 from troth.protocol.market.messages import Signed, sign, tab_id
 from troth.protocol.market.parts import Part
@@ -48,13 +49,13 @@ def two_rows(court: CourtStage, held: Evidence) -> Evidence:
 
 def two_verdicts(court: CourtStage, held: Evidence) -> Evidence:
     said = held.verdicts[0]
-    verifier = court.key_of(files_signer(held, said))
+    verifier = court.key_of(signer_of(said, held))
     return replace(empty(held), verdicts=(said, again(court.stage, said, verifier, commitment=hash_of("other"))))
 
 
 def other_commitment(court: CourtStage, held: Evidence) -> Evidence:
     said = held.verdicts[-1]
-    verifier = court.key_of(files_signer(held, said))
+    verifier = court.key_of(signer_of(said, held))
     other = again(court.stage, said, verifier, commitment=hash_of("other"))
     return replace(empty(held), commitments=held.commitments, verdicts=(other,))
 
@@ -86,12 +87,6 @@ def heads_apart(court: CourtStage, held: Evidence) -> Evidence:
     named = messages.results_hash([one.message for one in results])
     draw: Signed[Draw] = again(court.stage, held.draws[0], court.stage.scheduler, results=named)
     return replace(held, results=results, draws=(draw,))
-
-
-def files_signer(held: Evidence, signed: Signed[Any]) -> Any:
-    from troth.cases.standing import signer_of
-
-    return signer_of(signed, held)
 
 
 def empty(held: Evidence) -> Evidence:

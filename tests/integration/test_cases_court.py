@@ -165,14 +165,17 @@ async def test_a_driver_killed_at_any_step_goes_on(court: CourtStage, step: str,
     carrier.opener.courtroom = carrier._courtroom = Killing(carrier._courtroom, step, when)
     case_id = messages.case_id(evidence.order_id, 0)
     with pytest.raises(Killed):
-        await carrier.opener.bring(evidence, Wanted(0))
-        await court.drive(carrier, case_id)
+        await brought(court, carrier, evidence)
     carrier.journal._database.close()
     again = court.carrier(client)
     assert again.journal.cases() == (case_id,)
     assert (await court.drive(again, case_id)).outcome is Outcome.CONVICTED
     mined = [call for call, what, _ in again.journal.sent(case_id) if what == "mined"]
     assert len(mined) == len(set(mined))
+
+
+async def brought(court: CourtStage, carrier: Any, evidence: Any) -> Any:
+    return await court.drive(carrier, await carrier.opener.bring(evidence, Wanted(0)))
 
 
 async def test_several_drivers_do_not_hurt_each_other(court: CourtStage) -> None:

@@ -17,7 +17,7 @@ from support.tabs_stage import PARAMETERS, TabsStage, following, tabs_stage
 from support.toy_node import _EMBEDDING, choose, layer
 
 from troth.cases.carrying import Carrier, Progress
-from troth.cases.courtroom import LiveCourtroom
+from troth.cases.courtroom import LiveCourtroom, Seen
 from troth.cases.defending import Defender
 from troth.cases.desk import Desk
 from troth.cases.evidence import VERSION, Evidence, Rows
@@ -34,6 +34,7 @@ from troth.chain.market_follower import MarketFollower
 from troth.overlay.operator import Operator
 from troth.protocol import vrf
 from troth.protocol.dtype import Dtype
+from troth.protocol.errors import ProtocolError
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import checks, messages
 from troth.protocol.market.checks import View
@@ -147,7 +148,7 @@ class DeskParties(ChannelParties):
         frame = decode_frame(encode_frame(header, payload))
         try:
             answered = await desk.handle(sender, frame.header, frame.payload)
-        except Exception:
+        except ProtocolError:
             return None
         answer = decode_frame(encode_frame(*answered))
         return (answer.header, answer.payload) if isinstance(answer.header, expected) else None
@@ -178,9 +179,7 @@ class CourtStage:
     def parties(self, key: Key) -> DeskParties:
         return DeskParties(self.operator(key), lambda: self.follower.state, self.desks, self.deaf)
 
-    def seen(self) -> Any:
-        from troth.cases.courtroom import Seen
-
+    def seen(self) -> Seen:
         return Seen(self.follower.state, self.follower.block)
 
     def build(self) -> None:
