@@ -65,7 +65,7 @@ lint: setup
 	solhint --max-warnings 0 'contracts/**/*.sol'
 
 types: setup
-	$(BIN)/mypy protocol overlay node scheduler client audit committee
+	$(BIN)/mypy protocol overlay node scheduler client audit committee cases
 
 layers: setup
 	$(BIN)/lint-imports

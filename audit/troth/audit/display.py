@@ -27,7 +27,7 @@ def show(report: Report, reproduce: Reproduce, lines: Iterable[str], console: Co
         console.print(line, markup=False)
     console.print(_table(report))
     for finding in report.findings:
-        _show_finding(finding, reproduce, console)
+        show_finding(finding, reproduce, console)
     console.print("[bold]not checked[/]")
     for line in report.not_checked:
         console.print(f"  {line}", markup=False)
@@ -50,7 +50,8 @@ def _table(report: Report) -> Table:
     return table
 
 
-def _show_finding(finding: Finding, reproduce: Reproduce, console: Console) -> None:
+def show_finding(finding: Finding, reproduce: Reproduce, console: Console) -> None:
+    """One finding with what to look at, and the command that shows it again."""
     colour = "yellow" if finding.kind.value.startswith("inco") else "red"
     console.print(f"[bold {colour}]{finding.check} {finding.kind.value}[/] {escape(finding.message)}")
     for name, value in _details(finding):

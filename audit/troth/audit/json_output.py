@@ -24,7 +24,7 @@ def to_json(report: Report, reproduce: Reproduce, more: Mapping[str, Any]) -> st
             "last_block_hash": _hex(report.last_block_hash),
             "tasks": [_hex(task) for task in report.tasks],
             "checks": [_check(check) for check in report.checks],
-            "findings": [_finding(finding, reproduce) for finding in report.findings],
+            "findings": [finding_json(finding, reproduce) for finding in report.findings],
             "not_checked": list(report.not_checked),
             "verdict": report.exit_code.name.lower(),
             "exit_code": int(report.exit_code),
@@ -44,7 +44,8 @@ def _check(check: CheckReport) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding, reproduce: Reproduce) -> dict[str, Any]:
+def finding_json(finding: Finding, reproduce: Reproduce) -> dict[str, Any]:
+    """One finding as an object."""
     return {
         "check": finding.check,
         "kind": finding.kind.value,

@@ -122,6 +122,10 @@ class Follower(Generic[Folded]):
             self._task = None
         self._store.close()
 
+    def logs(self) -> list[Log]:
+        """Every log that was folded, in the order of the chain."""
+        return list(self._store.logs())
+
     async def wait_until(self, condition: Callable[[Folded], bool], timeout: float) -> Folded:
         """The first state that fulfils ``condition``; FollowTimeout after ``timeout`` seconds."""
         return await self._wait(lambda: condition(self.state), timeout, "The awaited event did not come")

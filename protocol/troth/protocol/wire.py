@@ -16,6 +16,7 @@ import msgspec
 
 from troth.protocol.errors import WireError
 from troth.protocol.types import SEGMENTS_LIMIT
+from troth.protocol.wire_cases import Fetch, Fetched, Furnish, Furnished, Pledge, Pledged, Show, Shown
 from troth.protocol.wire_fields import (
     DECODE_LIMIT,
     HEADER_LIMIT,
@@ -277,13 +278,17 @@ GroupRequest = Tell | Take | Listen
 GroupReply = Told | Taken | Heard | Failure
 OrderRequest = Advance | Proceed | Conclude | Recommit | Judge | Unveil | Redeemable | Dismiss
 OrderReply = Rows | Decoded | Concluded | Hidden | Received | Judged | Unveiled | Noted | Released | Failure
-Request = NodeRequest | OrderRequest | Report | GroupRequest
-Reply = NodeReply | OrderReply | Reported | GroupReply
+CaseRequest = Furnish | Fetch | Pledge | Show
+CaseReply = Furnished | Fetched | Pledged | Shown | Failure
+Request = NodeRequest | OrderRequest | Report | GroupRequest | CaseRequest
+Reply = NodeReply | OrderReply | Reported | GroupReply | CaseReply
 Message = Request | Reply
 NODE_REQUESTS = (Forward, Decode, Commit, Compare, Open, Release)
 """What a node answers."""
 ORDER_REQUESTS = (Advance, Proceed, Conclude, Recommit, Judge, Unveil, Redeemable, Dismiss)
 """What a node on tabs answers."""
+CASE_REQUESTS = (Furnish, Fetch, Pledge, Show)
+"""What nodes and schedulers answer about cases of the court."""
 SCHEDULER_REQUESTS = (Report,)
 """What a scheduler answers to a node."""
 GROUP_REQUESTS = (Tell, Take, Listen)

@@ -14,6 +14,7 @@ from troth.audit.market import running
 from troth.audit.market.bundle import write_bundle
 from troth.audit.market.checks import CHAIN, LOG
 from troth.audit.market.receipts import audit_receipt, read_receipt
+from troth.audit.market.watch_command import watch
 from troth.audit.options import JsonOption, LastOption, RpcOption, StartOption, read_address
 from troth.audit.report import Finding
 from troth.audit.reproduction import Reproduce
@@ -39,6 +40,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(market)
     app.command()(log)
     app.command()(receipt)
+    app.command()(watch)
 
 
 def market(
@@ -58,7 +60,10 @@ def market(
     reading, lines, more = _read(rpc, factory, bank, bundle=bundle, start=start_block, last=to_block)
     report = guarded(lambda: running.audit_market(reading, only))
     if export is not None:
-        content = guarded(lambda: write_bundle(export, reading.subject.evidence, reading.served))
+        history, held = reading.subject.history, reading.served
+        served = held if bundle is not None else guarded(lambda: running.every_log(history, held))
+        content = guarded(lambda: write_bundle(export, reading.subject.evidence, served))
+        lines.append(f"{len(served)} log entries, as their schedulers serve them")
         lines.append(f"bundle {export}, content {content}")
     finish(report, _again("market", rpc, factory, bundle, report.last_block), as_json, lines, more)
 

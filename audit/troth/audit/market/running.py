@@ -23,10 +23,12 @@ from troth.chain.errors import ChainError
 from troth.chain.market import Place
 from troth.overlay.errors import OverlayError
 from troth.overlay.https import pinned_sync_client
-from troth.protocol.errors import InvalidField, ProtocolError
+from troth.protocol import typed_data
+from troth.protocol.errors import InvalidField, InvalidSignature, ProtocolError
 from troth.protocol.market.log_data import DATA_LIMIT, read_bytes, read_hash
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import Inclusion
+from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
 
 NOT_CHECKED = (
@@ -134,15 +136,41 @@ def served_data(
     if directory is not None:
         fetch = _from_files(directory)
     elif not bundled:
-        fetch = _from_scheduler(history, scheduler)
+        fetch = from_scheduler(history, scheduler)
     data, refusals = {}, {}
     for number in numbers:
         try:
             data[number] = fetch(number)
-        except (OSError, httpx.HTTPError, OverlayError, ProtocolError, LookupError) as error:
-            answered = isinstance(error, httpx.HTTPStatusError | ProtocolError)
-            refusals[number] = logs.Refusal(f"{type(error).__name__}: {error}", answered)
+        except UNSERVED as error:
+            refusals[number] = refusal_of(error)
     return logs.Served(scheduler, data, refusals, () if promises is None else read_promises(promises))
+
+
+UNSERVED = (OSError, httpx.HTTPError, OverlayError, ProtocolError, LookupError)
+"""What keeps an entry's data from being had."""
+
+
+def refusal_of(error: Exception) -> logs.Refusal:
+    """Why data was not had, and whether the scheduler answered at all."""
+    answered = isinstance(error, httpx.HTTPStatusError | ProtocolError)
+    return logs.Refusal(f"{type(error).__name__}: {error}", answered)
+
+
+def every_log(history: History, bundled: ServedData) -> ServedData:
+    """The data of all schedulers' entries that can be had, for a bundle; what is not served is a finding of M13."""
+    found = dict(bundled)
+    for scheduler in sorted(history.state.logs):
+        served = served_data(history, scheduler, None, bundled, None)
+        found.update({(scheduler, number): data for number, data in served.data.items()})
+    return found
+
+
+def is_promise_of(promise: Signed[Inclusion], scheduler: Address, domain: Domain) -> bool:
+    """Whether a scheduler signed a promise of inclusion."""
+    try:
+        return typed_data.recover(promise.message, domain, promise.signature) == scheduler
+    except InvalidSignature:
+        return False
 
 
 def _from_bundle(scheduler: Address, bundled: ServedData) -> Callable[[int], bytes]:
@@ -153,7 +181,8 @@ def _from_files(directory: Path) -> Callable[[int], bytes]:
     return lambda number: (directory / f"{number}.jsonl").read_bytes()
 
 
-def _from_scheduler(history: History, scheduler: Address) -> Callable[[int], bytes]:
+def from_scheduler(history: History, scheduler: Address) -> Callable[[int], bytes]:
+    """Data of entries from where their scheduler serves them."""
     party = history.state.parties.get(scheduler)
     if party is None:
         raise AuditError("No such scheduler is registered", scheduler, "Check the address and --to-block.")

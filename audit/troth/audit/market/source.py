@@ -21,6 +21,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.market.events import CaseOpened, CaseRestarted, ReviewsCommitted
 from troth.protocol.market.getters import Asking, Word
 from troth.protocol.market.types import NO_ADDRESS, Parameters
+from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, address_to_bytes
 
 PAST_BLOCKS = 3
@@ -56,6 +57,11 @@ class Source:
     def place(self) -> Place:
         """The deployment that is read."""
         return self._market.place
+
+    @property
+    def domain(self) -> Domain:
+        """The EIP-712 domain of every signature of the deployment."""
+        return self._market.domain
 
     async def header(self, number: int | None) -> RawHeader:
         """A header, or the newest; SourceUnusable if the node does not have it."""

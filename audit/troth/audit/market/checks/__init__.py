@@ -16,4 +16,7 @@ LOG = tuple(logs.TITLES)
 """Checks of a scheduler's log: M13 to M17."""
 
 RECEIPT = ("M19", "What a receipt proves")
-NUMBERS = tuple(sorted((*(check.number for check in CHAIN), *LOG, RECEIPT[0]), key=lambda number: int(number[1:])))
+HANDED = ("M20", "What evidence that was handed in allows")
+NUMBERS = tuple(
+    sorted((*(check.number for check in CHAIN), *LOG, RECEIPT[0], HANDED[0]), key=lambda number: int(number[1:]))
+)

@@ -1,0 +1,155 @@
+"""Answers what others ask about cases, at a channel of its own: deliveries, pledges, showings, and what is held.
+
+Who may call: parties that the registry knows, and openers and clients of live cases. What shows a prompt is given to
+the drawn reviewers of a live case alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from troth.cases import evidence as files
+from troth.cases.courtroom import Seen
+from troth.cases.defending import Defender
+from troth.cases.errors import NotYours
+from troth.cases.evidence import Evidence
+from troth.cases.reviewing import Reviewer
+from troth.overlay.channel_server import ChannelServer, Limits
+from troth.overlay.operator import Operator
+from troth.protocol.errors import WireError
+from troth.protocol.market import canonical
+from troth.protocol.market.state import CaseRecord, State
+from troth.protocol.types import Address, Hash32
+from troth.protocol.wire import CASE_REQUESTS, Reply
+from troth.protocol.wire_cases import (
+    PATH,
+    PIECE_LIMIT,
+    Fetch,
+    Fetched,
+    Furnish,
+    Furnished,
+    Material,
+    Pledge,
+    Pledged,
+    Show,
+    Shown,
+)
+
+LIMITS = Limits(in_flight=32, in_flight_per_connection=8, in_flight_bytes=128 * 2**20, connections=64)
+_REMEDY = "Look up the case on the chain, and compare both views of it."
+
+
+class Holdings(Protocol):
+    """What a scheduler or node still holds of an order that it served, for a case over it."""
+
+    async def evidence_of(self, order: Hash32) -> Evidence | None:
+        """Everything that was signed, with request, answer and salts."""
+
+    async def rows_of(self, order: Hash32, segment: int) -> bytes | None:
+        """The salt of the order's heads, then the rows that a segment gave."""
+
+
+@dataclass(slots=True)
+class Desk:
+    """One party's desk; what it is not (reviewer, judged, holder) is None."""
+
+    seen: Callable[[], Seen]
+    reviewer: Reviewer | None = None
+    defender: Defender | None = None
+    holdings: Holdings | None = None
+
+    def server(self, operator: Operator) -> ChannelServer:
+        """The channel to mount beside that for work."""
+        return ChannelServer(
+            operator,
+            self.handle,
+            self.authorise,
+            limits=LIMITS,
+            requests=CASE_REQUESTS,
+            who="parties of the registry and of live cases",
+            path=PATH,
+        )
+
+    def authorise(self, sender: Address) -> bool:
+        """Whether a sender may connect."""
+        state = self.seen().state
+        if sender in state.parties:
+            return True
+        return any(one.live and sender in {one.state.opener, one.state.client} for _, one in state.cases.items())
+
+    async def handle(self, sender: Address, header: Any, payload: memoryview) -> tuple[Reply, bytes]:
+        """One message about a case."""
+        match header:
+            case Furnish():
+                return self._furnish(sender, header, bytes(payload)), b""
+            case Fetch():
+                return await self._fetch(sender, header)
+            case Pledge():
+                return self._pledge(header)
+            case Show():
+                return await self._show(header)
+            case _:
+                raise WireError("This is no message about a case", type(header).__name__, _REMEDY)
+
+    def _record(self, case: bytes) -> tuple[State, CaseRecord]:
+        state = self.seen().state
+        record = state.cases.get(Hash32(case))
+        if record is None or not record.live:
+            raise NotYours("No such case is on its way", case.hex(), _REMEDY)
+        return state, record
+
+    def _furnish(self, sender: Address, header: Furnish, payload: bytes) -> Furnished:
+        _, record = self._record(header.case)
+        reviewer = self.reviewer
+        if reviewer is None or reviewer.operator.address not in record.state.reviewers:
+            raise NotYours("This node does not judge in the case", header.case.hex(), _REMEDY)
+        case = Hash32(header.case)
+        held = reviewer.gatherer.inbox.put(
+            case, sender, header.material, header.segment, header.start, header.size, payload
+        )
+        return Furnished(held)
+
+    async def _fetch(self, sender: Address, header: Fetch) -> tuple[Reply, bytes]:
+        state, record = self._record(header.case)
+        if sender not in record.state.reviewers:
+            raise NotYours("Only reviewers of the case are given anything", sender, _REMEDY)
+        data = await self._held(state, record, header.material, header.segment)
+        if data is None or header.start >= len(data):
+            return Fetched(0), b""
+        piece = len(data) if header.material == "evidence" else PIECE_LIMIT
+        return Fetched(len(data)), data[header.start : header.start + piece]
+
+    async def _held(self, state: State, record: CaseRecord, material: Material, segment: int) -> bytes | None:
+        """From what this party served itself, else from what it was given as a reviewer."""
+        order = record.state.order
+        if material == "opening" and self.defender is not None:
+            opening = await self.defender.opening(state, record.case_id)
+            if opening is not None:
+                return opening
+        if self.holdings is not None and material == "evidence":
+            evidence = await self.holdings.evidence_of(order)
+            if evidence is not None:
+                return files.encode(evidence)
+        if self.holdings is not None and material == "rows":
+            rows = await self.holdings.rows_of(order, segment)
+            if rows is not None:
+                return rows
+        if self.reviewer is None:
+            return None
+        return next(self.reviewer.gatherer.inbox.every(record.case_id, material, segment), None)
+
+    def _pledge(self, header: Pledge) -> tuple[Reply, bytes]:
+        state, _ = self._record(header.case)
+        pledge = None if self.reviewer is None else self.reviewer.pledge(state, Hash32(header.case), header.round)
+        return (Pledged(False), b"") if pledge is None else (Pledged(True), canonical.encode(pledge))
+
+    async def _show(self, header: Show) -> tuple[Reply, bytes]:
+        seen, case = self.seen(), Hash32(header.case)
+        shown: Any = None
+        if header.party == "node" and self.defender is not None:
+            shown = await self.defender.show(seen, case, header.round)
+        elif header.party == "reviewer" and self.reviewer is not None:
+            shown = self.reviewer.show(seen, case, header.round)
+        return (Shown(False), b"") if shown is None else (Shown(True), canonical.encode(shown))

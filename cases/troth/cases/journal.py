@@ -1,0 +1,190 @@
+"""What a driver knows of its cases, on stable storage before it acts: evidence, commitments, showings, what was sent.
+
+SQLite in WAL mode with synchronous FULL. The chain decides what has happened; the journal holds what the chain does
+not: why a case is to be opened, and what parties have handed over for it. So a driver that is killed anywhere goes on.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from troth.cases import evidence as files
+from troth.cases.errors import StorageError
+from troth.cases.evidence import Evidence
+from troth.protocol.market import canonical
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.types import NodeReveal, Reveal, ReviewCommitment
+from troth.protocol.types import Address, Hash32
+from troth.protocol.wire_cases import SHOWN_LIMIT
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS cases (
+    case_id BLOB PRIMARY KEY, evidence BLOB, folder TEXT NOT NULL, wanted TEXT NOT NULL, ended TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS pledges (
+    case_id BLOB NOT NULL, round INTEGER NOT NULL, party TEXT NOT NULL, content BLOB NOT NULL,
+    PRIMARY KEY (case_id, round, party)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS showings (
+    case_id BLOB NOT NULL, round INTEGER NOT NULL, party TEXT NOT NULL, content BLOB NOT NULL,
+    PRIMARY KEY (case_id, round, party)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sent (
+    number INTEGER PRIMARY KEY, case_id BLOB NOT NULL, call TEXT NOT NULL, step TEXT NOT NULL, block INTEGER NOT NULL
+);
+"""
+_NODE = "node"
+_CASES = "SELECT case_id, evidence, folder, wanted, ended FROM cases"
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A case that is carried. ``wanted``: how it is to be opened, canonical JSON of the order to open; empty: it is
+    carried as it stands. ``evidence`` None: only what the chain has."""
+
+    case_id: Hash32
+    evidence: Evidence | None
+    folder: Path | None
+    wanted: str
+    ended: str
+
+
+class Journal:
+    """One file for one driver; used from one thread."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            path.chmod(0o600)
+            self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError("The journal of cases cannot be opened", path, str(error)) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    @contextmanager
+    def _guarded(self) -> Iterator[sqlite3.Connection]:
+        try:
+            yield self._database
+        except sqlite3.Error as error:
+            raise StorageError(
+                "The journal of cases cannot be written", str(error), "Free the disk; restart."
+            ) from error
+
+    # ---- cases
+
+    def follow(
+        self, case_id: Hash32, evidence: Evidence | None = None, folder: Path | None = None, wanted: str = ""
+    ) -> None:
+        """Carry a case from now on; evidence that is known already is kept, and so is that it ended."""
+        data = None if evidence is None else files.encode(evidence)
+        place = "" if folder is None else str(folder)
+        with self._guarded() as database:
+            database.execute(
+                "INSERT INTO cases VALUES (?,?,?,?,'') ON CONFLICT (case_id) DO UPDATE SET"
+                " evidence=coalesce(excluded.evidence, evidence),"
+                " folder=CASE excluded.folder WHEN '' THEN folder ELSE excluded.folder END,"
+                " wanted=CASE excluded.wanted WHEN '' THEN wanted ELSE excluded.wanted END,"
+                " ended=CASE excluded.wanted WHEN '' THEN ended ELSE '' END",
+                (case_id, data, place, wanted),
+            )
+
+    def opened(self, case_id: Hash32) -> None:
+        """It stands on the chain: it is not to be opened any more."""
+        with self._guarded() as database:
+            database.execute("UPDATE cases SET wanted='' WHERE case_id=?", (case_id,))
+
+    def end(self, case_id: Hash32, how: str) -> None:
+        """It is over; nothing is done for it any more."""
+        with self._guarded() as database:
+            database.execute("UPDATE cases SET ended=?, wanted='' WHERE case_id=?", (how, case_id))
+
+    def case(self, case_id: Hash32) -> Followed | None:
+        """One case."""
+        with self._guarded() as database:
+            row = database.execute(f"{_CASES} WHERE case_id=?", (case_id,)).fetchone()
+        return None if row is None else _followed(row)
+
+    def cases(self) -> tuple[Hash32, ...]:
+        """All cases that go on."""
+        with self._guarded() as database:
+            return tuple(Hash32(case) for (case,) in database.execute("SELECT case_id FROM cases WHERE ended=''"))
+
+    # ---- what parties handed over
+
+    def keep_pledge(self, case_id: Hash32, round_: int, reviewer: Address, pledge: Signed[ReviewCommitment]) -> None:
+        """A reviewer's signed commitment, after its checks."""
+        self._keep("pledges", case_id, round_, reviewer, canonical.encode(pledge))
+
+    def pledges(self, case_id: Hash32, round_: int) -> dict[Address, Signed[ReviewCommitment]]:
+        """All signed commitments of a round."""
+        kind = Signed[ReviewCommitment]
+        return {
+            party: canonical.decode(kind, data, SHOWN_LIMIT) for party, data in self._all("pledges", case_id, round_)
+        }
+
+    def keep_reveal(self, case_id: Hash32, round_: int, reviewer: Address, reveal: Reveal) -> None:
+        """What a reviewer shows, after its checks."""
+        self._keep("showings", case_id, round_, reviewer, canonical.encode(reveal))
+
+    def keep_node(self, case_id: Hash32, round_: int, reveal: NodeReveal) -> None:
+        """What the node shows, after its checks."""
+        self._keep("showings", case_id, round_, _NODE, canonical.encode(reveal))
+
+    def reveals(self, case_id: Hash32, round_: int) -> dict[Address, Reveal]:
+        """What reviewers show in a round."""
+        found = self._all("showings", case_id, round_)
+        return {Address(party): canonical.decode(Reveal, data, SHOWN_LIMIT) for party, data in found if party != _NODE}
+
+    def node(self, case_id: Hash32, round_: int) -> NodeReveal | None:
+        """What the node shows in a round."""
+        found = dict(self._all("showings", case_id, round_))
+        return canonical.decode(NodeReveal, found[Address(_NODE)], SHOWN_LIMIT) if _NODE in found else None
+
+    def _keep(self, table: str, case_id: Hash32, round_: int, party: str, content: bytes) -> None:
+        # What was checked last counts: after a reorganisation other tiles may be due.
+        query = f"INSERT OR REPLACE INTO {table} VALUES (?,?,?,?)"  # noqa: S608 - a name of this module
+        with self._guarded() as database:
+            database.execute(query, (case_id, round_, party, content))
+
+    def _all(self, table: str, case_id: Hash32, round_: int) -> list[tuple[Address, bytes]]:
+        query = f"SELECT party, content FROM {table} WHERE case_id=? AND round=?"  # noqa: S608 - a name of this module
+        with self._guarded() as database:
+            return list(database.execute(query, (case_id, round_)))
+
+    # ---- what was sent
+
+    def intend(self, case_id: Hash32, call: str, block: int) -> int:
+        """A call is about to be sent; its number in the journal."""
+        with self._guarded() as database:
+            done = database.execute(
+                "INSERT INTO sent (case_id, call, step, block) VALUES (?,?,'intended',?)", (case_id, call, block)
+            )
+        return int(done.lastrowid or 0)
+
+    def note(self, number: int, step: str, block: int) -> None:
+        """What became of it: "mined", or why it was not sent."""
+        with self._guarded() as database:
+            database.execute("UPDATE sent SET step=?, block=? WHERE number=?", (step, block, number))
+
+    def sent(self, case_id: Hash32) -> tuple[tuple[str, str, int], ...]:
+        """Calls of a case in order: function, what became of it, block."""
+        with self._guarded() as database:
+            return tuple(
+                database.execute("SELECT call, step, block FROM sent WHERE case_id=? ORDER BY number", (case_id,))
+            )
+
+
+def _followed(row: tuple[bytes, bytes | None, str, str, str]) -> Followed:
+    case, data, place, wanted, ended = row
+    found = None if data is None else files.decode(data)
+    return Followed(Hash32(case), found, Path(place) if place else None, wanted, ended)

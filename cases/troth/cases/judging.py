@@ -1,0 +1,158 @@
+"""A reviewer's opinion: its own trace against the node's rows, in the form that the court compares.
+
+``Recompute`` is the seam to the engine. Score and spread are in millionths of the class's first cut: the score is the
+worse of states and text, the spread how far a second run of one's own lies from the first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.cases.materials import Papers, Text, counts_truly
+from troth.protocol.comparison import StateReport, judge_states
+from troth.protocol.dtype import Dtype
+from troth.protocol.errors import ProtocolError
+from troth.protocol.market.types import CaseState, ExecutionClass, Opinion, Rules
+from troth.protocol.scores import ROW_FACTOR
+from troth.protocol.tensors import RowArray, rows_from_bytes
+from troth.protocol.tokens import TokenReport
+from troth.protocol.trace import CommittedTrace, TileLayout
+from troth.protocol.types import ZERO_HASH, Hash32, Segment
+
+MILLION = 1_000_000
+MOST = (1 << 32) - 1
+"""A score beyond every cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What one prefill is made of. ``before``: rows of the segment before, None at the first.
+
+    ``last``: whether the text is checked here, by ``text.seed``.
+    """
+
+    order: Hash32
+    execution_class: Hash32
+    span: Segment
+    text: Text
+    before: bytes | None
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputed:
+    """The engine's own run: rows x columns in the class's format.
+
+    ``high``: the float32 prefill of a tolerant bfloat16 class; ``again``: a second run, computed another way (None: the
+    class has no noise); ``text``: at the last segment.
+    """
+
+    states: RowArray
+    high: NDArray[np.float32] | None = None
+    again: RowArray | None = None
+    text: TokenReport | None = None
+
+
+class Recompute(Protocol):
+    """The engine of a node. It raises what it likes where it cannot: then the reviewer cannot tell."""
+
+    async def recompute(self, inputs: Inputs) -> Recomputed:
+        """One prefill over prompt and answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a reviewer commits to; ``states`` are those whose tiles it opens, None where there is no own trace."""
+
+    opinion: Opinion
+    root: Hash32 = ZERO_HASH
+    score: int = 0
+    spread: int = 0
+    states: RowArray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A case with the rules by which it is judged."""
+
+    state: CaseState
+    definition: ExecutionClass
+    rules: Rules
+    papers: Papers
+    text: Text
+
+
+def judge(bench: Bench, own: Recomputed, node_rows: bytes | None, opening: tuple[Hash32, Hash32]) -> Judged:
+    """The opinion over the node's trace. ``node_rows`` may be None in an exact class, whose roots are compared."""
+    states = fitted(own.states, bench.state.rows)
+    root = Hash32(committed(bench.state, bench.definition, bench.rules, states).root)
+    truthful = counts_truly(bench.papers, bench.text) and (own.text is None or own.text.accepted)
+    if bench.rules.exact:
+        same = truthful and root == opening[0]
+        return Judged(Opinion.ACCEPT if same else Opinion.REJECT, root, states=states)
+    score, within = _score(bench, own, node_rows, opening[0])
+    spread = 0 if own.again is None else _scaled(_report(bench, own.again, own))
+    opinion = Opinion.ACCEPT if within and truthful else Opinion.REJECT
+    return Judged(opinion, root, max(score, _text_score(bench, own)), spread, states)
+
+
+def committed(state: CaseState, definition: ExecutionClass, rules: Rules, states: RowArray) -> CommittedTrace:
+    """The trace as the court opens it."""
+    layout = TileLayout(state.order, definition.model, state.rows, rules.hidden_size, Dtype(rules.dtype))
+    return layout.commit(states)
+
+
+def fitted(states: RowArray, rows: int) -> RowArray:
+    """As many rows as the case has: a node that counts others than there are is compared over its own count.
+
+    Rows are repeated from the first on, so that all reviewers open the same.
+    """
+    if len(states) == rows:
+        return states
+    places = np.arange(rows) % len(states)
+    return np.ascontiguousarray(states[places])
+
+
+def _score(bench: Bench, own: Recomputed, node_rows: bytes | None, root: Hash32) -> tuple[int, bool]:
+    """How far the node's rows lie from the own ones; rows that are not its trace's, or another count, are beyond."""
+    rules, size = bench.rules, len(node_rows or b"")
+    count = size // (rules.hidden_size * Dtype(rules.dtype).element_bytes)
+    if node_rows is None or count != len(own.states):
+        return MOST, False
+    try:
+        claimed = rows_from_bytes(node_rows, count, rules.hidden_size, Dtype(rules.dtype))
+    except ProtocolError:
+        return MOST, False
+    trace = fitted(claimed, bench.state.rows)
+    if committed(bench.state, bench.definition, rules, trace).root != root:
+        return MOST, False
+    report = _report(bench, claimed, own)
+    return _scaled(report), report.accepted
+
+
+def _report(bench: Bench, claimed: RowArray, own: Recomputed) -> StateReport:
+    # The cuts are those of the market's class, which has the fields that are compared by.
+    return judge_states(cast(Any, bench.definition), claimed, own.states, own.high)
+
+
+def _scaled(report: StateReport) -> int:
+    """Millionths of the first cut; a single row counts against its own, larger one."""
+    if not report.cut > 0:
+        return 0
+    worst = max(report.score / report.cut, report.worst_row / (report.cut * ROW_FACTOR))
+    return MOST if not math.isfinite(worst) else min(int(worst * MILLION), MOST)
+
+
+def _text_score(bench: Bench, own: Recomputed) -> int:
+    if not counts_truly(bench.papers, bench.text):
+        return MOST
+    if own.text is None:
+        return 0
+    if not own.text.end_ok or not own.text.cut > 0:
+        return MOST
+    return min(int(own.text.score / own.text.cut * MILLION), MOST)

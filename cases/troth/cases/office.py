@@ -1,0 +1,86 @@
+"""Everything that a program needs to act on evidence: chain, follower, journal, opener and carrier for one account."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from troth.cases.carrying import Carrier, Progress
+from troth.cases.courtroom import LiveCourtroom
+from troth.cases.evidence import Evidence
+from troth.cases.journal import Journal
+from troth.cases.opening import Opener, Wanted, case_id_of
+from troth.cases.parties import ChannelParties
+from troth.chain.keystore import Key
+from troth.chain.market import Market, find_place
+from troth.chain.market_follower import MarketFollower
+from troth.overlay.operator import Operator
+from troth.protocol.types import Address
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where the deployment is, where state is kept, who acts. ``share``: see ``carrying``."""
+
+    rpc: str
+    factory: Address
+    folder: Path
+    key: Key
+    bank: Address | None = None
+    start: int = 0
+    share: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """One account's court business; it is also the CaseOpener of nodes and clients."""
+
+    courtroom: LiveCourtroom
+    journal: Journal
+    opener: Opener
+    carrier: Carrier
+    most_bond: int | None = None
+
+    async def rejected(self, evidence: Evidence, segment: int) -> None:
+        """Bring a rejection: it is in the journal when this returns, and the carrier opens it and carries it on."""
+        found = await self.opener.assess(evidence)
+        bring = next((one for one in found.cases if one.segment == segment and not one.openers), None)
+        if bring is not None:
+            wanted = Wanted(segment, suspend=bring.may_suspend, most_bond=self.most_bond)
+            self.journal.follow(case_id_of(evidence, bring), evidence, wanted=wanted.encode())
+
+
+def make_office(
+    market: Market,
+    follower: MarketFollower,
+    settings: Settings,
+    report: Callable[[Progress], None] | None = None,
+    *,
+    most_bond: int | None = None,
+) -> Office:
+    """An office over a chain that is followed already."""
+    courtroom = LiveCourtroom(market, follower, settings.key)
+    journal = Journal(settings.folder / "cases.sqlite")
+    opener = Opener(courtroom, journal)
+    parties = ChannelParties(Operator(settings.key.secret, market.domain), lambda: follower.state)
+    carrier = Carrier(courtroom, parties, journal, opener=opener, share=settings.share, report=report)
+    return Office(courtroom, journal, opener, carrier, most_bond)
+
+
+@asynccontextmanager
+async def open_office(settings: Settings, report: Callable[[Progress], None] | None = None) -> AsyncIterator[Office]:
+    """An office with a chain of its own."""
+    settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place = await find_place(settings.rpc, settings.factory, settings.bank, settings.start)
+    async with (
+        await Market.connect(settings.rpc, place) as market,
+        MarketFollower(market, settings.folder / "chain.sqlite") as follower,
+    ):
+        await follower.catch_up()
+        made = make_office(market, follower, settings, report)
+        try:
+            yield made
+        finally:
+            made.journal.close()

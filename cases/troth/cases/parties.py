@@ -1,0 +1,162 @@
+"""How a driver speaks with reviewers and the judged node: over a channel of its own to each.
+
+Whoever does not answer is asked again later; it can always post and show its part on the chain by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from troth.cases import evidence as files
+from troth.cases.evidence import Evidence, Rows
+from troth.overlay.channel import Channel, Patience
+from troth.overlay.errors import OverlayError
+from troth.overlay.operator import Operator
+from troth.protocol.errors import ProtocolError
+from troth.protocol.market import canonical
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.state import State
+from troth.protocol.market.types import NodeReveal, Reveal, ReviewCommitment
+from troth.protocol.types import Address, Hash32
+from troth.protocol.wire import Reply, Request
+from troth.protocol.wire_cases import (
+    PATH,
+    PIECE_LIMIT,
+    SHOWN_LIMIT,
+    Fetch,
+    Fetched,
+    Furnish,
+    Furnished,
+    Material,
+    Pledge,
+    Pledged,
+    Show,
+    Shown,
+)
+
+PATIENCE = Patience(connect=5.0, request=20.0, longest_pause=2.0)
+Kind = TypeVar("Kind")
+
+
+class Parties(Protocol):
+    """What a driver asks of the parties of a case; None: not yet, or no answer."""
+
+    async def furnish(self, party: Address, case: Hash32, evidence: Evidence) -> bool:
+        """Hand a reviewer what it needs, with the rows inside; whether it has all of it."""
+
+    async def pledge(self, party: Address, case: Hash32, round_: int) -> Signed[ReviewCommitment] | None:
+        """A reviewer's signed commitment."""
+
+    async def show(self, party: Address, case: Hash32, round_: int) -> Reveal | None:
+        """A reviewer's showing, in the clear."""
+
+    async def show_node(self, node: Address, case: Hash32, round_: int) -> NodeReveal | None:
+        """The node's showing."""
+
+
+class Holders(Protocol):
+    """What a reviewer asks of who may hold something of a case."""
+
+    async def fetch(self, holder: Address, case: Hash32, material: Material, segment: int, most: int) -> bytes | None:
+        """All bytes of a material, at most ``most``; None: the holder has none, or does not answer."""
+
+
+class ChannelParties:
+    """Parties and holders at the endpoints that the registry knows. Close it."""
+
+    def __init__(self, operator: Operator, state: Callable[[], State], patience: Patience = PATIENCE) -> None:
+        self._operator = operator
+        self._state = state
+        self._patience = patience
+        self._channels: dict[tuple[Address, str, bytes], Channel] = {}
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await asyncio.gather(*(one.close() for one in self._channels.values()), return_exceptions=True)
+
+    async def furnish(self, party: Address, case: Hash32, evidence: Evidence) -> bool:
+        """Hand a reviewer what it needs, with the rows inside; whether it has all of it."""
+        lean = files.encode(_without_bytes(evidence))
+        if not await self._put(party, case, "evidence", 0, lean):
+            return False
+        if evidence.head_salt is None:
+            return True
+        salt, rows = evidence.head_salt, [one for one in evidence.rows if one.inside is not None]
+        return all([await self._put(party, case, "rows", one.segment, salt + (one.inside or b"")) for one in rows])
+
+    async def _put(self, party: Address, case: Hash32, material: Material, segment: int, data: bytes) -> bool:
+        """In pieces, from where the receiver is; evidence in one."""
+        start, piece = 0, len(data) if material == "evidence" else PIECE_LIMIT
+        while True:
+            header = Furnish(case, material, segment, start, len(data))
+            answer = await self._ask(party, header, data[start : start + piece], Furnished)
+            if answer is None or answer[0].held <= start:
+                return answer is not None and answer[0].held >= len(data)
+            start = answer[0].held
+            if start >= len(data):
+                return True
+
+    async def pledge(self, party: Address, case: Hash32, round_: int) -> Signed[ReviewCommitment] | None:
+        """A reviewer's signed commitment."""
+        answer = await self._ask(party, Pledge(case, round_), b"", Pledged)
+        ready = answer is not None and answer[0].ready
+        return self._read(Signed[ReviewCommitment], answer[1]) if answer is not None and ready else None
+
+    async def show(self, party: Address, case: Hash32, round_: int) -> Reveal | None:
+        """A reviewer's showing, in the clear."""
+        answer = await self._ask(party, Show(case, round_, "reviewer"), b"", Shown)
+        return self._read(Reveal, answer[1]) if answer is not None and answer[0].ready else None
+
+    async def show_node(self, node: Address, case: Hash32, round_: int) -> NodeReveal | None:
+        """The node's showing."""
+        answer = await self._ask(node, Show(case, round_, "node"), b"", Shown)
+        return self._read(NodeReveal, answer[1]) if answer is not None and answer[0].ready else None
+
+    async def fetch(self, holder: Address, case: Hash32, material: Material, segment: int, most: int) -> bytes | None:
+        """All bytes of a material, at most ``most``; None: the holder has none, or does not answer."""
+        data = b""
+        while True:
+            answer = await self._ask(holder, Fetch(case, material, segment, len(data)), b"", Fetched)
+            if answer is None or not len(answer[1]) or not 0 < answer[0].size <= most:
+                return None
+            data += answer[1]
+            if len(data) >= answer[0].size:
+                return data if len(data) == answer[0].size else None
+
+    def _read(self, kind: type[Kind], payload: memoryview) -> Kind | None:
+        try:
+            return canonical.decode(kind, payload, SHOWN_LIMIT)
+        except ProtocolError:
+            return None
+
+    async def _ask(
+        self, party: Address, header: Request, payload: bytes, expected: type[Kind]
+    ) -> tuple[Kind, memoryview] | None:
+        channel = self._channel(party)
+        if channel is None:
+            return None
+        try:
+            frame = await channel.request(header, payload)
+        except (OverlayError, ProtocolError, OSError):
+            return None
+        answer: Reply | Request = frame.header
+        return (answer, frame.payload) if isinstance(answer, expected) else None
+
+    def _channel(self, party: Address) -> Channel | None:
+        known = self._state().parties.get(party)
+        if known is None or not known.endpoint.startswith("https://") or party == self._operator.address:
+            return None
+        key = (party, known.endpoint, bytes(known.tls_key_hash))
+        if key not in self._channels:
+            self._channels[key] = Channel(
+                known.endpoint, known.tls_key_hash, self._operator, party, patience=self._patience, path=PATH
+            )
+        return self._channels[key]
+
+
+def _without_bytes(evidence: Evidence) -> Evidence:
+    kept = tuple(Rows(one.segment, one.size, one.digest) for one in evidence.rows)
+    return replace(evidence, rows=kept)

@@ -1,0 +1,118 @@
+"""What a reviewer pledged, on stable storage before it is signed: in one hearing it never says two things.
+
+One line per hearing (round of a case): the whole showing, so that after any crash the same commitment is signed again,
+and the same is shown. States, whose tiles are opened, lie in a file of their own that is there before the line.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from troth.cases.errors import AlreadyPledged, StorageError
+from troth.protocol.market import canonical
+from troth.protocol.market.types import Reveal
+from troth.protocol.tensors import RowArray
+from troth.protocol.types import Hash32
+from troth.protocol.wire_cases import SHOWN_LIMIT
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS pledged (
+    hearing BLOB PRIMARY KEY, case_id BLOB NOT NULL, result BLOB NOT NULL, commitment BLOB NOT NULL,
+    reveal BLOB NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pledged:
+    """One hearing: ``reveal`` without its tiles, which follow from the states once they are due."""
+
+    case_id: Hash32
+    result: Hash32
+    commitment: Hash32
+    reveal: Reveal
+
+
+class Record:
+    """A folder with one SQLite file (WAL, synchronous FULL) and the states of pending cases; used from one thread."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        try:
+            self._database = sqlite3.connect(folder / "pledged.sqlite", isolation_level=None, check_same_thread=False)
+            (folder / "pledged.sqlite").chmod(0o600)
+            self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError("The record of reviews cannot be opened", folder, str(error)) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def find(self, hearing: Hash32) -> Pledged | None:
+        """What was pledged in a hearing."""
+        query = "SELECT case_id, result, commitment, reveal FROM pledged WHERE hearing=?"
+        row = self._database.execute(query, (hearing,)).fetchone()
+        if row is None:
+            return None
+        reveal = canonical.decode(Reveal, row[3], SHOWN_LIMIT)
+        return Pledged(Hash32(row[0]), Hash32(row[1]), Hash32(row[2]), reveal)
+
+    def pledge_once(self, hearing: Hash32, pledged: Pledged, states: RowArray | None) -> Pledged:
+        """What is pledged in a hearing: this, or what was pledged before. AlreadyPledged if that was about another
+        result; StorageError if it could not be written, so that nothing is signed."""
+        known = self.find(hearing)
+        if known is None:
+            known = self._write(hearing, pledged, states)
+        if known.result != pledged.result:
+            raise AlreadyPledged("In this hearing another result was judged", hearing.hex(), "Abstain from this one.")
+        return known
+
+    def _write(self, hearing: Hash32, pledged: Pledged, states: RowArray | None) -> Pledged:
+        kept = replace(pledged.reveal, tiles=b"", siblings=())
+        try:
+            if states is not None:
+                self._save(hearing, states)
+            values = (hearing, pledged.case_id, pledged.result, pledged.commitment, canonical.encode(kept))
+            self._database.execute("INSERT OR IGNORE INTO pledged VALUES (?,?,?,?,?)", values)
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError("The record of reviews cannot be written", str(error), "Free the disk.") from error
+        found = self.find(hearing)
+        if found is None:
+            raise StorageError("The record of reviews lost a line", hearing.hex(), "Check the disk.")
+        return found
+
+    def states(self, hearing: Hash32) -> RowArray | None:
+        """The states whose tiles a hearing opens."""
+        path = self._path(hearing)
+        if not path.is_file():
+            return None
+        loaded: RowArray = np.load(path, allow_pickle=False)
+        return loaded
+
+    def forget(self, hearing: Hash32) -> None:
+        """Drop the states of a case that is over; what was pledged stays."""
+        self._path(hearing).unlink(missing_ok=True)
+
+    def hearings(self) -> tuple[tuple[Hash32, Hash32], ...]:
+        """Hearings with states on disk, with their cases."""
+        rows = self._database.execute("SELECT hearing, case_id FROM pledged")
+        return tuple((Hash32(one), Hash32(case)) for one, case in rows if self._path(Hash32(one)).is_file())
+
+    def _path(self, hearing: Hash32) -> Path:
+        return self._folder / f"{hearing.hex()}.npy"
+
+    def _save(self, hearing: Hash32, states: RowArray) -> None:
+        path = self._path(hearing)
+        unfinished = path.with_suffix(".unfinished")
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            np.save(file, states, allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, path)  # noqa: PTH105 - atomic, and the same on every system

@@ -1,0 +1,295 @@
+"""The side of a node that was drawn to judge: gathers, recomputes, pledges, shows, and helps itself on chain.
+
+It watches the folded chain for cases in which its operator is a reviewer. What it pledged is on disk before it is
+signed. It shows nothing before its own chain says that all commitments are in, and lie ``depth`` blocks back. Where
+no driver asks, or its part could be left out, it posts and shows by its own calls, before the window's last quarter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from troth.cases import calls, hearing
+from troth.cases.calls import is_told
+from troth.cases.courtroom import Courtroom, Refused, Seen
+from troth.cases.errors import CaseError
+from troth.cases.gathering import Gathered, Gatherer
+from troth.cases.judging import Bench, Inputs, Judged, Recompute, committed, judge
+from troth.cases.record import Pledged, Record
+from troth.cases.steps import reveals_now
+from troth.cases.supervising import watch_blocks
+from troth.overlay.operator import Operator
+from troth.protocol.market import messages
+from troth.protocol.market.calls import PartCall
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.state import CaseRecord, State
+from troth.protocol.market.types import (
+    CasePhase,
+    CaseState,
+    ExecutionClass,
+    Opinion,
+    Parameters,
+    Reveal,
+    ReviewCommitment,
+    Rules,
+)
+from troth.protocol.market.views import class_of, parameters_of, rules_in
+from troth.protocol.types import Hash32
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When a reviewer acts, in eighths of a window: data is awaited until ``data``; a part for which nobody asked is
+    brought by its own call from ``unasked`` on, any part from ``own`` on, which lies before incomplete sets count.
+
+    ``depth``: blocks that a phase lies back before anything is shown; ``again``: seconds between two tries to get what
+    is missing.
+    """
+
+    data: int = 4
+    unasked: int = 5
+    own: int = 6
+    depth: int = 0
+    again: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Seat:
+    """One case in which this node judges."""
+
+    case_id: Hash32
+    record: CaseRecord
+    parameters: Parameters
+    definition: ExecutionClass
+    rules: Rules
+    vrf_key: tuple[int, int]
+
+    @property
+    def state(self) -> CaseState:
+        return self.record.state
+
+    @property
+    def hearing(self) -> Hash32:
+        return hearing.hearing_of(self.state)
+
+    def at(self, eighths: int) -> int:
+        """The block at so many eighths of the window of this phase."""
+        committing = self.state.phase is CasePhase.DRAWN
+        window = self.parameters.commit_window if committing else self.parameters.reveal_window
+        return self.state.phase_block + window * eighths // 8
+
+
+@dataclass(slots=True)
+class Reviewer:
+    """One operator's reviews. ``report`` hears in words what is done; it never hears a prompt."""
+
+    courtroom: Courtroom
+    operator: Operator
+    recompute: Recompute
+    gatherer: Gatherer
+    record: Record
+    timing: Timing = Timing()
+    report: Callable[[str], None] = _log.info
+    _preparing: dict[Hash32, asyncio.Task[None]] = field(default_factory=dict)
+    _pledge_asked: set[Hash32] = field(default_factory=set)
+    _shown_asked: set[Hash32] = field(default_factory=set)
+
+    # ---- watching
+
+    async def run(self) -> None:
+        """Judge until cancelled; a chain that is away is waited for."""
+        try:
+            await watch_blocks(self._look, self.courtroom, "reviewing")
+        finally:
+            await self.close()
+
+    async def _look(self) -> None:
+        await self.tick(await self.courtroom.seen())
+
+    async def close(self) -> None:
+        """Stop what is being computed."""
+        tasks = tuple(self._preparing.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def tick(self, seen: Seen) -> None:
+        """One look at all cases: begin what is new, act on chain where it is time, forget what is over."""
+        for seat in self._seats(seen.state):
+            state = seat.state
+            if state.phase is CasePhase.DRAWN:
+                self._prepare(seat)
+                await self._post_if_due(seat, seen)
+            elif reveals_now(state, seat.rules):
+                await self._reveal_if_due(seat, seen)
+        self._forget(seen.state)
+
+    def _seats(self, state: State) -> list[_Seat]:
+        found = []
+        for case_id, record in state.cases.items():
+            if record.live and self.operator.address in record.state.reviewers:
+                found.append(self._seat(case_id, record, state))
+        return found
+
+    def _seat(self, case_id: Hash32, record: CaseRecord, state: State) -> _Seat:
+        execution_class = record.state.execution_class
+        definition, _ = class_of(state, execution_class)
+        key = state.parties[record.state.scheduler].vrf_key
+        return _Seat(case_id, record, parameters_of(state), definition, rules_in(state, execution_class), key)
+
+    def _forget(self, state: State) -> None:
+        """Prompts and states are held no longer than a case lasts."""
+        for hearing_id, case_id in self.record.hearings():
+            record = state.cases.get(case_id)
+            if record is not None and not record.live:
+                self.record.forget(hearing_id)
+        for case_id in self.gatherer.inbox.cases():
+            record = state.cases.get(case_id)
+            if record is not None and not record.live:
+                self.gatherer.inbox.forget(case_id)
+
+    # ---- judging
+
+    def _prepare(self, seat: _Seat) -> None:
+        """Begin to judge, once for each hearing in this process; again after an error."""
+        running = self._preparing.get(seat.hearing)
+        if self.record.find(seat.hearing) is None and (running is None or running.done()):
+            self._preparing[seat.hearing] = asyncio.create_task(self._judge(seat), name="review")
+
+    async def _judge(self, seat: _Seat) -> None:
+        try:
+            judged = await self._opinion(seat)
+            self._keep(seat, judged)
+            self.report(f"case {seat.case_id.hex()}: judged, {judged.opinion.name.lower().replace('_', ' ')}")
+        except CaseError as error:
+            _log.error("a review was not kept: %s", error)
+
+    async def _opinion(self, seat: _Seat) -> Judged:
+        gathered = await self._gather(seat)
+        if gathered.missing is not None:
+            return Judged(gathered.missing)
+        assert gathered.papers is not None
+        assert gathered.text is not None
+        assert gathered.opening is not None
+        state, segment = seat.state, seat.state.segment
+        span = messages.layers_of(state.ends, segment)
+        last = segment == len(gathered.papers.results) - 1
+        inputs = Inputs(state.order, state.execution_class, span, gathered.text, gathered.before, last)
+        bench = Bench(state, seat.definition, seat.rules, gathered.papers, gathered.text)
+        try:
+            own = await self.recompute.recompute(inputs)
+            return await asyncio.to_thread(judge, bench, own, gathered.rows, gathered.opening)
+        except Exception as error:  # noqa: BLE001 - whatever an engine raises
+            # An engine that cannot run this must not accuse anybody, nor be silent, which costs stake. Its message may
+            # hold a prompt, and stays out of the log.
+            _log.error("a review could not be computed: %s", type(error).__name__)
+            return Judged(Opinion.CANNOT_TELL)
+
+    async def _gather(self, seat: _Seat) -> Gathered:
+        """Until everything is there, or the time for it is over."""
+        until = seat.at(self.timing.data)
+        while True:
+            gathered = await self.gatherer.gather(seat.state, seat.rules, seat.vrf_key)
+            if gathered.missing is None:
+                return gathered
+            seen = await self.courtroom.seen()
+            if seen.block >= until:
+                return gathered
+            await asyncio.sleep(self.timing.again)
+
+    def _keep(self, seat: _Seat, judged: Judged) -> Pledged:
+        shown = Reveal(
+            root=judged.root,
+            opinion=int(judged.opinion),
+            score=judged.score,
+            spread=judged.spread,
+            salt=Hash32(secrets.token_bytes(32)),
+        )
+        commitment = hearing.commitment_of(seat.state, self.operator.address, shown)
+        pledged = Pledged(seat.case_id, seat.state.result, commitment, shown)
+        return self.record.pledge_once(seat.hearing, pledged, judged.states)
+
+    # ---- what others ask for
+
+    def pledge(self, state: State, case_id: Hash32, round_: int) -> Signed[ReviewCommitment] | None:
+        """The signed commitment of a round, once it is on disk; None: not yet, or no such hearing of this node."""
+        seat = self._live(state, case_id, round_)
+        if seat is None or seat.state.phase is not CasePhase.DRAWN:
+            return None
+        pledged = self._pledged(seat)
+        if pledged is None:
+            return None
+        self._pledge_asked.add(seat.hearing)
+        message = ReviewCommitment(seat.hearing, pledged.commitment)
+        return Signed(message, self.operator.sign(message))
+
+    def show(self, seen: Seen, case_id: Hash32, round_: int) -> Reveal | None:
+        """What this node shows in the clear, once all have committed; None: not yet."""
+        seat = self._live(seen.state, case_id, round_)
+        if seat is None or not self._may_show(seat, seen):
+            return None
+        self._shown_asked.add(seat.hearing)
+        return self._showing(seat)
+
+    def _may_show(self, seat: _Seat, seen: Seen) -> bool:
+        return reveals_now(seat.state, seat.rules) and seen.block >= seat.state.phase_block + self.timing.depth
+
+    def _showing(self, seat: _Seat) -> Reveal | None:
+        state, pledged = seat.state, self._pledged(seat)
+        place = state.reviewers.index(self.operator.address)
+        if pledged is None or state.commitments[place] != pledged.commitment:
+            return None
+        if seat.rules.exact or not is_told(pledged.reveal):
+            return pledged.reveal
+        states = self.record.states(seat.hearing)
+        if states is None:
+            return None
+        trace = committed(state, seat.definition, seat.rules, states)
+        opening = trace.open(hearing.sampled_tiles(state, seat.rules))
+        siblings = tuple(Hash32(one) for one in opening.siblings)
+        return replace(pledged.reveal, tiles=opening.tiles, siblings=siblings)
+
+    def _pledged(self, seat: _Seat) -> Pledged | None:
+        pledged = self.record.find(seat.hearing)
+        return pledged if pledged is not None and pledged.result == seat.state.result else None
+
+    def _live(self, state: State, case_id: Hash32, round_: int) -> _Seat | None:
+        record = state.cases.get(case_id)
+        if record is None or not record.live or self.operator.address not in record.state.reviewers:
+            return None
+        return self._seat(case_id, record, state) if record.state.round == round_ else None
+
+    # ---- helping itself
+
+    async def _post_if_due(self, seat: _Seat, seen: Seen) -> None:
+        pledged = self._pledged(seat)
+        posted = (seat.state.round, self.operator.address) in seat.record.posts
+        eighths = self.timing.own if seat.hearing in self._pledge_asked else self.timing.unasked
+        if pledged is None or posted or seen.next < seat.at(eighths):
+            return
+        await self._send(seat, calls.post(self.courtroom.contracts, seat.state, pledged.commitment))
+
+    async def _reveal_if_due(self, seat: _Seat, seen: Seen) -> None:
+        address, state = self.operator.address, seat.state
+        asked = seat.hearing in self._shown_asked
+        eighths = self.timing.own if asked else self.timing.unasked
+        done = (state.round, address) in seat.record.reveals
+        if done or not self._may_show(seat, seen) or seen.next < seat.at(eighths):
+            return
+        shown = self._showing(seat)
+        if shown is not None:
+            place = state.reviewers.index(address)
+            await self._send(seat, calls.reveal(self.courtroom.contracts, state, place, shown))
+
+    async def _send(self, seat: _Seat, call: PartCall) -> None:
+        try:
+            mined = await self.courtroom.send(call)
+            self.report(f"case {seat.case_id.hex()}: {call.call.function} by its own call in block {mined.block}")
+        except Refused as refused:
+            self.report(f"case {seat.case_id.hex()}: {refused}")

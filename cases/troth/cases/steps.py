@@ -1,0 +1,96 @@
+"""What comes next in a case: a pure function of its state, the block and what parties have given so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from troth.protocol.market import court
+from troth.protocol.market.types import CasePhase, CaseState, Parameters, Rules
+from troth.protocol.types import ZERO_HASH
+
+
+class Move(Enum):
+    """A call that carries a case on, or what is awaited before it."""
+
+    DRAW = "draw"
+    COMMIT = "commit"
+    SEED = "seed"
+    DECIDE = "decide"
+    EXPIRE = "expire"
+    BLOCKS = "wait for a block"
+    COMMITMENTS = "wait for commitments"
+    SHOWINGS = "wait for what is shown"
+
+    @property
+    def is_call(self) -> bool:
+        """Whether something is sent."""
+        return self in {Move.DRAW, Move.COMMIT, Move.SEED, Move.DECIDE, Move.EXPIRE}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What comes next, possible in blocks ``first`` to ``last`` (None: for ever)."""
+
+    move: Move
+    first: int
+    last: int | None = None
+
+    def is_due(self, block: int, share: float) -> bool:
+        """Whether a driver that lets others go first for a ``share`` of the window acts in this block."""
+        if not self.move.is_call:
+            return False
+        span = 0 if self.last is None else self.last - self.first
+        return block >= self.first + int(share * span)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Whose commitments and showings are at hand, by place; ``node``: whether the node's showing is."""
+
+    committed: Sequence[bool]
+    shown: Sequence[bool]
+    node: bool
+
+
+def reveals_now(state: CaseState, rules: Rules) -> bool:
+    """Whether parties show their parts in this phase: exact classes once all committed, others once tiles are known."""
+    return state.phase is (CasePhase.COMMITTED if rules.exact else CasePhase.SEEDED)
+
+
+def next_step(state: CaseState, block: int, given: Given, parameters: Parameters, rules: Rules) -> Step:
+    """The next step of a live case; ``block`` is the one in which a call would be mined."""
+    last = court.expires_after(state, parameters, rules.exact)
+    if reveals_now(state, rules):
+        return _showing(state, block, given, last)
+    if state.phase is CasePhase.DRAWN:
+        return _committing(state, block, given, parameters)
+    if block > last:
+        return Step(Move.EXPIRE, last + 1)
+    first = state.phase_block + parameters.lookahead + 1
+    if block < first:
+        return Step(Move.BLOCKS, first, last)
+    return Step(Move.DRAW if state.phase is CasePhase.OPENED else Move.SEED, first, last)
+
+
+def _committing(state: CaseState, block: int, given: Given, parameters: Parameters) -> Step:
+    window = parameters.commit_window
+    last = state.phase_block + window
+    if block > last:
+        return Step(Move.EXPIRE, last + 1)
+    if not court.may_end_commitments(state, given.committed, block, parameters):
+        return Step(Move.COMMITMENTS, state.phase_block + 1, last)
+    whole = all(given.committed)
+    return Step(Move.COMMIT, state.phase_block + 1 if whole else state.phase_block + window * 3 // 4 + 1, last)
+
+
+def _showing(state: CaseState, block: int, given: Given, last: int) -> Step:
+    awaited = any(
+        commitment != ZERO_HASH and not shown for commitment, shown in zip(state.commitments, given.shown, strict=True)
+    )
+    if given.node and not awaited:
+        return Step(Move.DECIDE, state.phase_block + 1)
+    if block > last:
+        return Step(Move.DECIDE, last + 1)
+    return Step(Move.SHOWINGS, state.phase_block + 1, last)

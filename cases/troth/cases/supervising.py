@@ -1,0 +1,33 @@
+"""Long-lived watching that no single fault ends: what looks at the chain again and again runs in here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from troth.cases.courtroom import AWAY, Courtroom
+
+BLOCK_TIMEOUT = 15.0
+"""Seconds after which it looks again, though no block came."""
+PAUSE = 1.0
+"""Seconds after a look that failed."""
+
+_log = logging.getLogger(__name__)
+
+
+async def watch_blocks(look: Callable[[], Awaitable[None]], courtroom: Courtroom, what: str) -> None:
+    """``look`` once for each block until cancelled; a chain that is away, or any error, is waited out."""
+    while True:
+        try:
+            await look()
+            block = (await courtroom.seen()).block
+        except AWAY as error:
+            _log.warning("%s waits, the chain is away: %s", what, error)
+            await asyncio.sleep(PAUSE)
+            continue
+        except Exception as error:  # noqa: BLE001 - deadlines go on whatever failed; a message may hold a prompt
+            _log.error("%s failed and is tried again: %s", what, type(error).__name__)
+            await asyncio.sleep(PAUSE)
+            continue
+        await courtroom.after(block, BLOCK_TIMEOUT)
