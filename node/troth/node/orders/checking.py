@@ -93,8 +93,8 @@ def _require_inputs(session: Session) -> None:
 
 
 def _commitment(bench: Bench, session: Session) -> bytes:
-    message = TraceCommitment(session.seat.order_id, session.seat.index, own_commitment(bench, session))
     place = (session.seat.order_id, session.seat.index)
+    message = TraceCommitment(*place, typed_data.struct_hash(session.seat.result), own_commitment(bench, session))
     return bench.stores.words.sign_once(place, COMMITMENT, message, lambda: bench.operator.sign(message))
 
 
