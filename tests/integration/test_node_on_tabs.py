@@ -110,9 +110,7 @@ def promised(paid: Paid, number: int, price: int, spent: int = 0, through: int =
     stage, tab = paid.stage, paid.tab
     order = Hash32(bytes([number]) * 32)
     reference = paid.follower.block - 1
-    promise = Promise(
-        tab_id(tab), number, order, 0, Work.INFERENCE, reference, DEAR, DEAR, DEAR, price
-    )
+    promise = Promise(tab_id(tab), number, order, 0, Work.INFERENCE, reference, DEAR, DEAR, DEAR, price)
     owed = price * (number - through)
     voucher = Voucher(tab_id(tab), spent, spent + owed, number, through, 0)
     secret, domain = stage.scheduler.secret, stage.market.domain
@@ -183,9 +181,7 @@ async def test_unacknowledged_work_is_claimed_defended_and_paid(anvil: Any, tmp_
         assert record.claim is not None
         # The payer asks to see a leaf, and the empty place beside the last.
         for number in (2, 4):
-            await stage.send(
-                stage.scheduler, Part.BANK, "object", paid.tab, record.claim.state, number, value=10**15
-            )
+            await stage.send(stage.scheduler, Part.BANK, "object", paid.tab, record.claim.state, number, value=10**15)
         # The node was down meanwhile; everything it needs is on its disk.
         await paid.node.restart()
         paid.keeper._tools = replace(
@@ -269,4 +265,3 @@ async def deposit(stage: TabsStage, kind: str) -> int:
     name = "passDepositFor" if kind == "pass" else "depositFor"
     least: int = await stage.market.read(view(stage.market.contracts, Part.SUMMONS, name, returns=int))
     return least * 3 // 2
-
