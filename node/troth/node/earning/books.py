@@ -115,7 +115,7 @@ class Books:
         """Accept the voucher and admit the promise; both are on disk when this returns.
 
         The same promise again is taken on once; after a restart it goes on where nothing was signed yet. Returns
-        running work that the voucher ends. What the voucher says is kept where the promise is refused, too.
+        running work that the voucher ends. Inside of a transaction, nothing is kept where the promise is refused.
 
         Raises:
             NotPaid: with this work too much would be unpaid, or it was promised otherwise before.
@@ -127,7 +127,7 @@ class Books:
             raise NotPaid("the promise is for another tab, or numbered beyond reason", promise.sequence, "Number on.")
         with self._database.transaction():
             known = self.leaf(promise.order, promise.segment, Work(promise.work))
-            if known is not None and known.promise != pay.promise:
+            if known is not None and known.promise != pay.promise and known.stage is not Stage.ENDED:
                 raise NotPaid("this work was promised with another number", known.number, "Repeat the first promise.")
             if known is None or known.stage is not Stage.DONE:
                 self._require_room(pay, ledger, limit)
