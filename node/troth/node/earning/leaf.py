@@ -72,7 +72,7 @@ class Leaf:
         """What its payer must pay or authorise for it, by this node's own view of the chain.
 
         A running one counts with its price. What the court voided, and what nobody answered a summons for, is worth
-        nothing; a check is, whatever became of the result, but a rejection only once the result fell.
+        nothing; a check that accepted is, whatever became of the result, any other only once the result fell.
         """
         if self.stage is Stage.RUNNING:
             return self.price
@@ -85,11 +85,9 @@ class Leaf:
     def _check_counts(self, state: State) -> bool:
         leaf = self.shown()
         assert isinstance(leaf, CheckLeaf)
-        opinion = leaf.check.verdict.opinion
-        if opinion == Opinion.REJECT:
-            convicted = bool(self.subject) and state.is_void(self.subject, self.reference_block)
-            return convicted or state.is_voided(self.order, self.segment)
-        return opinion == Opinion.ACCEPT
+        if leaf.check.verdict.opinion == Opinion.ACCEPT:
+            return True
+        return state.is_void(self.subject, self.reference_block) or state.is_voided(self.order, self.segment)
 
 
 def _fell(state: State, order: Hash32, segment: int) -> bool:

@@ -93,8 +93,10 @@ def _require_inputs(session: Session) -> None:
 
 
 def _commitment(bench: Bench, session: Session) -> bytes:
-    message = TraceCommitment(session.seat.order_id, session.seat.index, own_commitment(bench, session))
-    place = (session.seat.order_id, session.seat.index)
+    seat = session.seat
+    judged = typed_data.struct_hash(seat.result)
+    message = TraceCommitment(seat.order_id, seat.index, judged, own_commitment(bench, session))
+    place = (seat.order_id, seat.index)
     return bench.stores.words.sign_once(place, COMMITMENT, message, lambda: bench.operator.sign(message))
 
 
