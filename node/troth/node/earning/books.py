@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from troth.node.earning.database import Database
@@ -236,6 +237,12 @@ class Books:
         return tuple(_leaf(*found) for found in self._database.rows(query, *values))
 
 
+@lru_cache(maxsize=1 << 16)
+def _promise(data: bytes) -> Signed[Promise]:
+    """A stored promise; an order looks at every open one of its tab."""
+    return canonical.decode(Signed[Promise], data, WORD_LIMIT)
+
+
 def _begun(promise: Signed[Promise], subject: Address, block: int, now: float) -> Leaf:
     said = promise.message
     return Leaf(said.tab, said.sequence, said.order, said.segment, Work(said.work), promise, subject, now, block)
@@ -250,7 +257,7 @@ def _leaf(*found: Any) -> Leaf:
         order=Hash32(order),
         segment=segment,
         work=Work(work),
-        promise=canonical.decode(Signed[Promise], promise, WORD_LIMIT),
+        promise=_promise(promise),
         subject=to_address(subject),
         begun_at=begun_at,
         begun_block=begun_block,

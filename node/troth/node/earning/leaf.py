@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from troth.protocol.market import canonical
 from troth.protocol.market.leaves import CheckLeaf, InferenceLeaf
@@ -83,11 +84,15 @@ class Leaf:
         return self.worth if self._check_counts(state) else 0
 
     def _check_counts(self, state: State) -> bool:
-        leaf = self.shown()
-        assert isinstance(leaf, CheckLeaf)
-        if leaf.check.verdict.opinion == Opinion.ACCEPT:
+        if _accepts(self.evidence):
             return True
         return state.is_void(self.subject, self.reference_block) or state.is_voided(self.order, self.segment)
+
+
+@lru_cache(maxsize=1 << 12)
+def _accepts(evidence: bytes) -> bool:
+    """Whether a stored check said yes."""
+    return canonical.decode(CheckLeaf, evidence, EVIDENCE_LIMIT).check.verdict.opinion == Opinion.ACCEPT
 
 
 def _fell(state: State, order: Hash32, segment: int) -> bool:
