@@ -29,7 +29,7 @@ from troth.node.errors import Busy, Refusal
 from troth.node.orders.bench import Limits
 from troth.protocol import typed_data, vrf
 from troth.protocol.errors import ProtocolError
-from troth.protocol.market import messages, tabs
+from troth.protocol.market import checks, messages, tabs
 from troth.protocol.market.messages import sign
 from troth.protocol.market.types import Admission, Ask, Tab, Work
 from troth.protocol.tensors import tokens_to_bytes
@@ -60,7 +60,9 @@ def forged_admission(network: Network, ordered: Ordered) -> Any:
 
 
 def friend(network: Network, ordered: Ordered) -> Any:
-    nodes = (next(node for node in network.nodes if node != ordered.nodes[0]),)
+    order = ordered.order.message
+    (drawn,) = checks.candidates(order, ordered.infer_proof, network.view(order))
+    nodes = (next(node for node in network.nodes if node not in drawn),)
     chosen = Admission(ordered.order_id, messages.nodes_hash(nodes), BLOCK)
     return network.papers(ordered, 0, nodes=nodes, admission=sign(chosen, DOMAIN, SCHEDULER_KEY))
 
