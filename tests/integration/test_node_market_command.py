@@ -108,6 +108,9 @@ async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[su
         anvil.mine(3)
         processes.append(operated.start())
         wait_until_ready(operated, made, processes[-1])
+        seen = operated.told("status")
+        assert (seen["role"], seen["seats"], seen["process"]["ready"]) == ("node", 2, True)
+        assert all(finding["ok"] for finding in operated.told("doctor"))
         served = Served(stage, made, operator.address)
         async with served.channel() as channel:
             word = await served.answer(channel)
