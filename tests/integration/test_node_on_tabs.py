@@ -262,6 +262,7 @@ async def summoned_order(paid: Paid) -> tuple[Order, Signed[Admission]]:
 async def deposit(stage: TabsStage, kind: str) -> int:
     from troth.protocol.market.calls import view
 
-    name = "passDepositFor" if kind == "pass" else "depositFor"
-    least: int = await stage.market.read(view(stage.market.contracts, Part.SUMMONS, name, returns=int))
+    fee = int(stage.anvil.rpc("eth_getBlockByNumber", "latest", False)["baseFeePerGas"], 16)
+    name, words = ("passDepositFor", (fee,)) if kind == "pass" else ("depositFor", (SummonsKind.RESULTS, fee))
+    least: int = await stage.market.read(view(stage.market.contracts, Part.SUMMONS, name, *words, returns=int))
     return least * 3 // 2

@@ -409,7 +409,10 @@ class Network:
 
     async def serve(self, ordered: Ordered | None = None, **changes: Any) -> Ordered:
         """From the order to the scheduler's draw."""
-        ordered = await self.conclude(await self.infer(ordered or self.order(**changes)))
+        return self.draw(await self.conclude(await self.infer(ordered or self.order(**changes))))
+
+    def draw(self, ordered: Ordered) -> Ordered:
+        """The scheduler's word over the results."""
         results = [one.message for one in ordered.results]
         ordered.draw_proof = vrf.prove(VRF_SECRET, messages.draw_alpha(ordered.order_id))
         beta = Hash32(vrf.proof_to_hash(ordered.draw_proof))

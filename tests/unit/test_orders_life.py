@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.order_network import DOMAIN, build, verified
+from support.market_logs import META
+from support.order_network import BLOCK, DOMAIN, SCHEDULER, build, verified
 
 from troth.protocol import typed_data
-from troth.protocol.market import checks
+from troth.protocol.market import checks, leaves
 from troth.protocol.market.life import Acknowledged, Rejected, live
-from troth.protocol.market.types import Opinion, Work
+from troth.protocol.market.messages import sign
+from troth.protocol.market.state import Conviction
+from troth.protocol.market.types import Fault, Opinion, Tab, Work
 
 
 @pytest.mark.parametrize("ends", [(2,), (1, 2)])
@@ -51,9 +56,12 @@ async def test_a_cheaper_model_is_rejected_by_every_verifier_and_by_the_protocol
     assert {verdict.message.opinion for verdict in verdicts} == {Opinion.REJECT}
     assert all(verdict.message.locks for verdict in verdicts)
     ending = live(network.journey(ordered, parts), network.view(ordered.order.message))
-    assert ending == Rejected((0,))
+    # One node may have been drawn for both segments.
+    cheated = tuple(segment for segment, node in enumerate(ordered.nodes) if node == ordered.nodes[0])
+    assert ending == Rejected(cheated)
     for verifier in parts[0].verdicts:
-        (rejection,) = network.nodes[verifier].bench.stores.rejections.waiting()
+        waiting = network.nodes[verifier].bench.stores.rejections.waiting()
+        (rejection,) = (one for one in waiting if one.segment == 0)
         assert rejection.verdict == parts[0].verdicts[verifier]
         assert rejection.tokens == (tuple(ordered.tokens) if len(ends) == 1 else ())
         assert rejection.request
@@ -92,3 +100,61 @@ async def test_work_is_worth_what_the_promise_says_once_it_is_signed(tmp_path: P
         check = network.nodes[verifier].bench.stores.books.leaf(ordered.order_id, 0, Work.CHECK)
         assert check is not None
         assert check.worth == promise.message.price
+
+
+@pytest.mark.parametrize("changes", [{}, {"exact": True, "tiles": 0}])
+async def test_what_is_kept_of_finished_work_is_worth_its_price_where_a_claim_is_objected_to(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """``leaves.worth`` is the contract's rule: without the node's salt no acceptance could ever be claimed."""
+    network = build(tmp_path, **changes)
+    ordered = await network.serve()
+    part = await network.check(ordered, 0)
+    rules = network.view(ordered.order.message).rules
+    standing = leaves.Standing(DOMAIN, BLOCK, 20, 1_000, rules, {})
+    for operator, work in ((ordered.nodes[0], Work.INFERENCE), *((one, Work.CHECK) for one in part.promises)):
+        node = network.nodes[operator]
+        leaf = node.bench.stores.books.leaf(ordered.order_id, 0, work)
+        assert leaf is not None
+        tab = Tab(SCHEDULER, operator, SCHEDULER)
+        assert leaves.worth(leaf.shown(), tab, leaf.number, standing) == leaf.worth == leaf.price
+        assert leaf.value(network.ground.state, operator) == leaf.worth
+
+
+async def test_a_rejection_is_owed_once_the_result_fell(tmp_path: Path) -> None:
+    network = build(tmp_path)
+    order = network.order()
+    network.nodes[order.nodes[0]].engine.scale *= 0.9
+    ordered = await network.serve(order)
+    verifier = next(iter(network.drawn(ordered)[0].seats))
+    await network.verify(ordered, 0, verifier)
+    leaf = network.nodes[verifier].bench.stores.books.leaf(ordered.order_id, 0, Work.CHECK)
+    assert leaf is not None
+    state = network.ground.state
+    assert leaf.value(state, verifier) == 0
+    reference = ordered.order.message.reference_block
+    convicted = Conviction(Fault.FALSE_RESULT, ordered.order_id, reference - 5, reference + 5, META)
+    fallen = replace(state, convictions=state.convictions.with_item(ordered.nodes[0], (convicted,)))
+    assert leaf.value(fallen, verifier) == leaf.price
+    voided = replace(state, voided=state.voided.with_item((ordered.order_id, 0), ordered.order_id))
+    assert leaf.value(voided, verifier) == leaf.price
+    tab, rules = Tab(SCHEDULER, verifier, SCHEDULER), network.view(ordered.order.message).rules
+    standing = leaves.Standing(DOMAIN, BLOCK, 20, 1_000, rules, {}, convicted=frozenset({ordered.nodes[0]}))
+    assert leaves.worth(leaf.shown(), tab, leaf.number, standing) == leaf.price
+
+
+async def test_rows_whose_node_committed_to_another_trace_cannot_be_told(tmp_path: Path) -> None:
+    """The states are right, but the result names a trace that nobody was shown: who said yes would answer for it."""
+    network = build(tmp_path)
+    ordered = await network.infer(network.order())
+    await network.conclude(ordered)
+    operator = network.nodes[ordered.nodes[0]].operator
+    other = replace(ordered.results[0].message, trace_commitment=ordered.order_id)
+    ordered.results = [sign(other, DOMAIN, operator.secret)]
+    ordered = network.draw(ordered)
+    verifier = next(iter(network.drawn(ordered)[0].seats))
+    _, verdict = await network.verify(ordered, 0, verifier)
+    assert verdict.message.opinion == Opinion.CANNOT_TELL
+    leaf = network.nodes[verifier].bench.stores.books.leaf(ordered.order_id, 0, Work.CHECK)
+    assert leaf is not None
+    assert leaf.value(network.ground.state, verifier) == 0

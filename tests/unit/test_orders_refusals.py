@@ -29,7 +29,7 @@ from troth.node.errors import Busy, Refusal
 from troth.node.orders.bench import Limits
 from troth.protocol import typed_data, vrf
 from troth.protocol.errors import ProtocolError
-from troth.protocol.market import messages, tabs
+from troth.protocol.market import checks, messages, tabs
 from troth.protocol.market.messages import sign
 from troth.protocol.market.types import Admission, Ask, Tab, Work
 from troth.protocol.tensors import tokens_to_bytes
@@ -60,7 +60,9 @@ def forged_admission(network: Network, ordered: Ordered) -> Any:
 
 
 def friend(network: Network, ordered: Ordered) -> Any:
-    nodes = (next(node for node in network.nodes if node != ordered.nodes[0]),)
+    order = ordered.order.message
+    (drawn,) = checks.candidates(order, ordered.infer_proof, network.view(order))
+    nodes = (next(node for node in network.nodes if node not in drawn),)
     chosen = Admission(ordered.order_id, messages.nodes_hash(nodes), BLOCK)
     return network.papers(ordered, 0, nodes=nodes, admission=sign(chosen, DOMAIN, SCHEDULER_KEY))
 
@@ -91,6 +93,17 @@ def pay_of_another_tab(network: Network, ordered: Ordered) -> Any:
     return replace(plain, pay=replace(plain.pay, tab=Tab(SCHEDULER, STRANGER, SCHEDULER)))
 
 
+def pay_of_another_scheduler(network: Network, ordered: Ordered) -> Any:
+    """The scheduler signs its promise for a tab that another scheduler pays: no claim of it would ever stand."""
+    plain = network.papers(ordered, 0)
+    other = typed_data.address_of(CLIENT_KEY)
+    tab = Tab(other, ordered.nodes[0], other)
+    network.ground.state = with_tab(network.ground.state, tab)
+    promise = sign(replace(plain.pay.promise.message, tab=messages.tab_id(tab)), DOMAIN, SCHEDULER_KEY)
+    voucher = sign(replace(plain.pay.voucher.message, tab=messages.tab_id(tab)), DOMAIN, CLIENT_KEY)
+    return replace(plain, pay=replace(plain.pay, tab=tab, promise=promise, voucher=voucher))
+
+
 def forged_voucher(network: Network, ordered: Ordered) -> Any:
     plain = network.papers(ordered, 0)
     return replace(plain, pay=replace(plain.pay, voucher=sign(plain.pay.voucher.message, DOMAIN, CLIENT_KEY)))
@@ -118,7 +131,8 @@ WRONG_PAPERS = {
     "a promise that somebody else signed": (changed_pay(lambda one: one, CLIENT_KEY), "signed by"),
     "a number that is not authorised": (changed_pay(lambda one: replace(one, sequence=9)), "does not authorise"),
     "a number beyond reason": (changed_pay(lambda one: replace(one, sequence=2**63)), "reason"),
-    "a tab with another node": (pay_of_another_tab, "not for a tab"),
+    "a tab with another node": (pay_of_another_tab, "not on the tab of this scheduler"),
+    "a tab that another scheduler pays": (pay_of_another_scheduler, "not on the tab of this scheduler"),
     "a voucher that somebody else signed": (forged_voucher, "did not sign"),
     "a voucher that authorises too little": (poor_voucher, "authorises"),
 }

@@ -230,7 +230,11 @@ def start(
     key = load_account(configuration.operator_keystore, password)
 
     if configuration.market is not None:
+        from troth.node.errors import ConfigError
         from troth.node.orders.running import RunningMarketNode
+
+        if auto:
+            raise ConfigError("--auto is not for a node with [market]", auto, "Start it without --auto.")
 
         asyncio.run(RunningMarketNode(configuration, key, verify_weights=not no_verify_weights).run())
         return
@@ -271,8 +275,10 @@ def engine_install(
 @app.command()
 def status(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
     """Stake, groups and credit on chain; readiness of the process."""
-    from troth.node.inspection import status as inspect
+    from troth.node import inspection, market_inspection
+    from troth.node.configuration import load
 
+    inspect = inspection.status if load(home).market is None else market_inspection.status
     show(inspect(home), as_json)
 
 
@@ -281,9 +287,11 @@ def doctor(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
     """Check chain, clock, device, model, port, stake and gas; each line that fails says how to fix it."""
     import json
 
-    from troth.node.doctor import examine
+    from troth.node import doctor as of_tasks
+    from troth.node import market_inspection
+    from troth.node.configuration import load
 
-    findings = examine(home)
+    findings = of_tasks.examine(home) if load(home).market is None else market_inspection.examine(home)
     if as_json:
         typer.echo(json.dumps([finding._asdict() for finding in findings]))
     else:
@@ -312,8 +320,12 @@ def dispute(
 
     The running node does this by itself for segments that it inferred, unless node.toml says `automatic = false`.
     """
+    from troth.node.configuration import load
     from troth.node.disputing import dispute as dispute_segment
+    from troth.node.errors import ConfigError
 
+    if load(home).market is not None:
+        raise ConfigError("this command is not for a node with [market]", "dispute", "Cases are about orders there.")
     chosen = None if segment < 0 else segment
     show(dispute_segment(home, task, chosen, password_file, broadcast=broadcast), as_json)
 
@@ -334,9 +346,12 @@ def move(
 
     Former layers are kept for as long as orders may ask for them. A changed slice stays for 200 blocks.
     """
-    from troth.node.configuration import segment_of
+    from troth.node.configuration import load, segment_of
+    from troth.node.errors import ConfigError
     from troth.node.membership import move as move_node
 
+    if load(home).market is not None:
+        raise ConfigError("this command is not for a node with [market]", "move", "Leave, and register the new slice.")
     hosted = segment_of(layers)
     segments = tuple(segment_of(text) for text in segment or ()) or (hosted,)
     show(move_node(home, hosted, segments, password_file, broadcast=broadcast), as_json)

@@ -1,15 +1,13 @@
 """`troth node earnings`, `tabs`, `redeem` and `claim`: the node's records beside the chain, running or not.
 
-The running node's event store is copied, not shared, so that a look never disturbs it.
+The events that it follows have a file of their own: the running node's is for one process alone.
 """
 
 from __future__ import annotations
 
-import sqlite3
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,7 @@ from troth.node.transactions import run
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.views import parameters_of
 
-EVENTS = "market-events.sqlite"
+EVENTS = "market-looked.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +47,13 @@ async def looking(configuration: Configuration) -> AsyncIterator[Looked]:
     database = Database(configuration.folder / RECORDS)
     try:
         books, claims = Books(database), ClaimsRecord(database)
-        with tempfile.TemporaryDirectory() as scratch:
-            copy = _copied(configuration.folder / EVENTS, Path(scratch) / EVENTS)
-            async with await connect(configuration) as market, MarketFollower(market, copy) as follower:
-                state = await follower.catch_up()
-                ledger = Ledger(state, market.domain, operator_of(configuration), follower.block)
-                yield Looked(market, ledger, books, claims)
+        events = configuration.folder / EVENTS
+        async with await connect(configuration) as market, MarketFollower(market, events) as follower:
+            state = await follower.catch_up()
+            ledger = Ledger(state, market.domain, operator_of(configuration), follower.block)
+            yield Looked(market, ledger, books, claims)
     finally:
         database.close()
-
-
-def _copied(source: Path, target: Path) -> Path:
-    if source.exists():
-        with closing(sqlite3.connect(source)) as here, closing(sqlite3.connect(target)) as there:
-            here.backup(there)
-    return target
 
 
 def earnings(home: Path) -> dict[str, Any]:

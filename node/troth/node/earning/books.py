@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from troth.node.earning.database import Database
@@ -115,7 +116,7 @@ class Books:
         """Accept the voucher and admit the promise; both are on disk when this returns.
 
         The same promise again is taken on once; after a restart it goes on where nothing was signed yet. Returns
-        running work that the voucher ends. What the voucher says is kept where the promise is refused, too.
+        running work that the voucher ends. Inside of a transaction, nothing is kept where the promise is refused.
 
         Raises:
             NotPaid: with this work too much would be unpaid, or it was promised otherwise before.
@@ -127,7 +128,7 @@ class Books:
             raise NotPaid("the promise is for another tab, or numbered beyond reason", promise.sequence, "Number on.")
         with self._database.transaction():
             known = self.leaf(promise.order, promise.segment, Work(promise.work))
-            if known is not None and known.promise != pay.promise:
+            if known is not None and known.promise != pay.promise and known.stage is not Stage.ENDED:
                 raise NotPaid("this work was promised with another number", known.number, "Repeat the first promise.")
             if known is None or known.stage is not Stage.DONE:
                 self._require_room(pay, ledger, limit)
@@ -236,6 +237,12 @@ class Books:
         return tuple(_leaf(*found) for found in self._database.rows(query, *values))
 
 
+@lru_cache(maxsize=1 << 16)
+def _promise(data: bytes) -> Signed[Promise]:
+    """A stored promise; an order looks at every open one of its tab."""
+    return canonical.decode(Signed[Promise], data, WORD_LIMIT)
+
+
 def _begun(promise: Signed[Promise], subject: Address, block: int, now: float) -> Leaf:
     said = promise.message
     return Leaf(said.tab, said.sequence, said.order, said.segment, Work(said.work), promise, subject, now, block)
@@ -250,7 +257,7 @@ def _leaf(*found: Any) -> Leaf:
         order=Hash32(order),
         segment=segment,
         work=Work(work),
-        promise=canonical.decode(Signed[Promise], promise, WORD_LIMIT),
+        promise=_promise(promise),
         subject=to_address(subject),
         begun_at=begun_at,
         begun_block=begun_block,

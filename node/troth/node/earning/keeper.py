@@ -28,6 +28,9 @@ from troth.protocol.types import Hash32
 
 log = logging.getLogger(__name__)
 
+PAUSE_BLOCKS = 5
+"""Blocks before a call that the contract refused is tried again."""
+REFUSED_KEPT = 64
 FORGOTTEN_SECONDS = 3600.0
 """A claim that is not on chain after so long was never mined."""
 
@@ -71,6 +74,7 @@ class EarningKeeper:
         self._tools = tools
         self.sent: dict[str, int] = {}
         """How often each call was sent."""
+        self._refused: dict[bytes, int] = {}
 
     async def step(self) -> None:
         """Send what is due now; deadlines first."""
@@ -166,11 +170,14 @@ class EarningKeeper:
 
     async def _send(self, call: PartCall) -> None:
         """Send; a call that the contract refuses was somebody else's already, or is due with another state."""
-        tools, name = self._tools, call.call.function
+        tools, name, block = self._tools, call.call.function, self._tools.ledger().block
+        if block < self._refused.get(call.call.data, 0) + PAUSE_BLOCKS:
+            return
         try:
             receipt = await tools.wallet.execute(call, tools.key)
         except ChainRejected as error:
             log.info("%s was not sent: %s", name, error)
+            self._refused = {call.call.data: block, **dict(list(self._refused.items())[:REFUSED_KEPT])}
             return
         self.sent[name] = self.sent.get(name, 0) + 1
         log.info("%s is in block %d and cost %d", name, receipt.block, receipt.cost)

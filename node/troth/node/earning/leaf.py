@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from troth.protocol.market import canonical
 from troth.protocol.market.leaves import CheckLeaf, InferenceLeaf
@@ -72,7 +73,7 @@ class Leaf:
         """What its payer must pay or authorise for it, by this node's own view of the chain.
 
         A running one counts with its price. What the court voided, and what nobody answered a summons for, is worth
-        nothing; a check is, whatever became of the result, but a rejection only once the result fell.
+        nothing; a check that accepted is, whatever became of the result, any other only once the result fell.
         """
         if self.stage is Stage.RUNNING:
             return self.price
@@ -83,13 +84,15 @@ class Leaf:
         return self.worth if self._check_counts(state) else 0
 
     def _check_counts(self, state: State) -> bool:
-        leaf = self.shown()
-        assert isinstance(leaf, CheckLeaf)
-        opinion = leaf.check.verdict.opinion
-        if opinion == Opinion.REJECT:
-            convicted = bool(self.subject) and state.is_void(self.subject, self.reference_block)
-            return convicted or state.is_voided(self.order, self.segment)
-        return opinion == Opinion.ACCEPT
+        if _accepts(self.evidence):
+            return True
+        return state.is_void(self.subject, self.reference_block) or state.is_voided(self.order, self.segment)
+
+
+@lru_cache(maxsize=1 << 12)
+def _accepts(evidence: bytes) -> bool:
+    """Whether a stored check said yes."""
+    return canonical.decode(CheckLeaf, evidence, EVIDENCE_LIMIT).check.verdict.opinion == Opinion.ACCEPT
 
 
 def _fell(state: State, order: Hash32, segment: int) -> bool:

@@ -59,7 +59,7 @@ async def recommit(bench: Bench, session: Session, header: Recommit, payload: me
         committed = await asyncio.to_thread(committed_trace, session, own)
         session.trace = await keep_trace(bench, session, own, root=_root(committed), salt=Hash32(os.urandom(32)))
         await bench.engine.forget(session.key)
-    session.tokens = tokens
+    session.tokens, session.committed = tokens, True
     return Hidden(), await bench.write(lambda: _commitment(bench, session))
 
 
@@ -93,8 +93,10 @@ def _require_inputs(session: Session) -> None:
 
 
 def _commitment(bench: Bench, session: Session) -> bytes:
-    place = (session.seat.order_id, session.seat.index)
-    message = TraceCommitment(*place, typed_data.struct_hash(session.seat.result), own_commitment(bench, session))
+    seat = session.seat
+    judged = typed_data.struct_hash(seat.result)
+    message = TraceCommitment(seat.order_id, seat.index, judged, own_commitment(bench, session))
+    place = (seat.order_id, seat.index)
     return bench.stores.words.sign_once(place, COMMITMENT, message, lambda: bench.operator.sign(message))
 
 
@@ -118,7 +120,7 @@ async def judge(bench: Bench, session: Session, header: Judge, payload: memoryvi
         BadInput, InvalidRows, InvalidSignature: what was handed over is not what the inferencer signed.
     """
     seat, trace = session.seat, session.trace
-    if seat.infers or trace is None or not session.outputs:
+    if seat.infers or trace is None or not session.committed:
         raise OutOfOrder("only a verifier that has committed judges", seat.index, "Send Advance and Recommit first.")
     if header.positions != trace.positions:
         raise BadInput("the trace has another length", header.positions, f"It has {trace.positions} positions.")

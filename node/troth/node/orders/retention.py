@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from troth.node.orders.session import CHECKS, INFERS
 from troth.node.orders.words import Begun
 from troth.node.traces import TraceStore
-from troth.protocol.market.court import last_opening_block
+from troth.protocol.market.court import answer_age, last_opening_block
 from troth.protocol.market.messages import DOUBTS, case_id, summons_id
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Parameters, SummonsKind
@@ -25,9 +25,7 @@ FINALITY = 64
 
 def last_block(reference_block: int, parameters: Parameters) -> int:
     """The last block in which a case over an order can be opened, and is final."""
-    drawn = reference_block + parameters.reference_age + parameters.claim_delay + parameters.answer_window
-    # Twice: a draw is signed anew as long as the court hears it, and a case opens in the window after that.
-    return last_opening_block(last_opening_block(drawn, parameters), parameters) + FINALITY
+    return last_opening_block(reference_block + answer_age(parameters), parameters) + FINALITY
 
 
 def oldest_kept(block: int, parameters: Parameters) -> int:

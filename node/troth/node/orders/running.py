@@ -264,12 +264,21 @@ class RunningMarketNode:
                 bench.clock,
             )
         )
+        seen = -1
+
+        async def at_new_blocks() -> None:
+            nonlocal seen
+            block = follower.block
+            if block != seen:
+                await keeper.step()
+                seen = block
+
         duties = Duties(bench, wallet, self._key, self._parts.opener(bench, market, self._key), reached)
         self._money.follow(bench, keeper, duties)
         return (
             Supervised("following the chain", follow, interval=5.0),
             Supervised("answering summons", duties.answer_summons),
-            Supervised("redeeming and claiming", keeper.step),
+            Supervised("redeeming and claiming", at_new_blocks),
             Supervised("handing rejections on", duties.hand_on),
             Supervised("holding layers", self._hosting.step, interval=1.0),
             Supervised("freeing old traces", duties.free, interval=60.0, stale_after=3600.0),

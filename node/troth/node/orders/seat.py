@@ -20,7 +20,7 @@ from troth.protocol.market.court import last_opening_block
 from troth.protocol.market.draws import Drawn
 from troth.protocol.market.errors import InvalidCheck, InvalidPromise
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
-from troth.protocol.market.papers import CheckPapers, InferencePapers
+from troth.protocol.market.papers import CheckPapers, InferencePapers, Pay
 from troth.protocol.market.state import State
 from troth.protocol.market.types import (
     Ask,
@@ -148,6 +148,7 @@ def infer_seat(papers: InferencePapers, index: int, request: bytes, post: Post) 
     _require(index < len(papers.nodes), "there is no such segment", index)
     _require(papers.nodes[index] == post.me, "another node was admitted for this segment", papers.nodes[index])
     text = _request_of(order, papers.salt, request, index in {0, len(papers.nodes) - 1})
+    _require_own_tab(papers.pay, papers.tab.payee, post)
     seat = _seat(papers, index, view, post, text=text, promise=papers.pay.promise)
     _require_servable(seat, post)
     _require_promise(seat, view, post)
@@ -165,6 +166,7 @@ def check_seat(papers: CheckPapers, index: int, request: bytes, post: Post) -> S
     _require(seats > 0, "this node was not drawn to check this segment", post.me, "Ask the nodes that were drawn.")
     if pay is None:
         raise InvalidPromise("A verifier is paid, and these papers promise nothing", index, "Send a promise.")
+    _require_own_tab(pay, papers.tab.payee, post)
     least = prices.check_reward(drawn.view.rules, prices.positions(drawn.results[index])) * seats
     checks.require_promise(order, pay.promise, segment=index, work=Work.CHECK, least=least, view=drawn.view)
     text = _request_of(order, papers.salt, request, index in {0, len(papers.nodes) - 1})
@@ -279,6 +281,14 @@ def _require_money(order: Order, tab: TabState) -> None:
     what = "the client's tab does not cover this order"
     covered = tab.known and not tab.closes_at and tab.balance >= order.max_fee
     _require(covered, what, (tab.balance, order.max_fee), "Let the client top its tab up, or open one.")
+
+
+def _require_own_tab(pay: Pay, scheduler: Address, post: Post) -> None:
+    """The promise is on the tab of this scheduler with this node: its operator is payer and key, or no claim stands."""
+    tab = Tab(payer=scheduler, payee=post.me, key=scheduler)
+    what = "The promise is not on the tab of this scheduler with this node"
+    if pay.tab != tab or pay.promise.message.tab != messages.tab_id(tab):
+        raise InvalidPromise(what, pay.tab, "Promise on the tab whose payer and key are the scheduler's operator.")
 
 
 def _request_of(order: Order, salt: Hash32 | None, data: bytes, shown: bool) -> Request | None:

@@ -17,6 +17,7 @@ from troth.node.orders.session import CHECKS, INFERS
 from troth.node.orders.words import COMMITMENT, RESULT
 from troth.node.traces import StoredTrace
 from troth.overlay.sealing import seal
+from troth.protocol import typed_data
 from troth.protocol.dtype import Dtype
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import canonical, checks, lottery
@@ -93,12 +94,13 @@ def _committed(
     bench: Bench, header: Unveil, commitments: Sequence[Signed[TraceCommitment]], drawn: DrawnCheck
 ) -> tuple[Hash32, ...]:
     """What drawn verifiers committed to, in the order of their first seats; a silent one may be left out."""
+    wanted = (header.order, header.segment, typed_data.struct_hash(drawn.results[header.segment]))
     waiting = iter(drawn.seats[header.segment].seats)
     found: dict[Address, Hash32] = {}
     for signed in commitments:
         signer = next((node for node in waiting if _is_by(signed, node, bench)), None)
         message = signed.message
-        if signer is None or (message.order, message.segment) != (header.order, header.segment):
+        if signer is None or (message.order, message.segment, message.result) != wanted:
             what = "a commitment is not of a drawn verifier, or not in the order of their seats"
             raise NotAssigned(what, message.commitment, "Send those of this check in the order of their first seats.")
         found[signer] = message.commitment

@@ -67,6 +67,8 @@ class Words:
             if known is not None and begun.role == "infer":
                 what = "this segment was begun here and broke off; two chains of rows would convict this node"
                 raise AlreadySigned(what, begun.segment, "Conclude it if it was complete; else order again.")
+            if known is not None and self.find(begun.order, begun.segment, COMMITMENT) is not None:
+                return  # what was committed to is opened for the check that it was made for
             values = (begun.order, begun.segment, begun.role, begun.scheduler, begun.reference_block, begun.papers)
             self._database.write("INSERT OR REPLACE INTO begun VALUES (?,?,?,?,?,?)", *values)
 

@@ -1,0 +1,118 @@
+"""`troth node status` and `doctor` of a node with [market]: what chain, machine and process say."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from troth.chain.errors import ChainError, KeystoreError
+from troth.chain.market import Market
+from troth.node.configuration import Configuration, load
+from troth.node.doctor import CLOCK_SECONDS, GAS_MONEY, Finding
+from troth.node.errors import NodeError
+from troth.node.inspection import operator_of, process_state
+from troth.node.orders.running import connect
+from troth.node.transactions import run
+from troth.protocol.market.calls import view
+from troth.protocol.market.parts import Part
+from troth.protocol.market.state import account_id
+from troth.protocol.market.types import PotKind, Role, Rules
+from troth.protocol.types import Address, Segment
+
+
+class OnMarket(NamedTuple):
+    """What the chain says, asked once. ``seats``: that the stake covers in the configured class."""
+
+    operator: Address
+    block: int
+    behind: float
+    role: Role
+    exit_block: int
+    stake: int
+    locked: int
+    credit: int
+    gas_money: int
+    rules: Rules
+    hosted: Segment | None
+
+    @property
+    def seats(self) -> int:
+        """Seats that the stake covers."""
+        return min(self.stake // self.rules.seat, self.rules.seat_cap) if self.rules.seat else 0
+
+
+async def ask(configuration: Configuration) -> OnMarket:
+    """Read it all from the configured deployment."""
+    operator = operator_of(configuration)
+    async with await connect(configuration) as market:
+        role, _, exit_block = await _read(market, Part.REGISTRY, "roleOf", operator, returns=(int, Address, int))
+        stake, locked = await _read(market, Part.BANK, "stakeOf", operator, returns=(int, int))
+        words = (PotKind.CREDIT, account_id(operator))
+        first, end, _, _ = await _read(market, Part.REGISTRY, "sliceOf", operator, returns=(int, int, int, int))
+        newest = await market.chain.block()
+        return OnMarket(
+            operator=operator,
+            block=newest.number if newest else 0,
+            behind=time.time() - (newest.timestamp if newest else 0),
+            role=Role(role),
+            exit_block=exit_block,
+            stake=stake,
+            locked=locked,
+            credit=await _read(market, Part.BANK, "balanceOf", *words, returns=int),
+            gas_money=await market.chain.balance(operator),
+            rules=await _read(market, Part.REGISTRY, "rulesOf", configuration.execution_class, returns=Rules),
+            hosted=Segment(first, end) if first < end else None,
+        )
+
+
+async def _read(market: Market, part: Part, function: str, *arguments: object, returns: Any) -> Any:
+    return await market.read(view(market.contracts, part, function, *arguments, returns=returns))
+
+
+def status(home: Path) -> dict[str, Any]:
+    """On chain: role, stake, seats, credit, gas money. Process: ready or the reasons why not."""
+    configuration = load(home)
+    seen: OnMarket = run(ask(configuration))
+    return {
+        "operator": seen.operator,
+        "role": seen.role.name.lower(),
+        "stake": str(seen.stake),
+        "locked": str(seen.locked),
+        "seats": seen.seats,
+        "seat": str(seen.rules.seat),
+        "credit": str(seen.credit),
+        "exit_block": seen.exit_block,
+        "gas_money": str(seen.gas_money),
+        "block": seen.block,
+        "endpoint": configuration.endpoint,
+        "process": process_state(configuration),
+    }
+
+
+def examine(home: Path) -> list[Finding]:
+    """One line per thing that must be right; those that need the chain are left out where it does not answer."""
+    configuration = load(home)
+    findings = [Finding("config", True, str(home / "node.toml"), "")]
+    try:
+        seen: OnMarket = run(ask(configuration))
+    except (ChainError, KeystoreError, NodeError) as error:
+        return [*findings, Finding("rpc", False, error.what, error.remedy)]
+    findings += _on_chain(configuration, seen)
+    state = process_state(configuration)
+    reasons = "; ".join(state.get("reasons", []))
+    return [*findings, Finding("process", bool(state.get("ready")), reasons or "ready", "Run `troth node start`.")]
+
+
+def _on_chain(configuration: Configuration, seen: OnMarket) -> list[Finding]:
+    registered, known = seen.role is Role.NODE and not seen.exit_block, bool(seen.rules.seat)
+    hosted = seen.hosted == configuration.slice
+    return [
+        Finding("rpc", True, f"block {seen.block}", ""),
+        Finding("clock", abs(seen.behind) < CLOCK_SECONDS, f"{seen.behind:.0f} s from the newest block", "Run NTP."),
+        Finding("class", known, "registered" if known else "unknown here", "Check node.class and market.factory."),
+        Finding("stake", registered, seen.role.name.lower(), "Run `troth node register --broadcast`."),
+        Finding("seats", seen.seats > 0, f"{seen.seats} of {seen.rules.seat_cap}", "Run `troth node topup`."),
+        Finding("slice", hosted or not registered, str(seen.hosted), "Set node.slice to what is registered."),
+        Finding("gas", seen.gas_money >= GAS_MONEY, f"{seen.gas_money} wei", f"Send ether to {seen.operator}."),
+    ]

@@ -1,0 +1,246 @@
+"""An operator's way through the command line on a market: init, register, ask, serve, be killed, earn, leave."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from support.real_nodes import tiny_model
+from support.tabs_stage import ASK, TabsStage, following, tabs_stage
+
+from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account
+from troth.demo.ports import free_port
+from troth.node.models.descriptor import describe
+from troth.overlay.channel import Channel
+from troth.overlay.errors import RemoteFailure
+from troth.overlay.https import pinned_sync_client
+from troth.overlay.operator import Operator
+from troth.protocol import vrf
+from troth.protocol.market import canonical, lottery, messages, tabs
+from troth.protocol.market.messages import Signed, sign, tab_id
+from troth.protocol.market.papers import InferencePapers, Pay
+from troth.protocol.market.types import Admission, Order, Promise, Result, Tab, Work
+from troth.protocol.request import Request, canonical_bytes, request_hash
+from troth.protocol.task import pack_ends
+from troth.protocol.tensors import tokens_from_bytes, tokens_to_bytes
+from troth.protocol.types import Hash32
+from troth.protocol.wire_market import Advance, Conclude, Proceed, Redeemable
+
+pytestmark = [pytest.mark.chain, pytest.mark.slow]
+
+PASSWORD, DEADLINE = "of a test", 120.0
+PROMPT = (3, 14, 15, 9, 26)
+SALT = Hash32(b"s" * 32)
+
+
+class Operated:
+    """A home folder, and the command line in it."""
+
+    def __init__(self, home: Path, password: Path) -> None:
+        self.home, self.password = home, password
+
+    def command(self, *arguments: object) -> list[str]:
+        words = [sys.executable, "-c", "from troth.command.main import main; main()", "node", *map(str, arguments)]
+        return [*words, "--home", str(self.home)]
+
+    def run(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*arguments), capture_output=True, text=True, timeout=DEADLINE, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def told(self, *arguments: object) -> Any:
+        done = self.run(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def signed(self, *arguments: object) -> Any:
+        return self.told(*arguments, "--password-file", self.password)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        log = (self.home / "log").open("ab")
+        command = self.command("start", "--no-verify-weights", "--password-file", self.password)
+        return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def wait_until_ready(operated: Operated, made: dict[str, Any], process: subprocess.Popen[bytes]) -> None:
+    give_up, answer = time.monotonic() + DEADLINE, None
+    while time.monotonic() < give_up:
+        assert process.poll() is None, (operated.home / "log").read_text()
+        try:
+            with pinned_sync_client(made["endpoint"], bytes.fromhex(made["tls_key_hash"][2:])) as client:
+                answer = client.get("/readyz").json()
+            if answer["ready"]:
+                return
+        except Exception:  # noqa: BLE001 -- it does not listen yet
+            pass
+        time.sleep(0.2)
+    raise AssertionError((answer, (operated.home / "log").read_text()))
+
+
+async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[subprocess.Popen[bytes]]) -> None:
+    folder = tiny_model(tmp_path / "model")
+    async with tabs_stage(anvil, nodes=1, model=describe(folder, 0), tabs=False) as stage:
+        operated, made = await joined(stage, anvil, tmp_path)
+        operator = load_account(operated.home / "keys" / "operator.json", PASSWORD)
+        await stage.open_tab(stage.client, stage.scheduler.address, stage.tab_key)
+        await stage.open_tab(stage.scheduler, operator.address, stage.scheduler)
+        anvil.mine(3)
+        processes.append(operated.start())
+        wait_until_ready(operated, made, processes[-1])
+        seen = operated.told("status")
+        assert (seen["role"], seen["seats"], seen["process"]["ready"]) == ("node", 2, True)
+        assert all(finding["ok"] for finding in operated.told("doctor"))
+        served = Served(stage, made, operator.address)
+        async with served.channel() as channel:
+            word = await served.answer(channel)
+            result = canonical.decode(Signed[Result], word, 1 << 16).require(stage.market.domain, operator.address)
+            assert (result.prompt, result.written) == (len(PROMPT), 4)
+        processes[-1].send_signal(signal.SIGKILL)
+        processes[-1].wait()
+        processes.append(operated.start())
+        wait_until_ready(operated, made, processes[-1])
+        async with served.channel() as channel:
+            again = await channel.request(served.conclude, served.text)
+            assert bytes(again.payload) == word
+            with pytest.raises(RemoteFailure, match="two chains"):
+                await channel.request(*served.first)
+            told = operated.told("earnings")
+            assert told["today"]["answers"] == 1
+            assert told["unpaid"] == told["today"]["earned"] != "0"
+            await channel.request(Redeemable(), served.acknowledged(int(told["unpaid"])))
+        (shown,) = operated.told("tabs")["tabs"]
+        assert (shown["payable"], shown["unpaid"]) == (told["unpaid"], "0")
+        paid = operated.signed("redeem", "--broadcast")
+        assert paid["sent"]
+        assert paid["amount"] == told["unpaid"]
+        assert operated.told("earnings")["credit"] == told["unpaid"]
+        assert operated.signed("claim")["remedy"]
+        processes[-1].send_signal(signal.SIGTERM)
+        assert processes[-1].wait(30) == 0
+        left = operated.signed("leave", "--broadcast")
+        assert left["exit_block"] > left["block"]
+        assert operated.signed("withdraw", "--broadcast")["calls"][0]["call"] == "withdraw"
+
+
+async def joined(stage: TabsStage, anvil: Any, tmp_path: Path) -> tuple[Operated, dict[str, Any]]:
+    """A node that was set up and registered by its commands, with the asks of the stage."""
+    password = tmp_path / "password"
+    password.write_text(PASSWORD)
+    password.chmod(0o600)
+    operated = Operated(tmp_path / "home", password)
+    place = stage.market.place
+    made = operated.signed(
+        "init", "--factory", place.factory, "--bank", place.contracts.bank, "--rpc", anvil.url,
+        "--class", "0x" + stage.class_id.hex(), "--model", tmp_path / "model", "--slice", "0:2",
+        "--port", free_port(),
+    )  # fmt: skip
+    owner = create_account(tmp_path / "owner.json", PASSWORD, scrypt_n=DEMO_SCRYPT_N)
+    for key in (owner, load_account(operated.home / "keys" / "operator.json", PASSWORD)):
+        anvil.fund(key)
+    assert "not registered" in operated.told("earnings")["why"][0]
+    without = operated.run("register", "--owner-keystore", tmp_path / "owner.json", "--password-file", password)
+    assert without.returncode != 0
+    assert "--ask" in without.stderr
+    words = ("register", "--owner-keystore", tmp_path / "owner.json", "--ask", "1,1,1")
+    dry = operated.signed(*words)
+    assert (dry["sent"], dry["seats"]) == (False, 2)
+    assert operated.signed(*words, "--broadcast")["sent"]
+    prices = f"{ASK.prompt},{ASK.cached},{ASK.written}"
+    assert operated.signed("ask", "0:2", prices, "--broadcast")["sent"]
+    assert operated.told("ask")["asks"]["0:2"]["written"] == str(ASK.written)
+    added = operated.signed("topup", stage.execution_class.seat, "--owner-keystore", tmp_path / "owner.json")
+    assert not added["sent"]
+    return operated, made
+
+
+class Served:
+    """One order of the stage's client, as its scheduler sends it to one node."""
+
+    def __init__(self, stage: TabsStage, made: dict[str, Any], node: Any) -> None:
+        self.stage, self.made, self.node = stage, made, node
+        self.payer = tabs.PayerBook(tab_id(self.tab))
+        self.first: Any = None
+        self.conclude: Any = None
+        self.text = b""
+
+    @property
+    def tab(self) -> Tab:
+        return Tab(self.stage.scheduler.address, self.node, self.stage.scheduler.address)
+
+    @asynccontextmanager
+    async def channel(self) -> AsyncIterator[Channel]:
+        operator = Operator(self.stage.scheduler.secret, self.stage.market.domain)
+        channel = Channel(self.made["endpoint"], bytes.fromhex(self.made["tls_key_hash"][2:]), operator, self.node)
+        try:
+            yield channel
+        finally:
+            await channel.close()
+
+    async def answer(self, channel: Any) -> bytes:
+        async with following(self.stage) as follower:
+            self.first = self._papers(follower)
+        reply = await channel.request(*self.first)
+        tokens, finished, position = [reply.header.token], reply.header.finished, len(PROMPT)
+        order = self.first[0].order
+        while finished is None:
+            reply = await channel.request(Proceed(order, position, 64))
+            count = reply.header.count
+            tokens += tokens_from_bytes(bytes(reply.payload[: 4 * count]), count, 48)
+            finished, position = reply.header.finished, position + count
+        self.conclude = Conclude(order, 0, len(PROMPT) + len(tokens) - 1, len(tokens))
+        self.text = tokens_to_bytes(tokens)
+        frame = await channel.request(self.conclude, self.text)
+        return bytes(frame.payload)
+
+    def acknowledged(self, fee: int) -> bytes:
+        self.payer = tabs.acknowledge(self.payer, 1, fee)
+        return canonical.encode(sign(self.payer.voucher, self.stage.market.domain, self.stage.scheduler.secret))
+
+    def _papers(self, follower: Any) -> Any:
+        stage, domain = self.stage, self.stage.market.domain
+        request = Request(stage.class_id, PROMPT, 4, 0, 1_000_000, ())
+        secrets = lottery.secrets_for(b"\x07" * 32, tab_id(stage.client_tab), 1, request_hash(request, SALT))
+        order = Order(
+            tab_id(stage.client_tab), 1, stage.class_id, request_hash(request, SALT), pack_ends((2,)),
+            10**9, 10**8, 2 * 10**9, 8000, 10_000, 10**6, int(time.time()) + 600, follower.block - 1,
+            secrets.draw_hash, secrets.tiles_hash, Hash32(b"\x25" * 32),
+        )  # fmt: skip
+        signed = sign(order, domain, stage.tab_key.secret)
+        digest = messages.order_id(order, domain)
+        secret = stage.scheduler.secret
+        admission = sign(Admission(digest, messages.nodes_hash([self.node]), follower.block), domain, secret)
+        self.payer, number = tabs.order_next(self.payer, 10_000, follower.state.tab_state(self.payer.tab))
+        promise = Promise(
+            self.payer.tab, number, digest, 0, Work.INFERENCE, order.reference_block,
+            ASK.prompt, ASK.cached, ASK.written, 10_000,
+        )  # fmt: skip
+        pay = Pay(self.tab, sign(promise, domain, secret), sign(self.payer.voucher, domain, secret))
+        proof = vrf.prove(stage.vrf_secret, messages.infer_alpha(digest))
+        head_salt = Hash32(b"\x4e" * 32)
+        papers = InferencePapers(signed, stage.client_tab, admission, (self.node,), proof, pay, head_salt, SALT)
+        written, data = canonical.encode(papers), canonical_bytes(request)
+        header = Advance(
+            digest, 0, "infer", 0, len(PROMPT), emit=True, papers_size=len(written), request_size=len(data)
+        )
+        return header, written + data + tokens_to_bytes(PROMPT)

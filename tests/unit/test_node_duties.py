@@ -1,0 +1,158 @@
+"""What a node on tabs does by itself: rejections handed on, traces kept and freed, tasks that go on, what it shows."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.market_logs import META
+from support.order_network import BLOCK, SCHEDULER, Network, Ordered, build, with_tab
+from support.tabs_stage import PARAMETERS
+
+from troth.chain.records import Fees
+from troth.node.earning import redeeming, view
+from troth.node.earning.policy import EarningPolicy
+from troth.node.earning.redeeming import Redeemable
+from troth.node.earning.supervision import Supervised
+from troth.node.orders.duties import Duties
+from troth.node.orders.rejections import Rejection
+from troth.node.orders.retention import last_block
+from troth.protocol.market import messages
+from troth.protocol.market.events import Claimed
+from troth.protocol.market.state import CaseRecord
+from troth.protocol.market.types import CaseKind, CasePhase, CaseState, Tab, Voucher, Work
+from troth.protocol.types import ZERO_HASH
+
+
+class Opener:
+    def __init__(self) -> None:
+        self.seen: list[Rejection] = []
+        self.takes = False
+
+    async def rejected(self, rejection: Rejection) -> bool:
+        self.seen.append(rejection)
+        return self.takes
+
+
+async def rejected(tmp_path: Path) -> tuple[Network, Ordered, Any]:
+    network = build(tmp_path)
+    order = network.order()
+    network.nodes[order.nodes[0]].engine.scale *= 0.9
+    ordered = await network.serve(order)
+    verifier = next(iter(network.drawn(ordered)[0].seats))
+    await network.verify(ordered, 0, verifier)
+    return network, ordered, network.nodes[verifier]
+
+
+def duties_of(node: Any, opener: Any) -> Duties:
+    async def reached(block: int) -> None:
+        assert block
+
+    return Duties(node.bench, None, None, opener, reached)  # type: ignore[arg-type]
+
+
+async def test_a_rejection_is_offered_until_it_is_taken_over_also_after_a_restart(tmp_path: Path) -> None:
+    _, ordered, node = await rejected(tmp_path)
+    opener = Opener()
+    await duties_of(node, opener).hand_on()
+    await node.restart()
+    opener.takes = True
+    await duties_of(node, opener).hand_on()
+    await duties_of(node, opener).hand_on()
+    assert len(opener.seen) == 2
+    assert opener.seen[0] == opener.seen[1]
+    assert opener.seen[0].tokens == tuple(ordered.tokens)
+
+
+async def test_traces_stay_until_no_court_hears_of_them_and_while_a_case_goes_on(tmp_path: Path) -> None:
+    network = build(tmp_path)
+    ordered = await network.serve()
+    node, ground = network.nodes[ordered.nodes[0]], network.ground
+    duties = duties_of(node, Opener())
+    last = last_block(ordered.order.message.reference_block, PARAMETERS)
+    ground.block = last
+    await duties.free()
+    assert node.bench.stores.traces.find(ordered.order_id, 0, 0) is not None
+    meta = replace(META, block=last)
+    event = Claimed(ZERO_HASH, ZERO_HASH, None, meta)  # type: ignore[arg-type]
+    case = CaseRecord(ZERO_HASH, CaseState(CaseKind.DOUBT, CasePhase.DRAWN), None, (event,))
+    before = ground.state
+    doubt = messages.case_id(ordered.order_id, messages.DOUBTS)
+    ground.state = replace(before, cases=before.cases.with_item(doubt, case))
+    ground.block = last + 10_000
+    await duties.free()
+    assert node.bench.stores.traces.find(ordered.order_id, 0, 0) is not None
+    ground.state = before
+    await duties.free()
+    assert node.bench.stores.traces.find(ordered.order_id, 0, 0) is None
+    assert node.bench.stores.words.find(ordered.order_id, 0, "result") is None
+    # What was forgotten cannot be begun again: its order is too old.
+    assert node.bench.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE) is not None
+
+
+async def test_a_task_goes_on_after_any_error_and_shows_its_age() -> None:
+    now, steps, reached = [0.0], 0, {2: asyncio.Event(), 4: asyncio.Event()}
+
+    async def step() -> None:
+        nonlocal steps
+        steps += 1
+        if steps in reached:
+            reached[steps].set()
+        if steps < 3:
+            raise OSError("no space left on device")
+
+    task = Supervised("redeeming", step, interval=0.001, stale_after=10, clock=lambda: now[0])
+    running = asyncio.create_task(task.run())
+    await reached[2].wait()
+    now[0] = 60.0
+    assert "60 s ago: no space left" in task.reason
+    await reached[4].wait()
+    assert task.reason == ""
+    running.cancel()
+
+
+def voucher_of(amount: int, *, pressing: bool = False) -> Redeemable:
+    tab = Tab(SCHEDULER, SCHEDULER, SCHEDULER)
+    word = messages.Signed(Voucher(ZERO_HASH, amount, amount, 1, 1, 0), b"")
+    return Redeemable(tab, word, amount, pressing)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "chosen"), [((10,), 0), ((4_400_000,), 1), ((4_400_000, 900_000), 1), ((4_400_000, 1_500_000), 2)]
+)
+def test_vouchers_are_redeemed_where_gas_is_a_small_share(amounts: tuple[int, ...], chosen: int) -> None:
+    """At one asset unit a gas, the first voucher takes 44,000 and each further one 14,000; a hundredth is the share."""
+    found = tuple(voucher_of(amount) for amount in amounts)
+    assert len(redeeming.worthwhile(found, 10**9, EarningPolicy(gas_share=0.01))) == chosen
+
+
+def test_what_presses_is_redeemed_as_soon_as_it_brings_more_than_its_gas() -> None:
+    policy = EarningPolicy(gas_share=0.01)
+    assert redeeming.worthwhile((voucher_of(44_000, pressing=True),), 10**9, policy) == ()
+    assert len(redeeming.worthwhile((voucher_of(44_001, pressing=True),), 10**9, policy)) == 1
+    assert redeeming.gas_price(Fees(205, 5), PARAMETERS) == 105 * 10**9
+
+
+async def test_earnings_say_what_came_and_why_nothing_does(tmp_path: Path) -> None:
+    network = build(tmp_path)
+    ordered = await network.serve()
+    node = network.nodes[ordered.nodes[0]]
+    books, ledger = node.bench.stores.books, node.bench.ledger()
+    told = view.earnings(books, ledger, node.now + 60)
+    price = str(network.price(ordered))
+    assert (told["today"]["earned"], told["unpaid"], told["payable"]) == (price, price, "0")
+    assert told["today"]["per_1000_tokens"] == f"{int(price) * 1000 / 18:.3f}"
+    assert told["why"] == []
+    later = view.earnings(books, ledger, node.now + 2 * view.DAY)
+    assert (later["today"]["answers"], later["week"]["answers"]) == (0, 1)
+    assert "drawn by seats" in later["why"][0]
+    await network.acknowledge(ordered, node.address, 0, Work.INFERENCE, int(price))
+    assert view.earnings(books, node.bench.ledger(), node.now)["payable"] == price
+    state = network.ground.state
+    alone = replace(ledger, state=replace(state, parties=state.parties.without(node.address)))
+    assert "not registered" in view.why_no_work(books, alone, node.now)[0]
+    closing = with_tab(state, Tab(SCHEDULER, node.address, SCHEDULER), closes_at=BLOCK + 5)
+    assert "no scheduler has an open tab" in view.why_no_work(books, replace(ledger, state=closing), node.now)[0]

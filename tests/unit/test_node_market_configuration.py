@@ -1,0 +1,74 @@
+"""node.toml of a node on tabs: [market] in place of a contract, and what the operator may say about money."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from troth.node.configuration import Choices, load, render
+from troth.node.earning.policy import UNPAID_ORDERS, EarningPolicy
+from troth.node.errors import ConfigError
+from troth.node.market_membership import ask_of, asks_of
+from troth.protocol.market.types import Ask
+from troth.protocol.types import ZERO_ADDRESS, Segment
+
+FACTORY, BANK = "0x" + "11" * 20, "0x" + "22" * 20
+
+
+def written(folder: Path, text: str | None = None, **changes: str) -> Path:
+    plain = {
+        "rpc": "http://127.0.0.1:8545", "contract": "", "execution_class": "0x" + "ab" * 32, "model": "m",
+        "slice": "0:2", "host": "127.0.0.1", "endpoint": "https://127.0.0.1:9443", "device": "cpu", "factory": FACTORY,
+    }  # fmt: skip
+    choices = Choices(**{**plain, **changes}, segments=("0:2",), port=9443, threads=0, start_block=7)  # type: ignore[arg-type]
+    (folder / "node.toml").write_text(text or render(choices))
+    return folder
+
+
+def test_a_market_is_read_back_as_it_was_chosen(tmp_path: Path) -> None:
+    configuration = load(written(tmp_path, bank=BANK))
+    place = configuration.market
+    assert place is not None
+    assert (place.factory, place.bank, place.start_block) == (FACTORY, BANK, 7)
+    assert configuration.contract == ZERO_ADDRESS
+    assert configuration.earning == EarningPolicy()
+    assert configuration.earning.limit(fee_cap=5) == 5 * UNPAID_ORDERS
+
+
+def test_money_may_be_set_and_has_bounds(tmp_path: Path) -> None:
+    text = render_with(tmp_path, "[earning]\n", "[earning]\nunpaid = 1000\n")
+    assert load(written(tmp_path, text)).earning.limit(fee_cap=5) == 1000
+    with pytest.raises(ConfigError, match="gas_share"):
+        load(written(tmp_path, render_with(tmp_path, "gas_share = 0.02", "gas_share = 2.0")))
+    with pytest.raises(ConfigError, match="limit"):
+        load(written(tmp_path, render_with(tmp_path, "[earning]\n", "[earning]\nlimit = 3\n")))
+
+
+def render_with(folder: Path, old: str, new: str) -> str:
+    text = (written(folder) / "node.toml").read_text()
+    assert old in text
+    return text.replace(old, new)
+
+
+def test_a_node_serves_one_way_alone(tmp_path: Path) -> None:
+    both = render_with(tmp_path, "[chain]\n", f'[chain]\ncontract = "{BANK}"\n')
+    neither = render_with(tmp_path, "[market]\n", "[markt]\n").split("[markt]")[0]
+    rest = (written(tmp_path) / "node.toml").read_text().split("[node]")[1]
+    for text, word in ((both, "both"), (neither + "[node]" + rest, "neither")):
+        with pytest.raises(ConfigError, match=word):
+            load(written(tmp_path, text))
+    with pytest.raises(ConfigError, match=r"market\.factory is no address"):
+        load(written(tmp_path, factory="0x12"))
+
+
+def test_asks_name_every_segment_once() -> None:
+    halves = (Segment(0, 1), Segment(1, 2))
+    assert asks_of(["1,2,3"], halves) == dict.fromkeys(halves, Ask(1, 2, 3))
+    assert asks_of(["0:1=1,2,3", "1:2=4,5,6"], halves)[halves[1]] == Ask(4, 5, 6)
+    for texts in ([], ["0:1=1,2,3"], ["1,2,3", "0:2=1,2,3"]):
+        with pytest.raises(ConfigError, match="ask"):
+            asks_of(texts, halves)
+    for text in ("1,2", "a,b,c", "-1,2,3", f"{2**64},1,1"):
+        with pytest.raises(ConfigError):
+            ask_of(text)
