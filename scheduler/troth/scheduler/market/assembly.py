@@ -20,7 +20,7 @@ from troth.scheduler.assembly import Keys
 from troth.scheduler.checks.summons import stuck
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.market.configuration import MarketConfiguration
-from troth.scheduler.market.duties import Duties, Pace
+from troth.scheduler.market.duties import Duties, Pace, supervised
 from troth.scheduler.market.ledger import MarketLedger
 from troth.scheduler.market.metrics import MarketMetrics
 from troth.scheduler.market.reaching import asset_decimals
@@ -127,8 +127,8 @@ async def assembled_market(
         duties = Duties(orders, opener, times=configuration.redeem_times, pace=pace)
         duties.start()
         stack.push_async_callback(duties.stop)
-        for job in (pools.watch(), pools.measure_ways()):
-            stack.callback(asyncio.create_task(job).cancel)
+        for name, job in (("placing nodes", pools.watch), ("measuring ways", pools.measure_ways)):
+            stack.callback(asyncio.create_task(supervised(name, job)).cancel)
         metrics.show(orders)
         yield MarketScheduler(orders, duties, ledger, metrics, pools)
 

@@ -101,6 +101,11 @@ async def _forever(failing: Failing, seconds: float, work: Callable[[], Awaitabl
         await asyncio.sleep(seconds)
 
 
+async def supervised(name: str, work: Callable[[], Awaitable[object]], pause: float = 5.0) -> None:
+    """Something that should never end, begun again whenever it does."""
+    await _forever(Failing(name), pause, work)
+
+
 def nodes_of(orders: Orders) -> list[Address]:
     """Members of the groups of all classes as they are offered now: who may be drawn by the next order."""
     desk = orders.desk
