@@ -67,7 +67,7 @@ class Run:
         fee = prices.fee(story.order, work.offer.rules, story.segments, results[-1].message)
         await asyncio.to_thread(self._kept.sync)
         served = desk.client_tabs.serve(story.order.tab, story.order.sequence, fee, desk.ledger.block)
-        answered = Answered(reason, results, self._hops[-1].chain.position, fee)
+        answered = Answered("end" if reason == "stop" else reason, results, self._hops[-1].chain.position, fee)
         await desk.store.note_answer(story, answered, tuple(pipeline.tokens), *served)
         self.lines.send("results", **shown_results(story))
         await draw(desk, self._book, story)
