@@ -42,6 +42,11 @@ class CheckRun:
         self._kept = desk.rows.open(work.order_id, work.offer.row_bytes)
         self.lines = Lines()
 
+    @property
+    def verifiers(self) -> tuple[Address, ...]:
+        """Who was asked, of all segments."""
+        return tuple(dict.fromkeys(one for rounds in self._work.story.checks.values() for one in rounds[-1].operators))
+
     async def run(self) -> None:
         """All segments at once."""
         try:

@@ -13,6 +13,7 @@ from troth.protocol.logprobs import Logprobs
 from troth.protocol.market import prices
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import Result
+from troth.protocol.types import Address
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.concluding import Ending
 from troth.scheduler.orders.desk import Desk, Work
@@ -42,6 +43,11 @@ class Run:
         self._hops = [Hop(desk, work, segment, self._kept) for segment in range(work.story.segments)]
         self._tokens: list[int] = []
         self.lines = Lines()
+
+    @property
+    def nodes(self) -> tuple[Address, ...]:
+        """Who serves it."""
+        return self._work.nodes
 
     async def run(self) -> None:
         """Everything after the admission was journalled."""

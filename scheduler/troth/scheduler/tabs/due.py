@@ -43,6 +43,16 @@ def nothing_owed(node_tabs: NodeTabs, story: Story, segments: Iterable[int]) -> 
     return statements
 
 
+def left_undecided(node_tabs: NodeTabs, story: Story) -> list[int]:
+    """Segments of a failed order whose nodes were not told yet what they are owed: a crash came between."""
+    found = []
+    for segment, (node, promised) in enumerate(zip(story.admitted.nodes, story.admitted.promises, strict=True)):
+        owed = node_tabs.held(node).owed.get(promised.message.sequence)
+        if owed is not None and owed.due is None:
+            found.append(segment)
+    return found
+
+
 def decision(state: State, stories: Stories) -> Callable[[Address, Owed], int | None]:
     """What of a due leaf is owed now: nothing where it is void, and None while a case that suspends its node is open.
 
