@@ -321,7 +321,10 @@ class ToyTabNode:
             self._traces[key] = (trace, salt)
             place = (Hash32(header.order), header.segment)
             hidden = messages.verifier_commitment(*place, self.address, root=Hash32(trace.root), salt=salt)
-            message = TraceCommitment(*place, hidden)
+            papers = self._sessions[key].papers
+            assert isinstance(papers, CheckPapers)
+            judged = typed_data.struct_hash(papers.results[header.segment].message)
+            message = TraceCommitment(*place, judged, hidden)
             self._words[name] = canonical.encode(Signed(message, self.operator.sign(message)))
         return Hidden(), self._words[name]
 
