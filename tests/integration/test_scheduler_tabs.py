@@ -15,6 +15,7 @@ from support.toy_tab_node import ToyPeers, ToyTabNode
 
 from troth.protocol.market import canonical, messages, tabs
 from troth.protocol.market.bodies import Acknowledgement
+from troth.protocol.market.calls import view
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import PotKind, SignedOrder, SummonsKind
@@ -140,7 +141,9 @@ async def test_summons_are_answered_and_the_log_is_posted(anvil: Any, tmp_path: 
         assert story.drawn is not None
         order, draw = scene.signed_order(asked), story.drawn.draw
         shown = (order, draw.message, draw.signature, 0, asked.secrets.draw)
-        await stage.send(stage.client, Part.SUMMONS, "summonCheck", *shown, value=await _deposit(scene))
+        await stage.send(
+            stage.client, Part.SUMMONS, "summonCheck", *shown, value=await _deposit(scene, SummonsKind.CHECK)
+        )
         await scene.mine()
         assert stuck(scene.desk)
         await scene.look()
@@ -152,7 +155,9 @@ async def test_summons_are_answered_and_the_log_is_posted(anvil: Any, tmp_path: 
         admitted = scene.desk.store.get(other.order_id).admitted  # type: ignore[union-attr]
         await scene.mine(PARAMETERS.summons_window + 1)
         words = (scene.signed_order(other), admitted.admission.message, admitted.admission.signature)
-        await stage.send(stage.client, Part.SUMMONS, "summonResults", *words, value=await _deposit(scene))
+        await stage.send(
+            stage.client, Part.SUMMONS, "summonResults", *words, value=await _deposit(scene, SummonsKind.RESULTS)
+        )
         await scene.mine()
         await scene.look()
         assert scene.ledger.state.summons[messages.summons_id(other.order_id, SummonsKind.RESULTS, 0)].answered
@@ -174,7 +179,9 @@ async def test_a_silent_verifier_pays_and_the_next_one_is_drawn_on_chain(anvil: 
         assert story.drawn is not None
         draw = story.drawn.draw
         shown = (scene.signed_order(asked), draw.message, draw.signature, 0, asked.secrets.draw)
-        await stage.send(stage.client, Part.SUMMONS, "summonCheck", *shown, value=await _deposit(scene))
+        await stage.send(
+            stage.client, Part.SUMMONS, "summonCheck", *shown, value=await _deposit(scene, SummonsKind.CHECK)
+        )
         await scene.mine()
         quiet = await _first_drawn(scene, asked)
         scene.nodes[quiet].faults.refuses = {Recommit}
@@ -201,8 +208,11 @@ async def test_tabs_with_nodes_are_opened_with_deposits(anvil: Any, tmp_path: Pa
         assert scene.ledger.state.tab_state(messages.tab_id(tab)).balance == 3 * 10**12
 
 
-async def _deposit(scene: ChainScene) -> int:
-    return await scene.ledger.value_of("depositFor") * 3 // 2
+async def _deposit(scene: ChainScene, kind: SummonsKind) -> int:
+    fees = await scene.stage.market.chain.fees()
+    base = (fees.maximum - fees.priority) // 2
+    asked = view(scene.ledger.contracts, Part.SUMMONS, "depositFor", kind, base * 3 // 2, returns=int)
+    return await scene.stage.market.read(asked)
 
 
 async def _first_drawn(scene: ChainScene, asked: Any) -> Address:

@@ -100,7 +100,7 @@ class FakeLedger:
         self.fold(*self.react(call))
         return self.block
 
-    async def value_of(self, _function: str) -> int:
+    async def pass_deposit(self) -> int:
         return 1_000
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 from support.toy_node import _EMBEDDING, COLUMNS, VOCABULARY, choose, layer
 
 from troth.overlay.errors import ChannelTimeout, ChannelUnavailable, OverlayError
@@ -21,6 +22,7 @@ from troth.overlay.sealing import seal
 from troth.protocol import typed_data
 from troth.protocol.dtype import Dtype
 from troth.protocol.hashing import keccak256
+from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
 from troth.protocol.market import canonical, checks, life, lottery, messages, prices, tabs, views
 from troth.protocol.market.bodies import opening_context
 from troth.protocol.market.checks import Opened, View
@@ -138,7 +140,12 @@ class ToyTabNode:
         if header.role == "check":
             return Received(header.start + header.count), b""
         token, finished = self._emit(session) if header.emit else (None, None)
-        return Rows(header.start, header.count, row, token, finished, 40), data
+        return Rows(header.start, header.count, row, token, finished, 40, self._told(session, token, header)), data
+
+    def _told(self, session: _Session, token: int | None, header: Any) -> bytes | UnsetType:
+        if token is None or isinstance(header.logprobs, UnsetType):
+            return UNSET
+        return logprobs_to_bytes(logprobs_of(_EMBEDDING @ session.outputs[-1][-1], token, header.logprobs))
 
     def _compute(
         self, session: _Session, inputs: np.ndarray, bound: tuple[int, ...] | None
@@ -256,13 +263,16 @@ class ToyTabNode:
         if self.faults.dies_at_position is not None and header.start >= self.faults.dies_at_position:
             raise ChannelTimeout("the node died")
         tokens, data, finished = [], b"", None
+        told: list[bytes] = []
         while finished is None and len(tokens) < min(header.most, 4):
             token = session.tokens[-1]
             rows, row = self._compute(session, _EMBEDDING[[token]], (token,))
             chosen, finished = self._emit(session)
             tokens.append(chosen)
             data += rows
-        return Decoded(header.start, len(tokens), row, finished, 40), tokens_to_bytes(tokens) + data
+            packed = self._told(session, chosen, header)
+            told += [] if isinstance(packed, UnsetType) else [packed]
+        return Decoded(header.start, len(tokens), row, finished, 40, tuple(told)), tokens_to_bytes(tokens) + data
 
     def _conclude(self, header: Conclude, payload: memoryview) -> tuple[Any, bytes]:
         key = (header.order, header.segment, "infer")

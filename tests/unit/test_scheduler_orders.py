@@ -138,6 +138,24 @@ async def test_an_honest_order_passes_the_protocol_of_the_whole_life(tmp_path: P
     await scene.stop()
 
 
+async def test_an_answer_ends_with_an_end_token_or_at_its_length(scene: TabScene) -> None:
+    plain = await scene.send(scene.asked(max_tokens=8))
+    assert plain.of("results")["reason"] == "length"
+    ending = plain.tokens[2]
+    first = plain.tokens.index(ending)
+    short = await scene.send(scene.asked(max_tokens=8, end_tokens=(ending,)))
+    assert short.tokens == plain.tokens[: first + 1]
+    assert short.of("results")["reason"] == "end"
+
+
+async def test_log_probabilities_come_where_they_are_asked_for(scene: TabScene) -> None:
+    plain = scene.asked()
+    plain.submission = replace(plain.submission, logprobs=2)
+    await scene.send(plain)
+    told = [line["logprobs"] for line in plain.lines if line["type"] == "token"]
+    assert all(one["logprob"] <= 0 and len(one["top"]) == 2 for one in told)
+
+
 async def test_an_order_that_is_not_drawn_is_told_so(tmp_path: Path) -> None:
     scene = TabScene(tmp_path)
     scene.start()

@@ -97,6 +97,8 @@ async def after_restart(scene: TabScene, asked: Any) -> str:
     assert (story.failed is None) == (story.drawn is not None)
     if story.failed is not None:
         assert scene.desk.client_tabs.book(tab).worth == {1: 0}
+        owed = [scene.desk.node_tabs.held(node).owed.values() for node in story.admitted.nodes]
+        assert all(one.due is not None for promises in owed for one in promises)
         fee = 0
     else:
         fee = await go_on(scene, asked)
@@ -166,8 +168,27 @@ async def test_a_full_disk_refuses_orders_and_owes_nothing(tmp_path: Path) -> No
     assert (status, error["code"]) == (503, "busy")
     assert scene.desk.client_tabs.exposure == 0
     scene.database._write = real  # type: ignore[method-assign]
-    scene.payer = tabs.PayerBook(messages.tab_id(CLIENT_TAB))
+    await interrupted(scene, full, real)
     asked = await scene.send(scene.asked())
     assert asked.lines[-1]["type"] == "draw"
     assert scene.database.failure is None
     await scene.stop()
+
+
+async def interrupted(scene: TabScene, full: Any, real: Any) -> None:
+    """The disk fills while an order runs: it is failed as soon as there is room, and never summoned in vain."""
+    assert scene.database is not None
+    scene.payer = tabs.PayerBook(messages.tab_id(CLIENT_TAB))
+    asked = scene.asked()
+    lines = await scene.orders.submit(asked.submission)
+    scene.database._write = full  # type: ignore[method-assign]
+    kinds = [line["type"] async for line in lines.follow()]
+    assert kinds[-1] == "token"
+    await scene.orders.drain()
+    scene.orders.draining = False
+    scene.database._write = real  # type: ignore[method-assign]
+    assert await scene.orders.resume() == 1
+    story = scene.desk.store.get(asked.order_id)
+    assert story is not None
+    assert story.failed is not None
+    assert scene.desk.client_tabs.book(asked.order.tab).worth == {1: 0}

@@ -38,7 +38,7 @@ from troth.protocol.market.types import (
     Result,
     SummonsKind,
     SummonsState,
-    Verdict,
+    Word,
 )
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Recommit
@@ -313,7 +313,7 @@ async def test_a_summons_for_a_check_is_answered_with_all_verdicts(scene: TabSce
     scene.ledger.fold(summoned(scene, asked, SummonsKind.CHECK))
     await look(scene)
     read = called(scene, Part.SUMMONS, "answerCheck")
-    verdicts = argument(read, "verdicts", tuple[Verdict, ...])
+    verdicts = argument(read, "words", tuple[Word, ...])
     assert len(verdicts) == len(story_of(scene, asked).check_of(0).operators)
     assert all(one.opinion == Opinion.ACCEPT for one in verdicts)
 
@@ -333,7 +333,7 @@ async def test_a_silent_verifier_is_passed_the_summons_and_the_next_is_drawn(sce
     check = story_of(scene, asked).check_of(0)
     assert check.round == 1
     assert quiet.address not in check.operators
-    assert len(argument(read, "verdicts", tuple[Verdict, ...])) == len(check.operators)
+    assert len(argument(read, "words", tuple[Word, ...])) == len(check.operators)
 
 
 def _drawn_for(scene: TabScene, asked: Any) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
+from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -160,8 +161,9 @@ def order_id(order: Order, domain: typed_data.Domain) -> Hash32:
     return typed_data.digest(order, domain)
 
 
+@lru_cache(maxsize=1 << 14)
 def tab_id(tab: Tab) -> Hash32:
-    """keccak256(abi.encode(payer, payee, key))."""
+    """keccak256(abi.encode(payer, payee, key)); kept, since every message of an order asks for it again."""
     return state_hash(tab)
 
 

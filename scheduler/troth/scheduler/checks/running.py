@@ -42,6 +42,11 @@ class CheckRun:
         self._kept = desk.rows.open(work.order_id, work.offer.row_bytes)
         self.lines = Lines()
 
+    @property
+    def verifiers(self) -> tuple[Address, ...]:
+        """Who was asked, of all segments."""
+        return tuple(dict.fromkeys(one for rounds in self._work.story.checks.values() for one in rounds[-1].operators))
+
     async def run(self) -> None:
         """All segments at once."""
         try:
@@ -137,15 +142,13 @@ class CheckRun:
         return Judged(seat.verifier, verdict, self._desk.ledger.block)
 
     def _fee(self, segment: int, verifier: Address, judged: Judged) -> list[Statement]:
-        """A yes is owed at once; a no once the result has fallen; who cannot tell has not checked."""
+        """A yes is owed at once; a no, and the word of who cannot tell, once the result has fallen."""
         check = self._work.story.check_of(segment)
         assert check is not None
         promised = check.promises[check.operators.index(verifier)].message
-        opinion = judged.verdict.message.opinion
-        if opinion == Opinion.REJECT:
+        if judged.verdict.message.opinion != Opinion.ACCEPT:
             return []
-        fee = promised.price if opinion == Opinion.ACCEPT else 0
-        return self._desk.node_tabs.set_fee(verifier, promised.sequence, fee, self._desk.ledger.block)
+        return self._desk.node_tabs.set_fee(verifier, promised.sequence, promised.price, self._desk.ledger.block)
 
     async def _acknowledge_checked(self, drawn: Sequence[Drawn]) -> None:
         """Nodes whose work a majority of seats accepts are acknowledged at once, as clients do."""

@@ -78,8 +78,9 @@ class Seat:
             raise TaskFailed("The verifier did not commit", type(frame.header).__name__)
         signed = canonical.decode(Signed[TraceCommitment], frame.payload, _LIMIT)
         message = signed.require(self._desk.operator.domain, self.verifier)
-        if (message.order, message.segment) != (self._work.order_id, self._segment):
-            raise TaskFailed("The verifier committed for another place", message.segment)
+        wanted = (self._work.order_id, self._segment, typed_data.struct_hash(self._result))
+        if (message.order, message.segment, message.result) != wanted:
+            raise TaskFailed("The verifier committed for another place or result", message.segment)
         return signed
 
     async def judge(self, commitment: Signed[TraceCommitment]) -> Signed[Verdict]:

@@ -14,6 +14,7 @@ from functools import partial
 from troth.chain.errors import ChainError
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.calls import PartCall, build
+from troth.protocol.market.messages import compact, word_of
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import SummonsRecord
 from troth.protocol.market.types import NO_ADDRESS, SummonsKind, SummonsState
@@ -117,7 +118,7 @@ class SummonsDuty:
         assert story.drawn is not None
         # No older than the summons: its client may have no other draw than this one.
         fresh = fresh_draw(self._desk, story, story.drawn.proof)
-        signatures = tuple(one.signature for one in story.answered.results)
+        signatures = tuple(compact(one.signature) for one in story.answered.results)
         shown = (story.admitted.nodes, story.results, signatures, fresh.message, fresh.signature)
         await self._send("answerResults", asked, *shown)
 
@@ -132,7 +133,7 @@ class SummonsDuty:
         await self._send("passOnResults", asked, *shown, value=value)
 
     async def _pass_value(self) -> int:
-        deposit = await self._desk.ledger.value_of("passDepositFor")
+        deposit = await self._desk.ledger.pass_deposit()
         return deposit if self._desk.ledger.parameters.asset == NO_ADDRESS else 0
 
     # ---- checks
@@ -161,9 +162,8 @@ class SummonsDuty:
         check = story.check_of(segment)
         assert check is not None
         given = [story.verdicts[segment, one] for one in check.operators if (segment, one) in story.verdicts]
-        verdicts = tuple(one.message for one in given)
-        signatures = tuple(one.signature for one in given)
-        await self._send("answerCheck", asked, *self._results(story), verdicts, signatures, self._hints(asked))
+        words = tuple(word_of(one) for one in given)
+        await self._send("answerCheck", asked, *self._results(story), words, self._hints(asked))
 
     async def _pass_on_check(self, asked: _Asked, verifier: Address) -> None:
         story, segment = asked.story, asked.state.segment
@@ -181,7 +181,7 @@ class SummonsDuty:
 
     def _results(self, story: Story) -> tuple[object, object]:
         assert story.answered is not None
-        return story.results, tuple(one.signature for one in story.answered.results)
+        return story.results, tuple(compact(one.signature) for one in story.answered.results)
 
     def _hints(self, asked: _Asked) -> bytes:
         return drawn_verifiers(self._desk, asked.story)[asked.state.segment].hints

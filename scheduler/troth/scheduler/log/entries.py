@@ -77,7 +77,9 @@ class LogBook:
         if self._open is None:
             number = max(self._last, self._ledger.state.head_of(self._scheduler)[0]) + 1
             self._open, self._last = _Open(number, now, 0), number
-            statements.append(("INSERT INTO log_entry (number, opened) VALUES (?, ?)", (number, now)))
+        # Again with each order: the one that opened the entry may not have come to the disk.
+        row = "INSERT OR IGNORE INTO log_entry (number, opened) VALUES (?, ?)"
+        statements.append((row, (self._open.number, self._open.opened)))
         self._open.orders += 1
         last = story.results[-1]
         assert story.answered is not None
@@ -89,8 +91,10 @@ class LogBook:
     async def post_due(self) -> None:
         """Close the entry whose time is over, and post what is final, in order; raises ChainError."""
         if self._open is not None and self._clock() - self._open.opened >= self._seconds:
-            closing, self._open = self._open, None
-            await self._database.commit(_closing(closing.number))
+            self._open = None
+        current = 0 if self._open is None else self._open.number
+        if self._database.read("SELECT 1 FROM log_entry WHERE closed = 0 AND number != ?", current):
+            await self._database.commit(("UPDATE log_entry SET closed = 1 WHERE number != ?", (current,)))
         query = "SELECT number, data FROM log_entry WHERE closed = 1 AND posted IS NULL ORDER BY number"
         for number, data in self._database.read(query):
             if not await self._post(number, data):

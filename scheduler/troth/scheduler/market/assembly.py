@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -19,10 +20,11 @@ from troth.scheduler.assembly import Keys
 from troth.scheduler.checks.summons import stuck
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.market.configuration import MarketConfiguration
-from troth.scheduler.market.duties import Duties, Pace
+from troth.scheduler.market.duties import Duties, Pace, supervised
 from troth.scheduler.market.ledger import MarketLedger
 from troth.scheduler.market.metrics import MarketMetrics
 from troth.scheduler.market.reaching import asset_decimals
+from troth.scheduler.market.routing import PoolRoutes
 from troth.scheduler.orders.desk import Desk
 from troth.scheduler.orders.http import order_routes, refuse_with_words
 from troth.scheduler.orders.offers import Offers
@@ -30,6 +32,10 @@ from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.store import OrderStore
 from troth.scheduler.peers import Contact, Peers
+from troth.scheduler.pool.coordinator import Coordinator
+from troth.scheduler.pool.gauges import Gauges
+from troth.scheduler.pool.routes import placement_routes
+from troth.scheduler.pool.sides import MarketSides
 from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import Database
 from troth.scheduler.tabs.node_tabs import NodeTabs
@@ -44,6 +50,7 @@ class MarketScheduler:
     duties: Duties
     ledger: MarketLedger
     metrics: MarketMetrics
+    pools: Coordinator
 
     def reasons(self) -> list[str]:
         """Why it is not ready; empty when it is."""
@@ -62,6 +69,8 @@ class MarketScheduler:
         app = FastAPI(title="Troth scheduler", docs_url=None, redoc_url=None, openapi_url=None)
         app.include_router(health_routes(self.reasons, self.metrics.registry))
         app.include_router(order_routes(self.orders))
+        app.include_router(placement_routes(self.pools))
+        self.pools.server(self.orders.desk.operator).mount(app)
         refuse_with_words(app)
         return app
 
@@ -91,6 +100,9 @@ async def assembled_market(
         stack.push_async_callback(database.close)
         node_tabs, store = NodeTabs(database, operator), OrderStore(database)
         opener = TabOpener(database, node_tabs, ledger, operator, deposits=configuration.deposits)
+        metrics = MarketMetrics()
+        sides = MarketSides(lambda: (follower.state, follower.block))
+        pools = Coordinator(configuration.served, sides, peers, Gauges(metrics.registry))
         desk = Desk(
             operator=operator,
             vrf_secret=keys.vrf_secret,
@@ -101,8 +113,9 @@ async def assembled_market(
             node_tabs=node_tabs,
             rows=KeptRows(configuration.folder / "rows"),
             peers=peers,
-            offers=Offers(configuration.served, configuration.prices),
+            offers=Offers(configuration.served, configuration.prices, pools.ends),
             waits=configuration.waits,
+            routes=PoolRoutes(pools),
             ensure_paid=opener.ensure,
             factory=configuration.factory,
             asset_decimals=await asset_decimals(configuration.rpc, ledger.parameters.asset),
@@ -114,7 +127,10 @@ async def assembled_market(
         duties = Duties(orders, opener, times=configuration.redeem_times, pace=pace)
         duties.start()
         stack.push_async_callback(duties.stop)
-        yield MarketScheduler(orders, duties, ledger, MarketMetrics(orders))
+        for name, job in (("placing nodes", pools.watch), ("measuring ways", pools.measure_ways)):
+            stack.callback(asyncio.create_task(supervised(name, job)).cancel)
+        metrics.show(orders)
+        yield MarketScheduler(orders, duties, ledger, metrics, pools)
 
 
 def _contact(follower: MarketFollower, operator: Address) -> Contact | None:

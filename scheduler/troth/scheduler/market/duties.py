@@ -23,6 +23,10 @@ from troth.scheduler.tabs.redeeming import redeem
 log = logging.getLogger(__name__)
 
 
+WARM_SECONDS = 5.0
+"""Until a node that does not connect counts as failed: a connection that stands costs a first token nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """Seconds between two looks: at what has deadlines, at money, and at what may be forgotten."""
@@ -60,6 +64,8 @@ class Duties:
         self._run("objecting to claims", pace.urgent, lambda: attend_nodes_claims(desk))
         self._run("acknowledging nodes", pace.urgent, lambda: acknowledge_nodes(desk))
         self._run("keeping tabs with nodes", pace.money, lambda: self._opener.keep(nodes_of(self._orders)))
+        self._run("staying connected to nodes", pace.money, self._connect)
+        self._run("taking up what was cut off", pace.money, self._orders.resume)
         self._run("redeeming and claiming", pace.money, self._collect)
         self._run("posting the log", pace.money, self._orders.book.post_due)
         self._run("forgetting what is owed no more", pace.slow, self._orders.forget_old)
@@ -74,6 +80,9 @@ class Duties:
     def reasons(self) -> list[str]:
         """Which duties fail now, and why."""
         return [f"{one.name} fails: {one.reason}" for one in self._failing if one.reason is not None]
+
+    async def _connect(self) -> None:
+        await self._orders.desk.peers.warm(nodes_of(self._orders), WARM_SECONDS)
 
     async def _collect(self) -> None:
         await redeem(self._orders.desk, self._times)
@@ -99,6 +108,11 @@ async def _forever(failing: Failing, seconds: float, work: Callable[[], Awaitabl
             log.exception("%s fails", failing.name)
             failing.reason = str(error)[:300]
         await asyncio.sleep(seconds)
+
+
+async def supervised(name: str, work: Callable[[], Awaitable[object]], pause: float = 5.0) -> None:
+    """Something that should never end, begun again whenever it does."""
+    await _forever(Failing(name), pause, work)
 
 
 def nodes_of(orders: Orders) -> list[Address]:

@@ -73,14 +73,17 @@ def template(wishes: MarketWishes) -> str:
         f"[listen]\nhost = {quoted(plain.host)}\nport = {plain.port}\nendpoint = {quoted(plain.endpoint)}\n\n"
         f"[prices]\nprompt = {quoted(prompt)}\ncached = {quoted(cached)}\nwritten = {quoted(written)}\n\n"
         f"[tabs]\ndeposit = {quoted(wishes.deposit)}\nleast = {quoted(wishes.least)}\n"
-        f"\n[[serve]]\nclass = {quoted(plain.class_id)}\nends = {_ends(plain.ends)}\nmodel = {quoted(plain.model)}\n"
+        f"\n[[serve]]\nclass = {quoted(plain.class_id)}\n{_split(plain.ends)}\nmodel = {quoted(plain.model)}\n"
         + ("\n[keys]\n" + "\n".join(keys) + "\n" if keys else "")
         + overlay_table(plain.committee, plain.host, plain.overlay_port, plain.overlay_address)
     )
 
 
-def _ends(text: str) -> list[int]:
+def _split(text: str) -> str:
+    if text == "auto":
+        return 'placement = "auto"'
     try:
-        return [int(end) for end in text.split(",")]
+        return f"ends = {[int(end) for end in text.split(',')]}"
     except ValueError as error:
-        raise ConfigurationInvalid("--ends is a list of layers", text, "Write for example 15,30.") from error
+        remedy = "Write for example 15,30, or auto to have nodes placed."
+        raise ConfigurationInvalid("--ends is a list of layers", text, remedy) from error

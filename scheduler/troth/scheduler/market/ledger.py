@@ -59,6 +59,10 @@ class MarketLedger:
         await self._follower.reach(receipt.block, FOLLOW_SECONDS)
         return receipt.block
 
-    async def value_of(self, function: str) -> int:
-        """A deposit that Summons asks for now."""
-        return await self._market.read(view(self.contracts, Part.SUMMONS, function, returns=int))
+    async def pass_deposit(self) -> int:
+        """What Summons asks for now of a scheduler that passes a summons on, at half as much base fee again: the
+        contract takes up to twice the least, as the fee moves until the block."""
+        fees = await self._market.chain.fees()
+        base = (fees.maximum - fees.priority) // 2
+        asked = view(self.contracts, Part.SUMMONS, "passDepositFor", base * 3 // 2, returns=int)
+        return await self._market.read(asked)

@@ -14,8 +14,11 @@ from troth.scheduler.orders.service import Orders
 class MarketMetrics:
     """One registry per scheduler; every gauge is computed at the scrape, so that none shows what was once."""
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
+
+    def show(self, orders: Orders) -> None:
+        """Compute from these orders, and from what they stand on."""
         desk = orders.desk
         self._gauge("running_orders", "Orders under way", lambda: orders.running)
         self._gauge("block", "Newest block that was followed", lambda: desk.ledger.block)

@@ -14,6 +14,7 @@ from troth.overlay.sessions.entry import EntryKeys, overlay_entry
 from troth.scheduler.assembly import Keys
 from troth.scheduler.market.assembly import assembled_market
 from troth.scheduler.market.configuration import load_market
+from troth.scheduler.pool.coordinator import REPORT_LIMITS
 from troth.scheduler.serving import DRAIN_SECONDS
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ async def serve_market(folder: Path, password_file: Path | None) -> None:
             configuration.port,
             drain=scheduler.orders.drain,
             drain_seconds=DRAIN_SECONDS,
+            limits=REPORT_LIMITS,
         )
         keys = EntryKeys("scheduler", operator.secret, identity, configuration.seal_key)
         registry = scheduler.metrics.registry

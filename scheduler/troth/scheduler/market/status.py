@@ -19,14 +19,14 @@ from troth.overlay.operator import Operator
 from troth.protocol.market import messages, views
 from troth.protocol.market.state import State
 from troth.protocol.market.types import PotKind, Role
-from troth.protocol.types import Address
+from troth.protocol.types import Address, Hash32
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.market.configuration import MarketConfiguration, load_market
 from troth.scheduler.orders.store import OrderStore
 from troth.scheduler.status import GAS_RESERVE
-from troth.scheduler.tabs.client_tabs import ClientTabs
+from troth.scheduler.tabs.client_tabs import ClientTab, ClientTabs
 from troth.scheduler.tabs.database import Database
-from troth.scheduler.tabs.node_tabs import NodeTabs
+from troth.scheduler.tabs.node_tabs import NodeTab, NodeTabs
 
 Report = dict[str, Any]
 
@@ -146,13 +146,15 @@ async def tabs_of_market(folder: Path) -> Report:
             # Nothing is signed here: a secret that no account has stands for the operator's.
             operator = Operator(b"\x01" * 32, looked.market.domain)
             clients = [_client(looked, one) for one in ClientTabs(database)]
-            nodes = [_node(looked, one) for one in NodeTabs(database, operator)]
+            books = {one.book.tab: one for one in NodeTabs(database, operator)}
+            own = (tab for tab, one in looked.state.tabs.items() if one.tab.payer == looked.operator)
+            nodes = [_node(looked, tab, books.get(tab)) for tab in own]
         finally:
             await database.close()
         return {"clients": clients, "nodes": nodes}
 
 
-def _client(looked: Looked, held: Any) -> str:
+def _client(looked: Looked, held: ClientTab) -> str:
     tab_id = messages.tab_id(held.tab)
     state = looked.state.tab_state(tab_id)
     closing = f", closes at block {state.closes_at}" if state.closes_at else ""
@@ -162,13 +164,12 @@ def _client(looked: Looked, held: Any) -> str:
     )
 
 
-def _node(looked: Looked, held: Any) -> str:
-    state = looked.state.tab_state(held.book.tab)
-    free = state.balance + state.redeemed - held.book.authorised
-    return (
-        f"0x{held.book.tab.hex()} with {held.node}: {state.balance} left, {held.book.spent} acknowledged, "
-        f"{len(held.owed)} promises open, {free} free"
-    )
+def _node(looked: Looked, tab: Hash32, held: NodeTab | None) -> str:
+    state, node = looked.state.tab_state(tab), looked.state.tabs[tab].tab.payee
+    spent, authorised, opened = (0, 0, 0) if held is None else (held.book.spent, held.book.authorised, len(held.owed))
+    free = state.balance + state.redeemed - authorised
+    what = f"{state.balance} left, {spent} acknowledged, {opened} promises open, {free} free"
+    return f"0x{tab.hex()} with {node}: {what}"
 
 
 def prices_of_market(folder: Path) -> Report:

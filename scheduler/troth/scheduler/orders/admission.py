@@ -69,6 +69,12 @@ class _Asked:
     def order_id(self) -> Hash32:
         return messages.order_id(self.order, self.view.domain)
 
+    @property
+    def wanted(self) -> Wanted:
+        """The order for who chooses among nodes."""
+        spans, positions = self.offer.spans, self.request.position_limit
+        return Wanted(self.order_id, self.order.execution_class, spans, positions)
+
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
@@ -98,7 +104,13 @@ async def admit(desk: Desk, sent: Submission) -> Work:
     _check_stake(desk, order)
     _check_money(desk, sent, view)
     drawn = _draw(asked)
-    return await _take(asked, _choose(asked, drawn), drawn.proof)
+    nodes = _choose(asked, drawn)
+    try:
+        return await _take(asked, nodes, drawn.proof)
+    except BaseException:
+        if desk.routes is not None:
+            desk.routes.release(asked.wanted)  # the choice held room for it
+        raise
 
 
 # ------------------------------------------------------------------------------------------- the checks, in their order
@@ -218,8 +230,7 @@ def _choose(asked: _Asked, drawn: _Drawn) -> tuple[Address, ...]:
             what = f"No node that was drawn for segment {segment} has a tab that pays it"
             raise NodeUnpaid(what, remedy="Try again in a minute: tabs with nodes are opened and topped up.")
         paid.append(covered)
-    order, positions = asked.order, asked.request.position_limit
-    return choose(desk, Wanted(asked.order_id, order.execution_class, asked.offer.spans, positions), paid)
+    return choose(desk, asked.wanted, paid)
 
 
 def _tab_state(desk: Desk, node: Address) -> TabState:

@@ -52,8 +52,8 @@ class Ledger(Protocol):
     async def execute(self, call: PartCall) -> int:
         """Send as the operator, wait until it is followed; the block. Raises ChainError."""
 
-    async def value_of(self, function: str) -> int:
-        """A deposit that Summons asks for now."""
+    async def pass_deposit(self) -> int:
+        """What Summons asks for now of a scheduler that passes a summons on."""
 
 
 class Chosen(Protocol):

@@ -13,6 +13,7 @@ from troth.protocol.logprobs import Logprobs
 from troth.protocol.market import prices
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import Result
+from troth.protocol.types import Address
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.concluding import Ending
 from troth.scheduler.orders.desk import Desk, Work
@@ -43,6 +44,11 @@ class Run:
         self._tokens: list[int] = []
         self.lines = Lines()
 
+    @property
+    def nodes(self) -> tuple[Address, ...]:
+        """Who serves it."""
+        return self._work.nodes
+
     async def run(self) -> None:
         """Everything after the admission was journalled."""
         self.lines.send("admitted", **shown_admitted(self._work.story))
@@ -67,7 +73,7 @@ class Run:
         fee = prices.fee(story.order, work.offer.rules, story.segments, results[-1].message)
         await asyncio.to_thread(self._kept.sync)
         served = desk.client_tabs.serve(story.order.tab, story.order.sequence, fee, desk.ledger.block)
-        answered = Answered(reason, results, self._hops[-1].chain.position, fee)
+        answered = Answered("end" if reason == "stop" else reason, results, self._hops[-1].chain.position, fee)
         await desk.store.note_answer(story, answered, tuple(pipeline.tokens), *served)
         self.lines.send("results", **shown_results(story))
         await draw(desk, self._book, story)

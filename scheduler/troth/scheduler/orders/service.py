@@ -22,6 +22,7 @@ from troth.scheduler.errors import Busy, ChainAway, OrderRefused, TooLate
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.admission import admit
 from troth.scheduler.orders.desk import Desk, Work
+from troth.scheduler.orders.dismissing import dismiss
 from troth.scheduler.orders.drawing import draw, draw_again
 from troth.scheduler.orders.errors import NotYet, OrderFailed, UnknownOrder
 from troth.scheduler.orders.keeping import is_owed_no_more
@@ -30,7 +31,7 @@ from troth.scheduler.orders.shown import replay
 from troth.scheduler.orders.story import Story
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.tabs.database import StorageFailed
-from troth.scheduler.tabs.due import nothing_owed
+from troth.scheduler.tabs.due import left_undecided, nothing_owed
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class Orders:
         self._concurrent = concurrent
         self._runs: dict[Hash32, Run] = {}
         self._checks: dict[Hash32, CheckRun] = {}
-        self._opening: dict[Hash32, asyncio.Lock] = {}
+        self._locks: dict[Hash32, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -79,6 +80,7 @@ class Orders:
             await run.run()
         finally:
             del self._runs[order_id]
+        await dismiss(self.desk, order_id, run.nodes)
 
     async def again(self, order_id: Hash32, salt: Hash32) -> Lines:
         """All lines of an order, for who has its salt; raises UnknownOrder."""
@@ -89,7 +91,8 @@ class Orders:
         if running is not None:
             return running.lines
         if story.drawn is not None:
-            await draw_again(self.desk, story)
+            async with self._lock(order_id):
+                await draw_again(self.desk, story)
         return replay(story)
 
     # ---- checks
@@ -97,7 +100,9 @@ class Orders:
     async def show_secret(self, order_id: Hash32, secret: Hash32) -> Lines:
         """The client's first secret: the lines of its check, or that there is none."""
         story = self._story(order_id)
-        if not await reveal(self.desk, story, secret):
+        async with self._lock(order_id):
+            hit = await reveal(self.desk, story, secret)
+        if not hit:
             lines = Lines()
             lines.send("undrawn")
             lines.end()
@@ -117,15 +122,20 @@ class Orders:
             await running.run()
         finally:
             del self._checks[order_id]
+        await dismiss(self.desk, order_id, running.verifiers)
 
     async def show_second(self, order_id: Hash32, secret: Hash32) -> Story:
         """The client's second secret; everybody that opened is in the story."""
         story = self._story(order_id)
         if story.revealed is None or order_id in self._checks:
             raise NotYet("The check has not ended", None, "Follow the lines of the first secret to their end.")
-        async with self._opening.setdefault(order_id, asyncio.Lock()):
+        async with self._lock(order_id):
             await open_tiles(self.desk, self.work_of(story), secret)
         return story
+
+    def _lock(self, order_id: Hash32) -> asyncio.Lock:
+        """What its client asks of one order is done one after the other: each step is written once."""
+        return self._locks.setdefault(order_id, asyncio.Lock())
 
     def work_of(self, story: Story) -> Work:
         """An order to be worked on again; raises TooLate once prompt and answer are gone."""
@@ -144,21 +154,32 @@ class Orders:
     # ---- from start to stop
 
     async def resume(self) -> int:
-        """Take up what a crash cut off; how many orders. Call it once, before orders are taken.
+        """Take up what a crash or a full disk cut off; how many orders.
 
         With results and without a draw, an order gets its draw; without results it is failed, and nothing is owed.
         """
-        cut_off = [one for one in self.desk.store.opened() if one.failed is None and one.drawn is None]
+        unfinished = (one for one in self.desk.store.opened() if one.failed is None and one.drawn is None)
+        cut_off = [one for one in unfinished if one.order_id not in self._runs]
         for story in cut_off:
             with task_bound(story.order_id):
                 if story.answered is not None:
                     log.info("drawing over results that were stored before the restart")
                     await draw(self.desk, self.book, story)
                     continue
-                error = OrderFailed("The scheduler was restarted while the order ran")
+                error = OrderFailed("The scheduler was interrupted while the order ran")
                 await fail(self.desk, story, error.code, error.what, story.segments)
-                await self.desk.database.commit(*nothing_owed(self.desk.node_tabs, story, range(story.segments)))
+        await self._decide_failed()
         return len(cut_off)
+
+    async def _decide_failed(self) -> None:
+        """Nodes of failed orders that had no time to show a result are owed nothing."""
+        node_tabs = self.desk.node_tabs
+        for story in self.desk.store.opened():
+            if story.failed is None or story.order_id in self._runs:
+                continue
+            left = left_undecided(node_tabs, story)
+            if left:
+                await self.desk.database.commit(*nothing_owed(node_tabs, story, left))
 
     async def forget_old(self) -> None:
         """Remove prompts, answers and rows that nobody may ask for any more."""
@@ -169,7 +190,7 @@ class Orders:
             if is_owed_no_more(story, ledger.state, ledger.block, ledger.parameters.lag):
                 self.desk.rows.forget(story.order_id)
                 await self.desk.store.forget(story)
-                self._opening.pop(story.order_id, None)
+                self._locks.pop(story.order_id, None)
                 forgotten += 1
         if forgotten:
             await asyncio.to_thread(self.desk.database.truncate)

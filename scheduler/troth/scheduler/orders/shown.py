@@ -43,7 +43,7 @@ def shown_failed(failed: Failed) -> Fields:
 
 def shown_logprobs(told: Logprobs) -> Fields:
     """A token's log probability and those of the likeliest ones in its place."""
-    return {"chosen": told.chosen, "top": [[token, value] for token, value in told.top]}
+    return {"logprob": told.chosen, "top": [[token, value] for token, value in told.top]}
 
 
 def _by_operator(values: dict[Any, Any]) -> Fields:

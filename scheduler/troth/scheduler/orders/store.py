@@ -19,14 +19,15 @@ class OrderStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._open: dict[Hash32, Story] = {}
+        self._beginning: set[Hash32] = set()
         for (order_id,) in database.read("SELECT order_id FROM orders WHERE open = 1"):
             story = self._read(Hash32(order_id))
             if story is not None:
                 self._open[story.order_id] = story
 
     def opened(self) -> list[Story]:
-        """Orders of which something may still be asked."""
-        return list(self._open.values())
+        """Orders of which something may still be asked; without those that are not on the disk yet."""
+        return [story for story in self._open.values() if story.order_id not in self._beginning]
 
     def known(self, order_id: Hash32) -> bool:
         """Whether the order was taken here."""
@@ -52,11 +53,14 @@ class OrderStore:
         )
         private = [("INSERT INTO private VALUES (?, ?, ?)", (story.order_id, name, data)) for name, data in _of(story)]
         self._open[story.order_id] = story
+        self._beginning.add(story.order_id)
         try:
             await self._database.commit(row, *private, _step(story.order_id, story.admitted), *beside)
         except BaseException:
             self._open.pop(story.order_id, None)
             raise
+        finally:
+            self._beginning.discard(story.order_id)
 
     async def note(self, story: Story, step: Step, *beside: Statement) -> None:
         """Journal a step, then fold it; raises StorageFailed if it was journalled before, or the disk refuses."""

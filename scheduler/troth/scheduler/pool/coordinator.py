@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from troth.overlay.channel_server import ChannelServer, Limits
 from troth.overlay.errors import OverlayError
-from troth.protocol.contract_types import Role
 from troth.protocol.state import State
-from troth.protocol.types import Address, Hash32
+from troth.protocol.types import Address, Hash32, Segment
 from troth.protocol.wire import SCHEDULER_REQUESTS
 from troth.protocol.wire_reports import HostingPart, Report, Reported, SpanPart
 from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.catalogue import Served
 from troth.scheduler.chains.drawn import Draw
 from troth.scheduler.peers import Peers
-from troth.scheduler.pool.chain_side import ChainSide, chain_side
+from troth.scheduler.pool.chain_side import ChainSide
 from troth.scheduler.pool.class_pool import ClassPool
 from troth.scheduler.pool.errors import ClassNotServed, ReportRefused
 from troth.scheduler.pool.gauges import Gauges
@@ -26,6 +26,7 @@ from troth.scheduler.pool.offering import Ends
 from troth.scheduler.pool.orders import Hosting
 from troth.scheduler.pool.pace import Pace
 from troth.scheduler.pool.shape import shape_of
+from troth.scheduler.pool.sides import Sides, TaskSides
 
 log = logging.getLogger(__name__)
 
@@ -45,23 +46,33 @@ REPORT_LIMITS = Limits(
 """A report has a few kilobytes, and a node needs one connection."""
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be served: room for ``positions`` is held for it under its ``name``."""
+
+    name: Hash32
+    execution_class: Hash32
+    spans: Sequence[Segment]
+    positions: int
+
+
 class Coordinator:
     """Owns one ClassPool for each served class that the chain knows.
 
     Args:
-        chain: state and block, as they are now.
+        chain: of either way of settling; state and block of a per-task contract, as they are now, will do.
     """
 
     def __init__(
         self,
         served: Sequence[Served],
-        chain: Callable[[], tuple[State, int]],
+        chain: Sides | Callable[[], tuple[State, int]],
         peers: Peers,
         gauges: Gauges,
         pace: Callable[[], Pace] = Pace,
     ) -> None:
         self._served = {entry.class_id: entry for entry in served}
-        self._chain = chain
+        self._chain = chain if isinstance(chain, Sides) else TaskSides(chain)
         self._peers = peers
         self._gauges = gauges
         self._pace = pace
@@ -128,16 +139,20 @@ class Coordinator:
 
     def choose(self, task: AdmittedTask, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...] | None:
         """The fastest chain among `allowed` candidates of each segment, with room for the task; see `Chains`."""
-        pool = self.pool(task.order.execution_class)
+        tokens = len(task.request.prompt_tokens) + task.request.max_tokens
+        wanted = Wanted(task.task_id, task.order.execution_class, task.assignment.segments, tokens)
+        return self.choose_for(wanted, allowed)
+
+    def choose_for(self, wanted: Wanted, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...] | None:
+        """The same for whatever is to be served."""
+        pool = self.pool(wanted.execution_class)
         if pool is None:
             return None
-        self.release(task)
+        self.release_for(wanted.execution_class, wanted.name)
         draws = [
-            Draw(segment.first, segment.end, tuple(nodes))
-            for segment, nodes in zip(task.assignment.segments, allowed, strict=True)
+            Draw(segment.first, segment.end, tuple(nodes)) for segment, nodes in zip(wanted.spans, allowed, strict=True)
         ]
-        tokens = len(task.request.prompt_tokens) + task.request.max_tokens
-        chain = pool.choose(task.task_id.hex(), tokens, draws)
+        chain = pool.choose(wanted.name.hex(), wanted.positions, draws)
         if not chain.segments:
             log.info("no chain is chosen by measured times: %s", chain.reason)
             return None
@@ -145,15 +160,23 @@ class Coordinator:
 
     def note_answer(self, task: AdmittedTask, node: Address, layers: int, seconds: float) -> None:
         """One position through `layers` layers took `seconds` at a node, the way included."""
-        pool = self.pool(task.order.execution_class)
+        self.note_answer_for(task.order.execution_class, node, layers, seconds)
+
+    def note_answer_for(self, class_id: Hash32, node: Address, layers: int, seconds: float) -> None:
+        """The same for a class by its id."""
+        pool = self.pool(class_id)
         if pool is not None:
             pool.note_answer(node, layers, seconds)
 
     def release(self, task: AdmittedTask) -> None:
         """Give back what a task holds."""
-        pool = self._pools.get(task.order.execution_class)
+        self.release_for(task.order.execution_class, task.task_id)
+
+    def release_for(self, class_id: Hash32, name: Hash32) -> None:
+        """Give back what is held under a name."""
+        pool = self._pools.get(class_id)
         if pool is not None:
-            pool.router.release(task.task_id.hex())
+            pool.router.release(name.hex())
 
     def pools(self) -> dict[Hash32, tuple[ClassPool, ChainSide]]:
         """Every class's pool with its chain's side."""
@@ -188,19 +211,16 @@ class Coordinator:
             log.debug("the way to %s could not be measured: %s", node, error)
 
     def _side(self, class_id: Hash32) -> ChainSide | None:
-        state, block = self._chain()
         known = self._sides.get(class_id)
-        if known is None or known.block != block:
-            side = chain_side(state, class_id, block)
+        if known is None or known.block != self._chain.block:
+            side = self._chain.side(class_id)
             if side is None:
                 return None
             known = self._sides[class_id] = side
         return known
 
     def _is_node(self, sender: Address) -> bool:
-        state, _ = self._chain()
-        account = state.accounts.get(sender)
-        return account is not None and account.role is Role.NODE and account.exit_block == 0
+        return self._chain.is_node(sender)
 
 
 def _hosting(number: int, hosting: Hosting) -> HostingPart:

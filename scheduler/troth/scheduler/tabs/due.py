@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from troth.protocol.market import prices
+from troth.protocol.market.life import may_withhold
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.state import CaseRecord, State
 from troth.protocol.market.types import Result, Work
@@ -43,8 +44,18 @@ def nothing_owed(node_tabs: NodeTabs, story: Story, segments: Iterable[int]) -> 
     return statements
 
 
+def left_undecided(node_tabs: NodeTabs, story: Story) -> list[int]:
+    """Segments of a failed order whose nodes were not told yet what they are owed: a crash came between."""
+    found = []
+    for segment, (node, promised) in enumerate(zip(story.admitted.nodes, story.admitted.promises, strict=True)):
+        owed = node_tabs.held(node).owed.get(promised.message.sequence)
+        if owed is not None and owed.due is None:
+            found.append(segment)
+    return found
+
+
 def decision(state: State, stories: Stories) -> Callable[[Address, Owed], int | None]:
-    """What of a due leaf is owed now: nothing where it is void, and None while a case that suspends its node is open.
+    """What of a due leaf is owed now: nothing where it is void, and None while a case permits to withhold it.
 
     Nothing else may keep back what is owed. A check is owed whether or not the result that it judged stands; only its
     verifier's own conviction voids it.
@@ -58,19 +69,19 @@ def decision(state: State, stories: Stories) -> Callable[[Address, Owed], int | 
         if owed.work is Work.INFERENCE:
             if state.is_voided(owed.order, owed.segment):
                 return 0
-            if any(_suspends(record, node) for record in state.cases.values()):
+            if any(_withholds(record, node, owed) for record in state.cases.values()):
                 return None
         return owed.fee or 0
 
     return decide
 
 
-def _suspends(record: CaseRecord, node: Address) -> bool:
-    return record.live and record.state.suspends and record.state.node == node
+def _withholds(record: CaseRecord, node: Address, owed: Owed) -> bool:
+    return record.live and may_withhold(record.state, owed.order, node, owed.segment)
 
 
 def rejections_decided(node_tabs: NodeTabs, state: State, stories: Stories, block: int, lag: int) -> list[Statement]:
-    """Checks that ended with a no: owed once the result fell, and nothing if it stands when no case is left."""
+    """Checks that did not end with a yes: owed once the result fell, and nothing if it stands when no case is left."""
     statements: list[Statement] = []
     for held in node_tabs:
         for number, owed in held.owed.items():

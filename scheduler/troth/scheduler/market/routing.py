@@ -1,0 +1,29 @@
+"""The pools of a market's classes as a chooser of chains: measured times decide among the nodes that were drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from troth.protocol.types import Address
+from troth.scheduler.orders.desk import Chosen
+from troth.scheduler.pool.coordinator import Coordinator, Wanted
+
+
+class PoolRoutes:
+    """``orders.desk.Routes`` over a Coordinator."""
+
+    def __init__(self, pools: Coordinator) -> None:
+        self._pools = pools
+
+    def choose(self, wanted: Chosen, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...] | None:
+        """The fastest chain with room for the order; None where measured times say nothing."""
+        asked = Wanted(wanted.order_id, wanted.execution_class, wanted.spans, wanted.positions)
+        return self._pools.choose_for(asked, allowed)
+
+    def note_answer(self, wanted: Chosen, node: Address, layers: int, seconds: float) -> None:
+        """One position through so many layers took so long."""
+        self._pools.note_answer_for(wanted.execution_class, node, layers, seconds)
+
+    def release(self, wanted: Chosen) -> None:
+        """The order is over."""
+        self._pools.release_for(wanted.execution_class, wanted.order_id)

@@ -1,0 +1,125 @@
+"""A scheduler of a market from ``init`` to being ready: configuration, registration, assembly, what it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.tab_scene import descriptor, texts
+from support.tabs_stage import TabsStage, execution_class_of, tabs_stage
+from typer.testing import CliRunner
+
+from troth.chain.keystore import create_account, load_account, load_vrf_secret
+from troth.scheduler.assembly import Keys
+from troth.scheduler.command import app
+from troth.scheduler.errors import ConfigurationInvalid
+from troth.scheduler.initialisation import Wishes
+from troth.scheduler.market.assembly import assembled_market
+from troth.scheduler.market.command import init_market
+from troth.scheduler.market.configuration import is_market, load_market
+from troth.scheduler.market.duties import Pace
+from troth.scheduler.market.registering import register_in_market
+from troth.scheduler.market.status import prices_of_market, status_of_market, tabs_of_market
+from troth.scheduler.transactions import Owner
+
+pytestmark = [pytest.mark.chain, pytest.mark.slow]
+MONEY = ("1000000000,100000000,2000000000", "1000000000000", "")
+
+
+def password_file(folder: Path) -> Path:
+    file = folder / "password"
+    file.write_text("correct horse battery staple\n")
+    file.chmod(0o600)
+    return file
+
+
+def wishes(stage: TabsStage, folder: Path, **changes: Any) -> Wishes:
+    texts(folder / "model")
+    plain: dict[str, Any] = {
+        "rpc": stage.anvil.url,
+        "contract": "",
+        "class_id": "0x" + stage.class_id.hex(),
+        "model": folder / "model",
+        "ends": "2",
+        "host": "127.0.0.1",
+        "port": 0,
+        "endpoint": "https://127.0.0.1:1",
+        "start_block": 0,
+        "operator_keystore": None,
+        "vrf_keystore": None,
+    }
+    return Wishes(**plain | changes)
+
+
+async def test_from_init_to_a_scheduler_that_is_ready(anvil: Any, tmp_path: Path) -> None:
+    model = descriptor()
+    async with tabs_stage(anvil, model=model, execution_class=execution_class_of(model), nodes=3) as stage:
+        home, secret = tmp_path / "home", password_file(tmp_path)
+        place = (stage.market.place.factory, stage.market.contracts.bank)
+        made = init_market(home, wishes(stage, tmp_path), place, MONEY, secret)
+        assert is_market(home)
+        with pytest.raises(ConfigurationInvalid):
+            init_market(home, wishes(stage, tmp_path), place, MONEY, secret)
+        found = await status_of_market(home)
+        assert (found["role"], found["problems"][0][:14]) == ("none", "not registered")
+        owner = create_account(tmp_path / "owner.json", "correct horse battery staple")
+        anvil.fund(owner)
+        asked = Owner(tmp_path / "owner.json", secret, None, None)
+        dry = await register_in_market(home, asked, secret, broadcast=False)
+        assert not dry["sent"]
+        sent = await register_in_market(home, asked, secret, broadcast=True)
+        assert sent["function"] == "registerScheduler"
+        configuration = load_market(home)
+        operator = load_account(configuration.operator_keystore, "correct horse battery staple")
+        assert operator.address == made["operator"]
+        anvil.fund(operator)
+        anvil.mine(2)
+        await serves(configuration, operator, stage)
+        found = await status_of_market(home)
+        assert (found["role"], found["problems"]) == ("scheduler", [])
+        assert [" 1000000000000 left" in one for one in (await tabs_of_market(home))["nodes"]] == [True] * 3
+        assert "1000000000" in prices_of_market(home)["prices"][0]
+
+
+async def serves(configuration: Any, operator: Any, stage: TabsStage) -> None:
+    """It comes up, opens tabs with all nodes by itself, and answers its clients."""
+    vrf_secret = load_vrf_secret(configuration.vrf_keystore, "correct horse battery staple")
+    pace = Pace(urgent=0.05, money=0.05, slow=0.05)
+    async with assembled_market(configuration, Keys(operator, vrf_secret), pace) as scheduler:
+        state = await _until_tabs(scheduler, len(stage.nodes))
+        assert sum(one.tab.payer == operator.address for one in state.tabs.values()) == len(stage.nodes)
+        assert scheduler.reasons() == []
+        transport = httpx.ASGITransport(app=scheduler.app())
+        async with httpx.AsyncClient(transport=transport, base_url="https://scheduler") as http:
+            info = (await http.get("/v1/info")).json()
+            assert (info["operator"], info["bank"]) == (operator.address, stage.market.contracts.bank)
+            assert info["classes"][0]["ends"] == [2]
+            listed = (await http.get("/v1/prices")).json()["data"][0]
+            assert listed["troth"]["written_price"] == "2000000000"
+            assert float(listed["pricing"]["completion"]) >= 2e-18
+            assert (await http.get("/readyz")).status_code == 200
+            assert "troth_scheduler_stake" in (await http.get("/metrics")).text
+            files = await http.get(f"/v1/models/0x{stage.class_id.hex()}/tokenizer")
+            assert json.loads(files.json()["config"])["model_type"] == "toy"
+
+
+async def _until_tabs(scheduler: Any, count: int) -> Any:
+    me = scheduler.orders.desk.operator.address
+    follower = scheduler.ledger._follower
+    return await follower.wait_until(
+        lambda state: sum(one.tab.payer == me for one in state.tabs.values()) == count, timeout=30
+    )
+
+
+def test_the_command_line_says_what_is_missing(tmp_path: Path) -> None:
+    plain = ["init", "--rpc", "http://x", "--class", "0x" + "11" * 32, "--model", str(tmp_path), "--ends", "2"]
+    market = [*plain, "--factory", "0x" + "11" * 20, "--home", str(tmp_path / "home")]
+    refused = CliRunner().invoke(app, market)
+    assert isinstance(refused.exception, ConfigurationInvalid)
+    assert "three prices" in str(refused.exception)
+    assert {"run", "tabs", "prices", "status"} <= {
+        command.name or command.callback.__name__ for command in app.registered_commands
+    }  # type: ignore[union-attr]
