@@ -183,6 +183,12 @@ class Journal:
         """Orders of a tab that no voucher acknowledges yet, by number."""
         return self._rows("WHERE tab = ? AND paid IS NULL ORDER BY sequence", _name(tab))
 
+    def due(self, tab: Hash32, block: int) -> list[Entry]:
+        """Those of them at which there may be something to do: not undrawn ones whose lag still runs."""
+        waiting = (Phase.UNDRAWN, Phase.UNCLEAR)
+        condition = "WHERE tab = ? AND paid IS NULL AND NOT (phase IN (?, ?) AND due > ?) ORDER BY sequence"
+        return self._rows(condition, _name(tab), *waiting, block)
+
     def of_question(self, question: str) -> list[Entry]:
         """The orders that were made for one question, oldest first."""
         return self._rows("WHERE question = ? ORDER BY created, rowid", question)

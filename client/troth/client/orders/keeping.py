@@ -28,8 +28,8 @@ from troth.client.orders.updates import Step
 from troth.client.tabs.errors import StoreUnusable
 from troth.protocol.market import checks, messages, prices
 from troth.protocol.market.bodies import Acknowledgement, OpenOrder
-from troth.protocol.market.messages import case_id
-from troth.protocol.market.types import Outcome
+from troth.protocol.market.messages import case_id, summons_id
+from troth.protocol.market.types import Outcome, SummonsKind
 
 INTERVAL = 1.0
 LONGEST_BACKOFF = 60.0
@@ -81,7 +81,7 @@ class Keeper:
         """Everything that is due now: pay, go on, summon, deliver."""
         for record in self.session.books.all(self.session.domain):
             desk = self.session.desk_of(record.identifier)
-            for entry in self.session.journal.unpaid(record.identifier):
+            for entry in self.session.journal.due(record.identifier, self.session.block):
                 await self._look_after(desk, entry)
             await self._deliver(desk)
 
@@ -221,8 +221,10 @@ def fell(session: MarketSession, entry: Entry) -> bool:
     state, submission, served = session.state, entry.submission, served_of(entry)
     if state.is_voided(entry.identifier, 255):
         return True
-    summoned = (record for record in state.summons.values() if record.state.order == entry.identifier)
-    if any(record.answered is False for record in summoned):
+    places = [(SummonsKind.RESULTS, 0)]
+    places += [(SummonsKind.CHECK, segment) for segment in range(0 if served is None else len(served.given))]
+    summoned = [state.summons.get(summons_id(entry.identifier, *place)) for place in places]
+    if any(record is not None and record.answered is False for record in summoned):
         return True
     if submission is None:
         return False
