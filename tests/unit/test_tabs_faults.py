@@ -400,6 +400,7 @@ async def test_a_leaf_that_fell_in_court_is_paid_nothing(tmp_path: Path) -> None
         entry = stage.session.journal.all()[0]
         spent, state = stage.book().spent, stage.world.state
         stage.world.state = replace(state, voided=state.voided.with_item((entry.identifier, 0), entry.identifier))
+        stage.world.block += PARAMETERS.lag
         await Keeper(stage.session).once()
         assert stage.session.journal.entry(entry.identifier).paid == 0
         assert stage.book().spent == spent

@@ -13,7 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeVar
@@ -77,7 +77,7 @@ class Entry:
     paid: int | None
     due: int | None
     failure: str | None
-    evidence: Mapping[str, bytes]
+    evidence: Mapping[str, bytes] = field(repr=False)
 
     @property
     def name(self) -> str:
