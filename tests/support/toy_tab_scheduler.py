@@ -525,7 +525,7 @@ class ToyScheduler:
             try:
                 placed = self.take(submission)
             except InvalidVoucher as error:
-                return refused(402 if "covers" in error.what else 409, "invalid_voucher", error)
+                return refused(402 if "covers" in error.what else 409, "voucher_refused", error)
             except ProtocolError as error:
                 return refused(400, "invalid_order", error)
             return stream(placed.lines)
@@ -561,7 +561,7 @@ class ToyScheduler:
             try:
                 self.books[identifier] = tabs.accept(book, word.voucher.require(DOMAIN, word.tab.key))
             except InvalidVoucher as error:
-                return refused(409, "invalid_voucher", error)
+                return refused(409, "voucher_refused", error)
             self.vouchers[identifier] = word.voucher
             return {}
 

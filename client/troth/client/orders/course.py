@@ -273,7 +273,7 @@ class _Lie(Exception):
         self.what = what
 
 
-_VOUCHERS = {"invalid_voucher", "voucher_behind", "voucher_backwards"}
+_VOUCHERS = {"voucher_refused", "invalid_voucher"}
 """Codes of refusals that a newer word of the tab mends."""
 
 
