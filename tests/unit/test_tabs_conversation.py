@@ -106,7 +106,7 @@ async def over_tls(stage: Stage, folder: Path) -> AsyncIterator[None]:
     async with serving(server), reaching(stage.home, Configuration(CONTRACT)) as reach:
         operator = stage.scheduler.key.address
         party = stage.world.state.parties[operator]
-        moved = replace(party, endpoint=f"https://127.0.0.1:{server.port}", tls_key_hash=Hash32(identity.key_hash))
+        moved = replace(party, endpoint=f"https://127.0.0.1:{server.port}", tls_key_hash=Hash32(identity.spki_sha256))
         stage.world.state = replace(stage.world.state, parties=stage.world.state.parties.with_item(operator, moved))
         stage.session.connect = Connector(reach)
         yield

@@ -73,8 +73,10 @@ class Keeper:
             except FAILURES as error:
                 # A full disk, or a chain that is away: nothing is lost, and the next round tries again.
                 _log.warning("tabs are looked after again later: %s", type(error).__name__)
+            # Not wait_for: it may swallow the cancellation that comes with the event, and the task would never end.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.session.changed.wait(), INTERVAL)
+                async with asyncio.timeout(INTERVAL):
+                    await self.session.changed.wait()
             self.session.changed.clear()
 
     async def once(self) -> None:
