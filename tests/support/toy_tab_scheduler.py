@@ -444,8 +444,9 @@ class ToyScheduler:
         for node in seats.seats:
             root = Hash32(self.verifier_trace(one, node).root)
             hidden = messages.verifier_commitment(one.identifier, segment, node, root=root, salt=verifier_salt(node))
-            commitments.append(sign(TraceCommitment(one.identifier, segment, hidden), DOMAIN, NODE_KEYS[node]))
             hashed = typed_data.struct_hash(one.given[segment])
+            committed = TraceCommitment(one.identifier, segment, hashed, hidden)
+            commitments.append(sign(committed, DOMAIN, NODE_KEYS[node]))
             verdicts.append(
                 sign(Verdict(one.identifier, segment, hashed, hidden, self.opinion, False), DOMAIN, NODE_KEYS[node])
             )

@@ -30,7 +30,8 @@ from troth.protocol import vrf
 from troth.protocol.market import messages
 from troth.protocol.market.bodies import Admitted, Checking, Lottery, Results, Verdicts
 from troth.protocol.market.messages import Signed, sign
-from troth.protocol.market.types import Admission, Draw, Opinion
+from troth.protocol.market.state import CaseRecord
+from troth.protocol.market.types import Admission, CaseState, Draw, Opinion
 from troth.protocol.types import Hash32
 
 
@@ -362,9 +363,28 @@ async def test_a_rejection_goes_to_the_court_and_is_not_paid(tmp_path: Path) -> 
         assert evidence.tokens == tuple(stage.scheduler.answer)
         assert len(evidence.checks[0].opened) == len(evidence.checks[0].verdicts)
         stage.world.block += 1_000
+        opened = CaseState(order=only(stage).identifier, segment=0, node=evidence.nodes[0])
+        name = messages.case_id(only(stage).identifier, 0)
+        state = stage.world.state
+        stage.world.state = replace(state, cases=state.cases.with_item(name, CaseRecord(name, opened, None, ())))
         await Keeper(stage.session).once()
         assert (only(stage).paid, len(heard)) == (None, 1)
+        stage.world.state = replace(state, voided=state.voided.with_item((only(stage).identifier, 0), name))
+        await Keeper(stage.session).once()
+        assert (only(stage).paid, stage.book().spent) == (0, 0)
         assert proof_of(only(stage), stage.world.state, DOMAIN).checks
+
+
+async def test_a_rejection_that_nobody_brings_to_the_court_is_paid_once_the_lag_is_over(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        stage.scheduler.node_noise, stage.scheduler.opinion = 1.0, Opinion.REJECT
+        told = ended(await asked(stage))
+        stage.world.block = told.due - 1
+        await Keeper(stage.session).once()
+        assert only(stage).paid is None
+        stage.world.block = told.due
+        await Keeper(stage.session).once()
+        assert only(stage).paid == told.fee
 
 
 async def test_without_an_opener_a_rejection_says_how(tmp_path: Path) -> None:

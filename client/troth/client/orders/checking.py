@@ -290,11 +290,13 @@ class _Gathering:
     def _commit(self, said: Committed) -> None:
         if said.segment not in range(len(self._seats)) or said.segment in self._commitments:
             raise _Forged("The scheduler sent the commitments of a segment twice, or of none")
-        wanted = (self._served.entry.identifier, said.segment)
+        result = typed_data.struct_hash(self._result(said.segment))
+        wanted = (self._served.entry.identifier, said.segment, result)
         found = {}
         for signed in said.commitments:
             signer = typed_data.recover(signed.message, self._view.domain, signed.signature)
-            if signer in self._seats[said.segment].seats and (signed.message.order, signed.message.segment) == wanted:
+            word = signed.message
+            if signer in self._seats[said.segment].seats and (word.order, word.segment, word.result) == wanted:
                 found[signer] = signed
         self._commitments[said.segment] = found
 
