@@ -67,7 +67,7 @@ async def tab_gateway(
                 yield Running(stage.session, USDC, keeper)
 
         plain = replace(Settings(port=0, keep_alive=2.0), **settings)
-        async with assembled(stage.home, factory, plain, Check.read(check), price) as gateway:
-            async with serving(gateway.server) as server:
-                gateway.listens(server.port)
-                yield TabGateway(gateway, stage)
+        made = assembled(stage.home, factory, plain, Check.read(check), price)
+        async with made as gateway, serving(gateway.server) as server:
+            gateway.listens(server.port)
+            yield TabGateway(gateway, stage)

@@ -445,7 +445,8 @@ class ToyScheduler:
             root = Hash32(self.verifier_trace(one, node).root)
             hidden = messages.verifier_commitment(one.identifier, segment, node, root=root, salt=verifier_salt(node))
             hashed = typed_data.struct_hash(one.given[segment])
-            commitments.append(sign(TraceCommitment(one.identifier, segment, hashed, hidden), DOMAIN, NODE_KEYS[node]))
+            committed = TraceCommitment(one.identifier, segment, hashed, hidden)
+            commitments.append(sign(committed, DOMAIN, NODE_KEYS[node]))
             verdicts.append(
                 sign(Verdict(one.identifier, segment, hashed, hidden, self.opinion, False), DOMAIN, NODE_KEYS[node])
             )
@@ -525,7 +526,7 @@ class ToyScheduler:
             try:
                 placed = self.take(submission)
             except InvalidVoucher as error:
-                return refused(402 if "covers" in error.what else 409, "invalid_voucher", error)
+                return refused(402 if "covers" in error.what else 409, "voucher_refused", error)
             except ProtocolError as error:
                 return refused(400, "invalid_order", error)
             return stream(placed.lines)
@@ -561,7 +562,7 @@ class ToyScheduler:
             try:
                 self.books[identifier] = tabs.accept(book, word.voucher.require(DOMAIN, word.tab.key))
             except InvalidVoucher as error:
-                return refused(409, "invalid_voucher", error)
+                return refused(409, "voucher_refused", error)
             self.vouchers[identifier] = word.voucher
             return {}
 

@@ -1,10 +1,11 @@
-"""What goes wrong without anybody lying: kills at each step, backups, two processes, schedulers that die, full disks."""
+"""What goes wrong without anybody lying: kills at each step, backups, two processes, dead schedulers, full disks."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
 import sqlite3
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -13,14 +14,13 @@ from typing import Any
 
 import httpx
 import pytest
-from support.client_stage import LANGUAGE
 from support.toy_tab_scheduler import PARAMETERS, Stage, ToyOrder, toy_stage
+from support.waiting import eventually
 from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended, text_of
 
 from troth.client.ordering import Choices
 from troth.client.orders.asking import ask
 from troth.client.orders.course import ADMISSION_SECONDS
-from troth.client.orders.failing import OrderFailed, OrderStalled
 from troth.client.orders.journal import Journal, Phase
 from troth.client.orders.keeping import Keeper
 from troth.client.orders.session import MarketSession
@@ -228,12 +228,46 @@ async def test_one_tab_serves_many_requests_of_two_processes_at_once(tmp_path: P
         store.close()
 
 
+GIVING = """
+import sys
+from pathlib import Path
+from troth.chain.keystore import Key
+from troth.client.tabs.books import Books
+from troth.client.tabs.store import Store
+from troth.protocol.market.types import TabState
+
+store = Store(Path(sys.argv[1]))
+(record,) = Books(store).all()
+state = TabState(balance=10**9, known=True)
+key = Key.from_secret(bytes.fromhex(sys.argv[2]))
+for _ in range(40):
+    number = Books(store).order(record.identifier, 5, state, key, lambda number, _voucher: number)
+    print(number)
+    if number % 3 == 0:
+        Books(store).acknowledge(record.identifier, number, 2, key)
+"""
+
+
+async def test_two_processes_give_no_number_out_twice(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        record = stage.session.books.record(stage.tab)
+        key = stage.session.keyring.key(record.tab.key)
+        command = [sys.executable, "-c", GIVING, str(stage.home.tabs), key.secret.hex()]
+        running = [await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE) for _ in range(2)]
+        said = [(await one.communicate())[0].split() for one in running]
+        assert sorted(int(number) for numbers in said for number in numbers) == list(range(1, 81))
+        book = stage.book()
+        assert (book.sequence, book.spent, len(book.bounds)) == (80, 2 * 26, 80 - 26)
+        payee = tabs.PayeeBook(tabs.first_voucher(stage.tab))
+        for word in stage.session.books.vouchers(stage.tab):
+            payee = tabs.accept(payee, word.message)
+
+
 async def test_the_tab_covers_no_more_than_it_holds(tmp_path: Path) -> None:
     async with toy_stage(tmp_path, deposit=250) as stage:
         await asked(stage, replace(ALWAYS, choices=Choices(16)))
         with pytest.raises(TabShort) as caught:
-            for _ in range(3):
-                await asked(stage, replace(ALWAYS, choices=Choices(64)))
+            await asked(stage, replace(ALWAYS, choices=Choices(200)))
         assert caught.value.shortfall > 0
         assert f"top-up 0x{stage.tab.hex()[:10]}" in caught.value.remedy
         record = stage.session.books.record(stage.tab)
@@ -355,9 +389,7 @@ async def test_the_keeper_goes_on_after_any_failure(tmp_path: Path) -> None:
         keeper = Keeper(stage.session)
         keeper.once = lambda: failing(keeper)  # type: ignore[method-assign]
         async with keeper:
-            give_up = time.monotonic() + 5
-            while not stage.session.books.record(stage.tab).delivered and time.monotonic() < give_up:
-                await asyncio.sleep(0.05)
+            await eventually(lambda: stage.session.books.record(stage.tab).delivered)
         assert stage.session.books.record(stage.tab).delivered
 
 
@@ -368,6 +400,7 @@ async def test_a_leaf_that_fell_in_court_is_paid_nothing(tmp_path: Path) -> None
         entry = stage.session.journal.all()[0]
         spent, state = stage.book().spent, stage.world.state
         stage.world.state = replace(state, voided=state.voided.with_item((entry.identifier, 0), entry.identifier))
+        stage.world.block += PARAMETERS.lag
         await Keeper(stage.session).once()
         assert stage.session.journal.entry(entry.identifier).paid == 0
         assert stage.book().spent == spent
@@ -405,6 +438,3 @@ async def test_older_numbers_hold_the_window_open_and_are_paid_first(tmp_path: P
         stage.world.block += PARAMETERS.lag
         await Keeper(stage.session).once()
         assert stage.session.journal.entry(checked.identifier).paid == checked.fee
-
-
-__all__ = ["LANGUAGE", "OrderFailed", "OrderStalled"]

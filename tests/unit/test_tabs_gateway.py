@@ -58,9 +58,9 @@ async def test_models_show_pricing_as_openrouter_does(tmp_path: Path) -> None:
     async with tab_gateway(tmp_path) as stage:
         (model,) = (await stage.get("/v1/models")).json()["data"]
         assert model["pricing"] == {
-            "prompt": "0.000001",
-            "completion": "0.000002",
-            "input_cache_read": "0.0000001",
+            "prompt": "0.00000109",
+            "completion": "0.00000209",
+            "input_cache_read": "0.00000019",
         }
         assert model["troth"]["execution_class"] == "0x" + CLASS_ID.hex()
         assert (await stage.get("/v1/models/other")).status_code == 404

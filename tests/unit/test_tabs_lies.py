@@ -28,9 +28,10 @@ from troth.client.orders.updates import Outcome
 from troth.client.tabs.errors import NoTab
 from troth.protocol import vrf
 from troth.protocol.market import messages
-from troth.protocol.market.bodies import Admitted, Checking, Committed, Lottery, Results, Verdicts
+from troth.protocol.market.bodies import Admitted, Checking, Lottery, Results, Verdicts
 from troth.protocol.market.messages import Signed, sign
-from troth.protocol.market.types import Admission, Draw, Opinion
+from troth.protocol.market.state import CaseRecord
+from troth.protocol.market.types import Admission, CaseState, Draw, Opinion
 from troth.protocol.types import Hash32
 
 
@@ -289,17 +290,23 @@ async def test_a_check_that_was_late_is_taken_up_by_the_keeper(tmp_path: Path) -
         assert only(stage).paid == only(stage).fee
 
 
-async def test_a_verdict_of_a_stranger_is_left_out(tmp_path: Path) -> None:
+async def test_verdicts_of_others_and_over_other_results_are_left_out(tmp_path: Path) -> None:
     def forged(one: ToyOrder, lines: list[Any]) -> list[Any]:
-        said = [line for line in lines if line["type"] == "verdicts"][0]
-        word = sign(Admission(one.identifier, Hash32(bytes(32)), 1), DOMAIN, b"\x55" * 32)
-        assert word.signature
-        kept = said["verdicts"][:0]
-        return [{**line, "verdicts": kept} if line["type"] == "verdicts" else line for line in lines]
+        assert one.secret is not None
+        (seats,) = toy.seats(one, one.secret)
+        _, verdicts = toy.said(one, 0, seats)
+        foreign = [sign(word.message, DOMAIN, b"\x55" * 32) for word in verdicts]
+        others = [
+            sign(replace(word.message, result=Hash32(b"\x0f" * 32)), DOMAIN, NODE_KEYS[node])
+            for word, node in zip(verdicts, seats.seats, strict=True)
+        ]
+        return replaced(lines, "verdicts", Verdicts(0, (*foreign, *others)))
 
     async with toy_stage(tmp_path) as stage:
-        stage.scheduler.tamper_check = forged
+        toy = stage.scheduler
+        toy.tamper_check = forged
         assert ended(await asked(stage)).outcome is Outcome.REFUSED_CHECK
+        assert "second" not in only(stage).evidence
 
 
 async def test_verifiers_that_always_say_yes_count_for_nothing(tmp_path: Path) -> None:
@@ -356,9 +363,28 @@ async def test_a_rejection_goes_to_the_court_and_is_not_paid(tmp_path: Path) -> 
         assert evidence.tokens == tuple(stage.scheduler.answer)
         assert len(evidence.checks[0].opened) == len(evidence.checks[0].verdicts)
         stage.world.block += 1_000
+        opened = CaseState(order=only(stage).identifier, segment=0, node=evidence.nodes[0])
+        name = messages.case_id(only(stage).identifier, 0)
+        state = stage.world.state
+        stage.world.state = replace(state, cases=state.cases.with_item(name, CaseRecord(name, opened, None, ())))
         await Keeper(stage.session).once()
         assert (only(stage).paid, len(heard)) == (None, 1)
+        stage.world.state = replace(state, voided=state.voided.with_item((only(stage).identifier, 0), name))
+        await Keeper(stage.session).once()
+        assert (only(stage).paid, stage.book().spent) == (0, 0)
         assert proof_of(only(stage), stage.world.state, DOMAIN).checks
+
+
+async def test_a_rejection_that_nobody_brings_to_the_court_is_paid_once_the_lag_is_over(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        stage.scheduler.node_noise, stage.scheduler.opinion = 1.0, Opinion.REJECT
+        told = ended(await asked(stage))
+        stage.world.block = told.due - 1
+        await Keeper(stage.session).once()
+        assert only(stage).paid is None
+        stage.world.block = told.due
+        await Keeper(stage.session).once()
+        assert only(stage).paid == told.fee
 
 
 async def test_without_an_opener_a_rejection_says_how(tmp_path: Path) -> None:
@@ -382,6 +408,3 @@ async def test_a_reader_that_leaves_keeps_what_has_come(tmp_path: Path) -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert only(stage).tokens == tuple(stage.scheduler.answer[:5])
-
-
-__all__ = ["Committed", "Verdicts"]

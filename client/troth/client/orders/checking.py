@@ -45,6 +45,8 @@ TOLD_SECONDS = 5.0
 """How long a secret that misses is offered: the scheduler wants it for its log alone."""
 OPENING_LIMIT = 1 << 22
 """Bytes of one opening."""
+OPENING_PAUSES = (0.0, 0.5, 2.0)
+"""Seconds before each try to get the openings, which a scheduler gathers once it has the second secret."""
 CHECK_LINES = 1024
 _FAILURES = (ClientError, OverlayError, TimeoutError)
 
@@ -174,14 +176,16 @@ class Ending:
         return self._ended(Outcome.UNCLEAR, what)
 
     async def _openings(self) -> Openings | None:
-        try:
-            calls = await self._session.calls(self._desk)
-            found = await calls.tiles(self._entry.identifier, self._secrets.tiles)
-        except _FAILURES:
-            return None
-        if len(found) != len(self._served.given):
-            return None
-        return Openings(tuple(_kept(one) for one in found))
+        for pause in OPENING_PAUSES:
+            await asyncio.sleep(pause)
+            try:
+                calls = await self._session.calls(self._desk)
+                found = await calls.tiles(self._entry.identifier, self._secrets.tiles)
+            except _FAILURES:
+                continue
+            if len(found) == len(self._served.given):
+                return Openings(tuple(_kept(one) for one in found))
+        return None
 
     def _opinion(self, segment: int, part: Check, seats: Seats) -> Opinion:
         """What the majority of one segment says, once the openings bear it out."""
@@ -286,11 +290,13 @@ class _Gathering:
     def _commit(self, said: Committed) -> None:
         if said.segment not in range(len(self._seats)) or said.segment in self._commitments:
             raise _Forged("The scheduler sent the commitments of a segment twice, or of none")
-        wanted = (self._served.entry.identifier, said.segment)
+        result = typed_data.struct_hash(self._result(said.segment))
+        wanted = (self._served.entry.identifier, said.segment, result)
         found = {}
         for signed in said.commitments:
             signer = typed_data.recover(signed.message, self._view.domain, signed.signature)
-            if signer in self._seats[said.segment].seats and (signed.message.order, signed.message.segment) == wanted:
+            word = signed.message
+            if signer in self._seats[said.segment].seats and (word.order, word.segment, word.result) == wanted:
                 found[signer] = signed
         self._commitments[said.segment] = found
 

@@ -143,6 +143,8 @@ def describe(update: Update, asset: Asset) -> str:
         case Ended(order, Outcome.UNCLEAR, fee, due, advice):
             doubt = f"`troth client case 0x{order.hex()[:10]}` doubts it"
             return f"NO MAJORITY: {advice}; {asset.show(fee)} will be paid at block {due}; {doubt}"
+        case Ended(_, Outcome.REJECTED, _, due, advice):
+            return f"REJECTED: do not rely on this answer. A case must stand at block {due}, or it is paid: {advice}"
         case Ended(_, outcome, _, _, advice):
             return f"{str(outcome).upper()}: do not rely on this answer; nothing is paid for it. {advice}"
         case _:

@@ -115,11 +115,9 @@ class Course:
     # ---- lines
 
     async def _next(self, lines: AsyncGenerator[dict[str, Any], None]) -> dict[str, Any]:
-        others = len(self._session.usable()) > 1
-        stall = float(self._session.table.stall)
-        if self._patience is not None:
-            stall = self._patience
-        limit = min(ADMISSION_SECONDS, stall) if self._admitted is None and others else stall
+        limit = float(self._session.table.stall) if self._patience is None else self._patience
+        if self._admitted is None and len(self._session.usable()) > 1:
+            limit = min(ADMISSION_SECONDS, limit)
         try:
             async with asyncio.timeout(limit):
                 line = await anext(lines, None)
@@ -275,7 +273,7 @@ class _Lie(Exception):
         self.what = what
 
 
-_VOUCHERS = {"invalid_voucher", "voucher_behind", "voucher_backwards"}
+_VOUCHERS = {"voucher_refused", "invalid_voucher"}
 """Codes of refusals that a newer word of the tab mends."""
 
 

@@ -13,7 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeVar
@@ -77,7 +77,7 @@ class Entry:
     paid: int | None
     due: int | None
     failure: str | None
-    evidence: Mapping[str, bytes]
+    evidence: Mapping[str, bytes] = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -182,6 +182,12 @@ class Journal:
     def unpaid(self, tab: Hash32) -> list[Entry]:
         """Orders of a tab that no voucher acknowledges yet, by number."""
         return self._rows("WHERE tab = ? AND paid IS NULL ORDER BY sequence", _name(tab))
+
+    def due(self, tab: Hash32, block: int) -> list[Entry]:
+        """Those of them at which there may be something to do: not undrawn ones whose lag still runs."""
+        waiting = (Phase.UNDRAWN, Phase.UNCLEAR)
+        condition = "WHERE tab = ? AND paid IS NULL AND NOT (phase IN (?, ?) AND due > ?) ORDER BY sequence"
+        return self._rows(condition, _name(tab), *waiting, block)
 
     def of_question(self, question: str) -> list[Entry]:
         """The orders that were made for one question, oldest first."""

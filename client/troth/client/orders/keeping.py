@@ -26,10 +26,10 @@ from troth.client.orders.session import FAILURES, Desk, MarketSession
 from troth.client.orders.summoning import AutomaticSummons, due_of
 from troth.client.orders.updates import Step
 from troth.client.tabs.errors import StoreUnusable
-from troth.protocol.market import checks, messages, prices
+from troth.protocol.market import checks, life, messages, prices
 from troth.protocol.market.bodies import Acknowledgement, OpenOrder
-from troth.protocol.market.messages import case_id
-from troth.protocol.market.types import Outcome
+from troth.protocol.market.messages import case_id, summons_id
+from troth.protocol.market.types import SummonsKind
 
 INTERVAL = 1.0
 LONGEST_BACKOFF = 60.0
@@ -73,15 +73,17 @@ class Keeper:
             except FAILURES as error:
                 # A full disk, or a chain that is away: nothing is lost, and the next round tries again.
                 _log.warning("tabs are looked after again later: %s", type(error).__name__)
+            # Not wait_for: it may swallow the cancellation that comes with the event, and the task would never end.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.session.changed.wait(), INTERVAL)
+                async with asyncio.timeout(INTERVAL):
+                    await self.session.changed.wait()
             self.session.changed.clear()
 
     async def once(self) -> None:
         """Everything that is due now: pay, go on, summon, deliver."""
         for record in self.session.books.all(self.session.domain):
             desk = self.session.desk_of(record.identifier)
-            for entry in self.session.journal.unpaid(record.identifier):
+            for entry in self.session.journal.due(record.identifier, self.session.block):
                 await self._look_after(desk, entry)
             await self._deliver(desk)
 
@@ -197,8 +199,8 @@ async def _run_out(steps: AsyncGenerator[Step, None]) -> None:
 def owed_now(session: MarketSession, entry: Entry) -> int | None:
     """What may be acknowledged for an order now; None: nothing yet.
 
-    Failed orders cost nothing, checked ones their fee at once, undrawn ones once the lag is over. A leaf that fell in
-    court, or with a conviction of who served it, costs nothing; one that was upheld, its fee.
+    Failed orders cost nothing, checked ones their fee at once, others once the lag is over, unless a case that runs
+    permits to withhold them. A leaf that fell in court, or with a conviction of who served it, costs nothing.
     """
     if entry.phase is Phase.FAILED:
         return 0
@@ -211,9 +213,8 @@ def owed_now(session: MarketSession, entry: Entry) -> int | None:
     if entry.phase is Phase.CHECKED:
         return entry.fee
     over = entry.due is not None and session.block >= entry.due
-    if entry.phase in {Phase.UNDRAWN, Phase.UNCLEAR} and over and not _in_court(session, entry):
-        return entry.fee
-    return entry.fee if entry.phase is Phase.REJECTED and _upheld(session, entry) else None
+    paid_late = entry.phase in {Phase.UNDRAWN, Phase.UNCLEAR, Phase.REJECTED}
+    return entry.fee if paid_late and over and not withheld(session, entry) else None
 
 
 def fell(session: MarketSession, entry: Entry) -> bool:
@@ -221,8 +222,10 @@ def fell(session: MarketSession, entry: Entry) -> bool:
     state, submission, served = session.state, entry.submission, served_of(entry)
     if state.is_voided(entry.identifier, 255):
         return True
-    summoned = (record for record in state.summons.values() if record.state.order == entry.identifier)
-    if any(record.answered is False for record in summoned):
+    places = [(SummonsKind.RESULTS, 0)]
+    places += [(SummonsKind.CHECK, segment) for segment in range(0 if served is None else len(served.given))]
+    summoned = [state.summons.get(summons_id(entry.identifier, *place)) for place in places]
+    if any(record is not None and record.answered is False for record in summoned):
         return True
     if submission is None:
         return False
@@ -231,21 +234,18 @@ def fell(session: MarketSession, entry: Entry) -> bool:
     return any(state.is_void(one, reference) for one in parties)
 
 
-def _cases(session: MarketSession, entry: Entry) -> list[Outcome | None]:
+def withheld(session: MarketSession, entry: Entry) -> bool:
+    """Whether a case that runs permits to keep this leaf back; a rejection that nobody brought to court does not."""
     served = served_of(entry)
-    count = 0 if served is None else len(served.given)
-    places = [segment + doubt for segment in range(count) for doubt in (0, messages.DOUBTS)]
-    found = [session.state.cases.get(case_id(entry.identifier, place)) for place in places]
-    return [record.outcome for record in found if record is not None]
-
-
-def _in_court(session: MarketSession, entry: Entry) -> bool:
-    return None in _cases(session, entry)
-
-
-def _upheld(session: MarketSession, entry: Entry) -> bool:
-    outcomes = _cases(session, entry)
-    return Outcome.UPHELD in outcomes and None not in outcomes
+    if served is None:
+        return False
+    for segment, node in enumerate(served.admitted.nodes):
+        for place in (segment, segment + messages.DOUBTS):
+            record = session.state.cases.get(case_id(entry.identifier, place))
+            live = record is not None and record.live
+            if record is not None and live and life.may_withhold(record.state, entry.identifier, node, segment):
+                return True
+    return False
 
 
 def _owed_recovered(session: MarketSession, entry: Entry) -> int | None:

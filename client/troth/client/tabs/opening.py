@@ -102,14 +102,18 @@ async def _approved(market: Market, asset: Asset, owner: Address, amount: int) -
 async def carry_out(market: Market, plan: Plan, key: Key | None, *, broadcast: bool) -> dict[str, Any]:
     """Simulate a plan and, if it is to be broadcast, send it call by call; what ``--json`` prints.
 
-    A call after one that was only simulated is not: the chain would look at it without the first.
-    Raises TransactionRefused where the chain would not take it.
+    A call after one that was only simulated is not: the chain would look at it without the first. Raises
+    TransactionRefused where the chain would not take what is to be broadcast; a dry run shows it as "refused".
     """
     done: dict[str, Any] = {"from": plan.sender, "broadcast": broadcast, "calls": plan.to_json(), "transactions": []}
     for number, call in enumerate(plan.calls):
         if number and not broadcast:
             break
         simulation = await market.simulate(call, plan.sender)
+        if simulation.rejection is not None and not broadcast:
+            # Another wallet may be filled later; what it would send is shown all the same.
+            done["refused"] = f"{simulation.rejection.name}: {simulation.rejection.remedy}"
+            break
         if simulation.rejection is not None:
             remedy = f"Nothing was sent. {simulation.rejection.remedy}"
             raise TransactionRefused(f"The chain would refuse {call.call.function}", simulation.rejection, remedy)
@@ -128,10 +132,11 @@ def describe(done: dict[str, Any]) -> str:
     if done["transactions"]:
         return f"sent {names} in block {done['block']}: {', '.join(done['transactions'])}"
     calls = [f"  to {call['to']} value {call['value']}\n  data {call['data']}" for call in done["calls"]]
-    about = f"about {done['gas']:,} gas" if "gas" in done else "not simulated"
+    about = f"about {done['gas']:,} gas" if "gas" in done else "the chain would refuse it now"
     return "\n".join(
         (
             f"dry run: {names} from {done['from']}, {about}",
+            *([f"refused as {done['refused']}"] if "refused" in done else []),
             *calls,
             "nothing was sent; add --broadcast, or send this from any wallet that has this address",
         )

@@ -10,7 +10,7 @@ from troth.client.gateway.errors import NotFound
 from troth.client.orders.running import Running
 from troth.client.orders.terms import Offer
 from troth.client.tabs.asset import Asset
-from troth.protocol.market.prices import PER
+from troth.protocol.market.prices import MILLION, PER
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -62,12 +62,14 @@ def model_json(running: Running, offer: Offer, created: int) -> dict[str, Any]:
 
 
 def pricing(offer: Offer, asset: Asset) -> dict[str, str]:
-    """Whole asset units a token, as decimal text; a check is in what each token costs beside."""
-    quote = offer.quote
+    """Whole asset units a token, as decimal text: with the price of the checks, at the rate that is listed."""
+    quote, rules = offer.quote, offer.rules
+    rate = max(quote.check_rate, rules.least_check_rate)
+    checks = rules.check_price * rules.verifiers * len(offer.segments) * rate // MILLION
     return {
-        "prompt": _per_token(quote.prompt_price, asset),
-        "completion": _per_token(quote.written_price, asset),
-        "input_cache_read": _per_token(quote.cached_price, asset),
+        "prompt": _per_token(quote.prompt_price + checks, asset),
+        "completion": _per_token(quote.written_price + checks, asset),
+        "input_cache_read": _per_token(quote.cached_price + checks, asset),
     }
 
 

@@ -104,8 +104,8 @@ class TabCompletion(Completion):
         raise AnswerRejected(
             "The verifiers did not accept the answer",
             self.outcome,
-            "Do not rely on what was sent of it; nothing is paid for it. Ask again.",
-            Money(self.cost > 0, self.tasks),
+            "Do not rely on what was sent of it. Once its lag is over it is paid, unless a case stands. Ask again.",
+            Money("unknown", self.tasks),
             outcome=self.outcome,
             cost_units=str(self.cost),
             advice=self.advice,

@@ -1,0 +1,136 @@
+"""What a person and a script see of questions on tabs; and the way to a scheduler over TLS, pinned on chain."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.toy_tab_scheduler import Stage, ToyOrder, toy_stage
+from unit.test_tabs_asking import ALWAYS
+
+from troth.client.configuration import Configuration
+from troth.client.connection import reaching
+from troth.client.errors import AnswerNotAccepted, ConfigurationError, WrongSchedulerKey
+from troth.client.orders.conversation import converse, print_json_answer
+from troth.client.orders.journal import Phase
+from troth.client.orders.keeping import Keeper
+from troth.client.orders.running import Running
+from troth.client.orders.session import Connector, market_session
+from troth.client.tabs.asset import Asset
+from troth.overlay.identity import create_identity
+from troth.overlay.server import TlsServer, serving
+from troth.protocol.market.types import NO_ADDRESS, Opinion
+from troth.protocol.types import Hash32
+
+ASSET = Asset(NO_ADDRESS, "usdc", 6)
+CONTRACT = "0x" + "ab" * 20
+
+
+@asynccontextmanager
+async def run(folder: Path, **options: Any) -> AsyncIterator[tuple[Stage, Running]]:
+    async with toy_stage(folder, **options) as stage, Keeper(stage.session) as keeper:
+        yield stage, Running(stage.session, ASSET, keeper)
+
+
+async def test_one_question_is_answered_on_standard_output_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with run(tmp_path) as (stage, running):
+        await converse(running, ALWAYS, "", "hello")
+        said = capsys.readouterr()
+        assert said.out == "hello world\n"
+        assert "drawn, proof checked" in said.err
+        assert "checked    a majority of verifiers agrees" in said.err
+        assert not stage.book().bounds
+
+
+async def test_a_script_gets_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with run(tmp_path) as (stage, running):
+        await print_json_answer(running, ALWAYS, "be short", "hello")
+        told = json.loads(capsys.readouterr().out)
+        assert (told["answer"], told["outcome"]) == ("hello world", "checked")
+        assert told["cost_units"] == str(stage.book().spent)
+
+
+async def test_a_rejected_answer_ends_a_script_with_its_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with run(tmp_path) as (stage, running):
+        stage.scheduler.node_noise, stage.scheduler.opinion = 1.0, Opinion.REJECT
+        with pytest.raises(AnswerNotAccepted):
+            await print_json_answer(running, ALWAYS, "", "hello")
+        assert json.loads(capsys.readouterr().out)["outcome"] == "rejected"
+
+
+async def test_an_error_does_not_end_a_conversation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Input:
+        buffer = io.BytesIO(b"hello\nhello\n/exit\n")
+
+        def isatty(self) -> bool:
+            return False
+
+    async with run(tmp_path) as (stage, running):
+        await running.session.ready()
+        failing = [1, 1, 1]
+
+        def tamper(_one: ToyOrder, lines: list[Any]) -> list[Any]:
+            if failing:
+                failing.pop()
+                return [lines[0], {"type": "failed", "code": "node_failed", "message": "a node is gone"}]
+            return lines
+
+        stage.scheduler.tamper = tamper
+        monkeypatch.setattr("sys.stdin", Input())
+        await converse(running, ALWAYS, "", "")
+        said = capsys.readouterr()
+        assert "error: The scheduler gave the order up" in said.err
+        assert said.out == "hello world\n"
+
+
+# ------------------------------------------------------------------------------------------------------- over real TLS
+
+
+@asynccontextmanager
+async def over_tls(stage: Stage, folder: Path) -> AsyncIterator[None]:
+    """The stage's scheduler behind its TLS key, as it is registered on chain."""
+    identity = create_identity(folder)
+    server = TlsServer(stage.scheduler.app(), identity, "127.0.0.1", 0)
+    async with serving(server), reaching(stage.home, Configuration(CONTRACT)) as reach:
+        operator = stage.scheduler.key.address
+        party = stage.world.state.parties[operator]
+        moved = replace(party, endpoint=f"https://127.0.0.1:{server.port}", tls_key_hash=Hash32(identity.spki_sha256))
+        stage.world.state = replace(stage.world.state, parties=stage.world.state.parties.with_item(operator, moved))
+        stage.session.connect = Connector(reach)
+        yield
+
+
+async def test_the_whole_exchange_runs_over_the_pinned_connection(tmp_path: Path) -> None:
+    async with run(tmp_path) as (stage, running), over_tls(stage, tmp_path):
+        await converse(running, ALWAYS, "", "hello")
+        assert [entry.phase for entry in stage.session.journal.all()] == [Phase.CHECKED]
+
+
+async def test_nothing_is_sent_to_another_tls_key(tmp_path: Path) -> None:
+    async with run(tmp_path) as (stage, running), over_tls(stage, tmp_path):
+        operator = stage.scheduler.key.address
+        party = replace(stage.world.state.parties[operator], tls_key_hash=Hash32(b"\1" * 32))
+        stage.world.state = replace(stage.world.state, parties=stage.world.state.parties.with_item(operator, party))
+        with pytest.raises(WrongSchedulerKey):
+            await converse(running, ALWAYS, "", "hello")
+        assert stage.scheduler.calls_of == []
+        assert stage.session.journal.all() == []
+
+
+async def test_direct_mode_is_refused_with_words(tmp_path: Path) -> None:
+    configuration = Configuration(CONTRACT, committee=CONTRACT, mode="direct")
+    with pytest.raises(ConfigurationError, match="Direct mode"):
+        async with market_session(None, configuration, ""):  # type: ignore[arg-type]
+            raise AssertionError
