@@ -11,6 +11,7 @@ import pytest
 from support.court_stage import CourtStage, court_stage, quantised
 
 from troth.cases.errors import NothingToDo
+from troth.cases.office import Office
 from troth.cases.opening import Wanted
 from troth.protocol.market import messages
 from troth.protocol.market.types import CasePhase, Opinion, Outcome, PotKind
@@ -172,6 +173,47 @@ async def test_a_driver_killed_at_any_step_goes_on(court: CourtStage, step: str,
     assert (await court.drive(again, case_id)).outcome is Outcome.CONVICTED
     mined = [call for call, what, _ in again.journal.sent(case_id) if what == "mined"]
     assert len(mined) == len(set(mined))
+
+
+async def test_an_opening_that_a_reorganisation_took_away_is_made_again(court: CourtStage) -> None:
+    evidence = await court.serve(cheat=quantised)
+    court.defend(evidence.nodes[0])
+    carrier = court.carrier(court.stage.client)
+    before = court.stage.anvil.rpc("evm_snapshot")
+    case_id = await carrier.opener.bring(evidence, Wanted(0))
+    assert court.follower.state.cases[case_id].live
+    court.stage.anvil.rpc("evm_revert", before)
+    court.stage.anvil.mine(2)
+    await court.follower.catch_up()
+    assert case_id not in court.follower.state.cases
+    assert (await court.drive(carrier, case_id)).outcome is Outcome.CONVICTED
+
+
+async def test_who_lacks_the_bond_opens_once_it_is_there(court: CourtStage) -> None:
+    evidence = await court.serve(cheat=quantised)
+    court.defend(evidence.nodes[0])
+    watcher = court.stage.anvil.keys[7]
+    carrier = court.carrier(watcher)
+    court.stage.anvil.rpc("anvil_setBalance", watcher.address, hex(10**12))
+    office = Office(carrier._courtroom, carrier.journal, carrier.opener, carrier)
+    await office.rejected(evidence, 0)
+    (case_id,) = carrier.journal.cases()
+    progress = await carrier.tick(case_id)
+    assert "not opened yet" in progress.words
+    court.stage.anvil.fund(watcher)
+    assert (await court.drive(carrier, case_id)).outcome is Outcome.CONVICTED
+
+
+async def test_a_case_that_became_too_late_is_given_up(court: CourtStage) -> None:
+    evidence = await court.serve(cheat=quantised)
+    carrier = court.carrier(court.stage.client)
+    await Office(carrier._courtroom, carrier.journal, carrier.opener, carrier).rejected(evidence, 0)
+    (case_id,) = carrier.journal.cases()
+    court.stage.anvil.mine(20 + 15 * 6 + 1)
+    progress = await carrier.tick(case_id)
+    assert progress.over
+    assert progress.outcome is None
+    assert carrier.journal.cases() == ()
 
 
 async def brought(court: CourtStage, carrier: Any, evidence: Any) -> Any:

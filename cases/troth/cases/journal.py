@@ -45,8 +45,8 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A case that is carried. ``wanted``: how it is to be opened, canonical JSON of the order to open; empty: it is
-    carried as it stands. ``evidence`` None: only what the chain has."""
+    """A case that is carried. ``wanted``: how it is to be opened where it does not stand (``opening.Wanted``); empty:
+    it is carried as it stands. ``evidence`` None: only what the chain has."""
 
     case_id: Hash32
     evidence: Evidence | None
@@ -97,11 +97,6 @@ class Journal:
                 " ended=CASE excluded.wanted WHEN '' THEN ended ELSE '' END",
                 (case_id, data, place, wanted),
             )
-
-    def opened(self, case_id: Hash32) -> None:
-        """It stands on the chain: it is not to be opened any more."""
-        with self._guarded() as database:
-            database.execute("UPDATE cases SET wanted='' WHERE case_id=?", (case_id,))
 
     def end(self, case_id: Hash32, how: str) -> None:
         """It is over; nothing is done for it any more."""

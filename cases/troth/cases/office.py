@@ -48,7 +48,8 @@ class Office:
         found = await self.opener.assess(evidence)
         bring = next((one for one in found.cases if one.segment == segment and not one.openers), None)
         if bring is not None:
-            wanted = Wanted(segment, suspend=bring.may_suspend, most_bond=self.most_bond)
+            after = (await self.courtroom.seen()).block
+            wanted = Wanted(segment, suspend=bring.may_suspend, most_bond=self.most_bond, after=after)
             self.journal.follow(case_id_of(evidence, bring), evidence, wanted=wanted.encode())
 
 
