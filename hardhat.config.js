@@ -33,6 +33,8 @@ const quick = compiler({ viaIR: false, optimizer: { enabled: false } });
 const quickFiles = readdirSync(join(root, "contracts/test"), { recursive: true })
   .filter((file) => file.endsWith(".sol"))
   .map((file) => `contracts/test/${file}`)
+  // The benchmark's token is measured.
+  .filter((file) => !file.endsWith("/BenchmarkToken.sol"))
   .filter((file) => /\/(support|market)\//.test(file) || onlyDrivesContracts(file));
 
 function onlyDrivesContracts(file) {
@@ -45,11 +47,20 @@ function onlyDrivesContracts(file) {
 }
 
 /**
- * Hardhat compiles files together whose settings are one object, but resolves each override to an object of its own; and
- * it leaves one core idle, which on a machine of two would put the two jobs one after the other.
+ * The market's contracts, compiled apart from the others: what the optimizer makes of a contract depends on what is compiled
+ * beside it, so that a changed comment of one would change the other's bytes.
  */
-const twoJobsAtOnce = {
-  id: "two-jobs-at-once",
+const marketFiles = readdirSync(join(root, "contracts"), { recursive: true })
+  .filter((file) => file.endsWith(".sol") && /^market\/|^test\/(Market|market\/)/.test(file))
+  .map((file) => `contracts/${file}`)
+  .filter((file) => !quickFiles.includes(file));
+
+/**
+ * Hardhat compiles files together whose settings are one object, but resolves each override to an object of its own; and
+ * it leaves one core idle, which on a machine of two would put the jobs one after the other.
+ */
+const jobsAtOnce = {
+  id: "jobs-at-once",
   hookHandlers: {
     solidity: async () => ({
       default: async () => ({
@@ -62,8 +73,10 @@ const twoJobsAtOnce = {
         resolveUserConfig: async (userConfig, resolveVariable, next) => {
           const config = await next(userConfig, resolveVariable);
           for (const { overrides } of Object.values(config.solidity.profiles)) {
-            const [shared] = Object.values(overrides);
-            for (const file of Object.keys(overrides)) overrides[file] = shared;
+            const shared = { market: overrides[marketFiles[0]], quick: overrides[quickFiles[0]] };
+            for (const file of Object.keys(overrides)) {
+              overrides[file] = marketFiles.includes(file) ? shared.market : shared.quick;
+            }
           }
           return config;
         },
@@ -77,10 +90,13 @@ const seed = process.env.TROTH_FUZZ_SEED ? { seed: process.env.TROTH_FUZZ_SEED }
 if (seed.seed) console.log(`TROTH_FUZZ_SEED=${seed.seed}`);
 
 export default {
-  plugins: [twoJobsAtOnce],
+  plugins: [jobsAtOnce],
   solidity: {
     compilers: [deployed],
-    overrides: Object.fromEntries(quickFiles.map((file) => [file, quick])),
+    overrides: Object.fromEntries([
+      ...marketFiles.map((file) => [file, deployed]),
+      ...quickFiles.map((file) => [file, quick]),
+    ]),
   },
   paths: { sources: "./contracts", tests: { solidity: "./contracts/test" } },
   test: {

@@ -21,15 +21,16 @@ import {
     PotKind,
     Tab,
     TabState,
-    Voucher
+    Voucher,
+    Work
 } from "./interfaces/MarketTypes.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Purse, Purses} from "./libraries/Purses.sol";
 import {SumTree} from "./libraries/SumTree.sol";
 
 /// @title All money: stake, tabs, bonds, credit
-/// @notice See IBank. Money is in pots. `_move` alone moves it between them (what vouchers take out of tabs is added to
-///         the payee's credit in one sum); `_take` and `_send` are the only doors, and nothing of claims can run while
+/// @notice See IBank. Money is in pots. `_move` alone moves it between them (what vouchers take out of tabs, and each
+///         payment of a case out of its bond, is added to the payee's credit where it is taken); `_take` and `_send` are the only doors, and nothing of claims can run while
 ///         a token does.
 contract Bank is IBank, ReentrancyGuardTransient {
     using SafeERC20 for IERC20;
@@ -41,16 +42,25 @@ contract Bank is IBank, ReentrancyGuardTransient {
         uint40 blockNumber;
     }
 
-    /// @dev Gas that a claim with its settlement, an answer, and an answer that a place is empty are paid back: below
-    /// the least they cost (BankGas.t.sol), so that nobody profits.
+    /// @dev Gas that a claim with its settlement, and an answer with an order, a promise of a check or of inference, and
+    /// that a place is empty are paid back: below the least they cost (BankGas.t.sol, AnswerGas.t.sol), so that nobody
+    /// profits.
     uint256 private constant CLAIM_GAS = 100_000;
-    uint256 private constant ANSWER_GAS = 70_000;
+    uint256 private constant ORDER_GAS = 130_000;
+    uint256 private constant CHECK_GAS = 115_000;
+    uint256 private constant PROMISE_GAS = 98_000;
     uint256 private constant EMPTY_GAS = 48_000;
+    /// @dev Gas of an objection and a strike, less the deposit: a claim that was struck cost its payer so much.
+    uint256 private constant STRUCK_GAS = 90_000;
     uint256 private constant GAS_UNIT = 1e9;
     /// @dev Open objections of a claim: as many as an honest payee can answer within the window, whatever it costs the
     /// payer.
     uint256 private constant MAXIMUM_OBJECTIONS = 32;
     uint256 private constant WINDOW = 255;
+    /// @dev Of a movement in `moveMany`: two kinds, account, amount.
+    uint256 private constant MOVEMENT_BYTES = 33;
+    /// @dev Kinds of a movement from the bond to an account's credit.
+    uint256 private constant PAYMENT = uint256(PotKind.Bond) << 4 | uint256(PotKind.Credit);
     bytes32 private constant OBJECTION = keccak256("troth/market/objection/1");
     /// @dev Half of secp256k1's order: the other s of a signature is refused.
     uint256 private constant HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0;
@@ -104,6 +114,34 @@ contract Bank is IBank, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IBank
+    function moveMany(bytes32 subject, bytes calldata movements) external {
+        if (msg.sender != COURT) revert NotAuthorised(msg.sender);
+        if (movements.length % MOVEMENT_BYTES != 0) revert InvalidMovements(movements.length);
+        Purse storage bond = _bonds[subject];
+        // Most are payments out of the bond, which is read and written once for all of a row.
+        uint256 held = bond.word;
+        for (uint256 i = 0; i < movements.length; i += MOVEMENT_BYTES) {
+            (uint256 kinds, uint256 account, uint96 amount) = _movementAt(movements, i);
+            if (kinds == PAYMENT && account != 0) {
+                if (held.balance() < amount) {
+                    revert InsufficientPot(PotKind.Bond, subject, uint96(held.balance()), amount);
+                }
+                unchecked {
+                    held -= amount;
+                }
+                _put(_credits[bytes32(account)], amount);
+                continue;
+            }
+            bond.word = held;
+            (PotKind from, PotKind to) = (PotKind(kinds >> 4), PotKind(kinds & 0xf));
+            _move(from, _potOf(from, subject, account), to, _potOf(to, subject, account), amount);
+            held = bond.word;
+        }
+        bond.word = held;
+        emit MovedMany(subject, movements);
+    }
+
+    /// @inheritdoc IBank
     function collect(bytes32 subject, address from, PotKind kind, bytes32 id, uint96 amount)
         external
         payable
@@ -143,6 +181,19 @@ contract Bank is IBank, ReentrancyGuardTransient {
         returns (bytes32 tab)
     {
         tab = _open(payee, key, amount, consent);
+    }
+
+    /// @inheritdoc IBank
+    function openTabInCoin(address payee, address key, bytes32 r, bytes32 vs) external payable returns (bytes32 tab) {
+        if (msg.value == 0) revert ZeroAmount();
+        if (ASSET != address(0)) revert WrongValue(msg.value, 0);
+        Purse storage purse;
+        uint256 word;
+        (tab, purse, word) = _requireNew(payee, key);
+        if (!_recovers(key, _consentDigest(payee), (uint256(vs) >> 255) + 27, r, vs << 1 >> 1)) {
+            revert InvalidTabConsent(key, tab);
+        }
+        _begin(tab, purse, word, payee, key, _narrow(msg.value));
     }
 
     /// @inheritdoc IBank
@@ -308,8 +359,9 @@ contract Bank is IBank, ReentrancyGuardTransient {
         _requirePlace(state.claim, sequence, amount, siblings, sums);
         if (amount != 0) _requireWorth(tab, kind, sequence, amount, leaf);
         _claims[id] = uint256(claimId) | (count - 1);
-        if (amount == 0) {
-            uint256 rest = _bonds[objectionId].word.balance() * (ANSWER_GAS - EMPTY_GAS) / ANSWER_GAS;
+        uint256 used = amount == 0 ? EMPTY_GAS : kind == LeafKind.Order ? ORDER_GAS : _promiseGas(leaf);
+        if (used != ORDER_GAS) {
+            uint256 rest = _bonds[objectionId].word.balance() * (ORDER_GAS - used) / ORDER_GAS;
             if (rest != 0) _announce(claimId, Movement(PotKind.Bond, objectionId, PotKind.Tab, id, uint96(rest)));
         }
         _release(claimId, objectionId, PotKind.Credit, _id(msg.sender));
@@ -329,6 +381,7 @@ contract Bank is IBank, ReentrancyGuardTransient {
             if (block.number <= deadline) revert AnswerStillPossible(deadline, block.number);
             delete _claims[id];
             emit ClaimStruck(id, claimId, sequence);
+            _charge(id, state.voucher.authorised);
         }
         if (_tabs[id].word.known()) _release(claimId, objectionId, PotKind.Tab, id);
         else _release(claimId, objectionId, PotKind.Credit, _id(tab.payer));
@@ -413,20 +466,40 @@ contract Bank is IBank, ReentrancyGuardTransient {
     // ---------------------------------------------------------------------------------------------------- tabs' inside
 
     function _open(address payee, address key, uint96 amount, bytes calldata consent) private returns (bytes32 tab) {
+        Purse storage purse;
+        uint256 word;
+        (tab, purse, word) = _requireNew(payee, key);
+        if (!_isAgreed(key, _consentDigest(payee), consent)) revert InvalidTabConsent(key, tab);
+        uint256 received = _take(msg.sender, amount);
+        if (ASSET != address(0)) word = purse.word; // a token may have let others act
+        _begin(tab, purse, word, payee, key, received);
+    }
+
+    /// @dev The word of a tab that is not open: what was redeemed of it in an earlier life.
+    function _requireNew(address payee, address key)
+        private
+        view
+        returns (bytes32 tab, Purse storage purse, uint256 word)
+    {
         if (payee == address(0)) revert ZeroAddress();
         tab = _hash(_id(msg.sender), _id(payee), _id(key));
-        Purse storage purse = _tabs[tab];
-        uint256 word = purse.word;
+        purse = _tabs[tab];
+        word = purse.word;
         if (word.known()) {
             if (word.due() == 0) revert TabAlreadyOpen(tab);
             revert TabIsClosing(tab, uint40(word.due()));
         }
-        bytes32 structHash = _hash(Messages.TAB_CONSENT_TYPE, _id(msg.sender), _id(payee));
-        if (!_isSigned(domainSeparator(), key, structHash, consent)) revert InvalidTabConsent(key, tab);
-        uint256 received = _take(msg.sender, amount);
-        if (ASSET != address(0)) word = purse.word; // a token may have let others act
+    }
+
+    function _consentDigest(address payee) private view returns (bytes32) {
+        return _digest(domainSeparator(), _hash(Messages.TAB_CONSENT_TYPE, _id(msg.sender), _id(payee)));
+    }
+
+    /// @dev A closed tab's balance is zero.
+    function _begin(bytes32 tab, Purse storage purse, uint256 word, address payee, address key, uint256 received)
+        private
+    {
         unchecked {
-            // A closed tab's balance is zero.
             purse.word = word + received + Purses.KNOWN;
         }
         emit TabOpened(tab, msg.sender, payee, key, uint96(received));
@@ -490,21 +563,30 @@ contract Bank is IBank, ReentrancyGuardTransient {
         revert InvalidVoucher(tab.key, _voucherHash(voucher));
     }
 
-    /// @dev An account's own signature counts whether it has code or not (and most have none, which then costs nothing
-    /// to find out); a contract is asked by EIP-1271. As ECDSA.tryRecover does: 65 bytes, s of the lower half only.
     function _isSigned(bytes32 domain, address key, bytes32 structHash, bytes calldata signature)
         private
         view
-        returns (bool valid)
+        returns (bool)
     {
-        bytes32 digest;
+        return _isAgreed(key, _digest(domain, structHash), signature);
+    }
+
+    function _digest(bytes32 domain, bytes32 structHash) private pure returns (bytes32 digest) {
         assembly ("memory-safe") {
             let free := mload(0x40)
             mstore(free, shl(240, 0x1901))
             mstore(add(free, 0x02), domain)
             mstore(add(free, 0x22), structHash)
             digest := keccak256(free, 0x42)
+        }
+    }
+
+    /// @dev An account's own signature counts whether it has code or not (and most have none, which then costs nothing
+    /// to find out); a contract is asked by EIP-1271. As ECDSA.tryRecover does: 65 bytes, s of the lower half only.
+    function _isAgreed(address key, bytes32 digest, bytes calldata signature) private view returns (bool valid) {
+        assembly ("memory-safe") {
             if eq(signature.length, 65) {
+                let free := mload(0x40)
                 mstore(free, digest)
                 mstore(add(free, 0x20), byte(0, calldataload(add(signature.offset, 0x40))))
                 calldatacopy(add(free, 0x40), signature.offset, 0x40)
@@ -516,6 +598,21 @@ contract Bank is IBank, ReentrancyGuardTransient {
             }
         }
         if (!valid) valid = SignatureChecker.isValidERC1271SignatureNowCalldata(key, digest, signature);
+    }
+
+    /// @dev The same for a signature of 64 bytes: s of the lower half only.
+    function _recovers(address key, bytes32 digest, uint256 v, bytes32 r, bytes32 s) private view returns (bool valid) {
+        if (uint256(s) > HALF_ORDER) return false;
+        assembly ("memory-safe") {
+            let free := mload(0x40)
+            mstore(free, digest)
+            mstore(add(free, 0x20), v)
+            mstore(add(free, 0x40), r)
+            mstore(add(free, 0x60), s)
+            // The precompile returns nothing where nobody signed.
+            pop(staticcall(gas(), 1, free, 0x80, 0, 0x20))
+            valid := and(eq(returndatasize(), 0x20), eq(mload(0), key))
+        }
     }
 
     // -------------------------------------------------------------------------------------------------- claims' inside
@@ -572,7 +669,7 @@ contract Bank is IBank, ReentrancyGuardTransient {
     /// @dev Takes the deposit from what the tab holds beyond what is claimed: an objection must not be paid with the
     /// payee's money. Who has no such money in the tab, or gives value, pays it itself.
     function _reserve(bytes32 id, bytes32 claimId, bytes32 objectionId, uint96 owed) private returns (uint96 deposit) {
-        deposit = _gasFee(ANSWER_GAS);
+        deposit = _gasFee(ORDER_GAS);
         if (msg.value == 0) {
             uint256 word = _tabs[id].word;
             if (word.balance() >= Math.saturatingSub(owed, word.second()) + deposit) {
@@ -586,6 +683,21 @@ contract Bank is IBank, ReentrancyGuardTransient {
         deposit = _take(msg.sender, deposit);
         _add(PotKind.Bond, objectionId, deposit);
         emit Collected(claimId, msg.sender, PotKind.Bond, objectionId, deposit, deposit);
+    }
+
+    /// @dev Of a leaf that was found worth something: it begins with its promise, whose fifth word says for what work.
+    function _promiseGas(bytes calldata leaf) private pure returns (uint256) {
+        return uint256(bytes32(leaf[0x80:])) == uint256(Work.Check) ? CHECK_GAS : PROMISE_GAS;
+    }
+
+    /// @dev What a struck claim cost its payer counts as redeemed, up to what was ever authorised: else a payee would
+    /// have its payer object and strike again and again, at more than the claims cost itself.
+    function _charge(bytes32 id, uint256 authorised) private {
+        uint256 word = _tabs[id].word;
+        uint96 fee = uint96(Math.min(_gasFee(STRUCK_GAS), Math.saturatingSub(authorised, word.second())));
+        if (fee == 0) return;
+        _tabs[id].word = word + Purses.asSecond(fee);
+        emit TabForgiven(id, fee, uint96(word.second() + fee));
     }
 
     /// @dev Ends an objection; its deposit goes to a pot.
@@ -719,6 +831,27 @@ contract Bank is IBank, ReentrancyGuardTransient {
         bool account = kind == PotKind.Credit || kind == PotKind.Stake || kind == PotKind.Locked;
         bool known = account ? id != 0 && uint256(id) >> 160 == 0 : kind == PotKind.Bond || id == 0;
         if (kind == PotKind.Tab || !known) revert InvalidPot(kind, id);
+    }
+
+    function _movementAt(bytes calldata movements, uint256 offset)
+        private
+        pure
+        returns (uint256 kinds, uint256 account, uint96 amount)
+    {
+        assembly ("memory-safe") {
+            let at := add(movements.offset, offset)
+            kinds := byte(0, calldataload(at))
+            let rest := calldataload(add(at, 1))
+            account := shr(96, rest)
+            amount := and(rest, 0xffffffffffffffffffffffff)
+        }
+    }
+
+    /// @dev Which pot of this kind a case's movement means.
+    function _potOf(PotKind kind, bytes32 subject, uint256 account) private pure returns (bytes32 id) {
+        if (kind == PotKind.Bond) return subject;
+        id = kind == PotKind.Burnt ? bytes32(0) : bytes32(account);
+        _requirePot(kind, id);
     }
 
     function _narrow(uint256 amount) private pure returns (uint96) {

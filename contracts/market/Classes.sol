@@ -23,9 +23,11 @@ contract Classes is IClasses {
     /// @dev Pairwise comparison grows with the square, and a decision must fit into a block for any class.
     uint256 private constant MAXIMUM_VERIFIERS = 7;
     uint256 private constant MAXIMUM_REVIEWERS = 31;
-    /// @dev Nodes relay calls up to 128 kB. A party shows 256 bytes, and for each tile its bytes and 22 siblings.
+    /// @dev Nodes relay calls up to 128 kB. A case's state takes some bytes, a party 416 in it and in what it shows, and
+    ///      for each tile its bytes and 22 siblings.
     uint256 private constant MAXIMUM_CALL = 120_000;
-    uint256 private constant PARTY_BYTES = 256;
+    uint256 private constant CASE_BYTES = 2_000;
+    uint256 private constant PARTY_BYTES = 416;
     uint256 private constant TILE_CALL_BYTES = 512 + 32 * 22;
     /// @dev A try of a draw is accepted with one over the cap where everybody has one seat: with this cap the tries
     ///      that a draw has (Registry) suffice for any group, so that nobody stops a court by joining with many small
@@ -127,7 +129,8 @@ contract Classes is IClasses {
                 || class.verifiers > MAXIMUM_VERIFIERS || class.reviewers % 2 == 0
                 || class.reviewers <= class.verifiers || class.reviewers > MAXIMUM_REVIEWERS
         ) revert InvalidCommittee(class.candidates, class.verifiers, class.reviewers);
-        uint256 length = (uint256(class.reviewers) + 1) * (PARTY_BYTES + class.tiles * TILE_CALL_BYTES);
+        uint256 parties = uint256(class.reviewers) + 1;
+        uint256 length = CASE_BYTES + parties * (PARTY_BYTES + class.tiles * TILE_CALL_BYTES);
         if (length > MAXIMUM_CALL) revert CallTooLarge(length, MAXIMUM_CALL);
         if (class.seatCap == 0 || class.seatCap > MAXIMUM_SEAT_CAP) {
             revert InvalidSeatCap(class.seatCap, MAXIMUM_SEAT_CAP);

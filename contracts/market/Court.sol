@@ -3,7 +3,6 @@ pragma solidity ^0.8.30;
 
 import {Address} from "@openzeppelin/contracts/utils/Address.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
-import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {IBank} from "./interfaces/IBank.sol";
 import {ICourt} from "./interfaces/ICourt.sol";
 import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
@@ -20,8 +19,6 @@ import {
     Parameters,
     PotKind,
     Result,
-    Reveal,
-    ReviewCommitment,
     SignedOrder,
     Verdict,
     VrfProof
@@ -29,6 +26,8 @@ import {
 import {HandedOn} from "./libraries/HandedOn.sol";
 import {Marks} from "./libraries/Marks.sol";
 import {Messages} from "./libraries/Messages.sol";
+import {Signatures} from "./libraries/Signatures.sol";
+import {States} from "./libraries/States.sol";
 import {Windows} from "./libraries/Windows.sol";
 
 /// @title Decides one result by a committee drawn by RANDAO
@@ -37,8 +36,10 @@ import {Windows} from "./libraries/Windows.sol";
 contract Court is ICourt, ReentrancyGuardTransient {
     using Address for address;
     using HandedOn for address;
+    using States for States.Copy;
 
-    uint256 private constant SIGNATURE_BYTES = 65;
+    /// @dev Room for the arrays of the largest committee, 31 reviewers and their seats.
+    uint256 private constant MOST_ARRAYS = 2 * 32 * 31;
     uint256 private constant ANY_SEGMENT = 255;
     /// @dev Openings under one id: their rounds are counted in eight bits.
     uint256 private constant MOST_OPENINGS = 128;
@@ -135,13 +136,13 @@ contract Court is ICourt, ReentrancyGuardTransient {
 
     /// @inheritdoc ICourt
     function draw(bytes32 caseId, CaseState calldata given, bytes calldata, bytes calldata) external {
-        CaseState memory state = _load(caseId, given);
-        bytes32 randao;
-        (randao, state.reviewers, state.seats) =
+        States.Copy memory state = _load(caseId, given, MOST_ARRAYS);
+        (bytes32 randao, address[] memory reviewers, uint8[] memory seats) =
             abi.decode(DOCKET.handOn(IDocket.drawReviewers.selector, 0), (bytes32, address[], uint8[]));
-        state.drawer = msg.sender;
+        state.setReviewers(reviewers, seats);
+        state.set(States.DRAWER, uint160(msg.sender));
         _enter(caseId, state, CasePhase.Drawn);
-        emit ReviewersDrawn(caseId, msg.sender, state.round, randao, state.reviewers, state.seats);
+        emit ReviewersDrawn(caseId, msg.sender, given.round, randao, reviewers, seats);
     }
 
     /// @inheritdoc ICourt
@@ -167,14 +168,15 @@ contract Court is ICourt, ReentrancyGuardTransient {
         bytes calldata signatures
     ) external {
         _requireCommitting(given);
-        CaseState memory state = _load(caseId, given);
-        if (commitments.length != state.reviewers.length) revert WrongCount(commitments.length, state.reviewers.length);
-        state.commitments = commitments;
-        _unite(caseId, state, signatures);
-        _requireEnough(state);
-        state.committer = msg.sender;
+        uint256 count = given.reviewers.length;
+        if (commitments.length != count) revert WrongCount(commitments.length, count);
+        States.Copy memory state = _load(caseId, given, 32 * count);
+        bytes32[] memory united = _unite(caseId, given, commitments, signatures);
+        _requireEnough(given, united);
+        state.setCommitments(united);
+        state.set(States.COMMITTER, uint160(msg.sender));
         _enter(caseId, state, CasePhase.Committed);
-        emit ReviewsCommitted(caseId, msg.sender, state.commitments);
+        emit ReviewsCommitted(caseId, msg.sender, united);
     }
 
     function _requireCommitting(CaseState calldata given) private view {
@@ -185,59 +187,85 @@ contract Court is ICourt, ReentrancyGuardTransient {
 
     /// @dev Own posts stand whatever is given; what is given is its reviewer's by its signature. A signature whose
     ///      reviewer has posted meanwhile is passed over, so that no post in the last moment spoils the call.
-    function _unite(bytes32 caseId, CaseState memory state, bytes calldata signatures) private view {
-        bytes32 hearing = Messages.hearing(caseId, state.round);
+    function _unite(
+        bytes32 caseId,
+        CaseState calldata given,
+        bytes32[] calldata commitments,
+        bytes calldata signatures
+    ) private view returns (bytes32[] memory united) {
+        bytes32 hearing = Messages.hearing(caseId, given.round);
         bytes32 domain = Messages.separator(address(BANK));
         uint256 marks = _marks[hearing];
+        address[] calldata reviewers = given.reviewers;
+        uint256 begin = _position(signatures);
         uint256 used = 0;
-        uint256 count = state.reviewers.length;
-        for (uint256 i = 0; i < count; ++i) {
-            address reviewer = state.reviewers[i];
-            bytes32 commitment = state.commitments[i];
-            uint256 begin = used;
-            if (commitment != 0) used += SIGNATURE_BYTES;
+        united = new bytes32[](commitments.length);
+        for (uint256 i = 0; i < united.length; ++i) {
+            address reviewer = reviewers[i];
+            bytes32 commitment = commitments[i];
+            uint256 position = begin + used;
+            if (commitment != 0) used += Signatures.BYTES;
             if (used > signatures.length) revert WrongCount(signatures.length, used);
             if (marks >> i & 1 != 0) {
-                state.commitments[i] = _posts[hearing][reviewer];
+                commitment = _posts[hearing][reviewer];
             } else if (commitment != 0) {
-                bytes32 structHash = Messages.hash(ReviewCommitment({caseId: hearing, commitment: commitment}));
-                address signer = ECDSA.recoverCalldata(Messages.digest(domain, structHash), signatures[begin:used]);
+                address signer = Signatures.signerAt(_word(domain, hearing, commitment), position);
                 if (signer != reviewer) revert WrongSigner(i, signer, reviewer);
             }
+            united[i] = commitment;
         }
         if (used != signatures.length) revert WrongCount(signatures.length, used);
     }
 
+    /// @dev What a reviewer signs: Messages.digest of its ReviewCommitment.
+    function _word(bytes32 domain, bytes32 hearing, bytes32 commitment) private pure returns (bytes32 digest) {
+        bytes32 typeHash = Messages.REVIEW_COMMITMENT_TYPE;
+        assembly ("memory-safe") {
+            let free := mload(0x40)
+            mstore(free, typeHash)
+            mstore(add(free, 0x20), hearing)
+            mstore(add(free, 0x40), commitment)
+            let structHash := keccak256(free, 0x60)
+            mstore(free, shl(240, 0x1901))
+            mstore(add(free, 0x02), domain)
+            mstore(add(free, 0x22), structHash)
+            digest := keccak256(free, 0x42)
+        }
+    }
+
     /// @dev All seats, or after three quarters of the window more than half: with fewer there is no proper cluster.
-    function _requireEnough(CaseState memory state) private view {
+    function _requireEnough(CaseState calldata given, bytes32[] memory commitments) private view {
+        uint8[] calldata seats = given.seats;
         uint256 all = 0;
         uint256 committed = 0;
-        for (uint256 i = 0; i < state.seats.length; ++i) {
-            all += state.seats[i];
-            if (state.commitments[i] != 0) committed += state.seats[i];
+        for (uint256 i = 0; i < commitments.length; ++i) {
+            uint256 count = seats[i];
+            all += count;
+            if (commitments[i] != 0) committed += count;
         }
         if (committed == all) return;
         if (2 * committed <= all) revert TooFewCommitments(committed, all);
-        uint256 firstBlock = state.phaseBlock + COMMIT_WINDOW * 3 / 4 + 1;
+        uint256 firstBlock = given.phaseBlock + COMMIT_WINDOW * 3 / 4 + 1;
         if (block.number < firstBlock) revert TooEarly(block.number, firstBlock);
     }
 
     /// @inheritdoc ICourt
     function seed(bytes32 caseId, CaseState calldata given, bytes calldata) external {
-        CaseState memory state = _load(caseId, given);
-        state.seed = abi.decode(DOCKET.handOn(IDocket.drawTiles.selector, 0), (bytes32));
-        state.seeder = msg.sender;
+        States.Copy memory state = _load(caseId, given, 0);
+        bytes32 seed_ = abi.decode(DOCKET.handOn(IDocket.drawTiles.selector, 0), (bytes32));
+        state.set(States.SEED, uint256(seed_));
+        state.set(States.SEEDER, uint160(msg.sender));
         _enter(caseId, state, CasePhase.Seeded);
-        emit CaseSeeded(caseId, msg.sender, state.seed);
+        emit CaseSeeded(caseId, msg.sender, seed_);
     }
 
     // ------------------------------------------------------------------------------------------------------- showing
 
     /// @inheritdoc ICourt
-    function reveal(bytes32 caseId, CaseState calldata given, uint256 reviewer, Reveal calldata reveal_) external {
+    function reveal(bytes32 caseId, CaseState calldata given, uint256 reviewer, bytes calldata reveal_) external {
         _requireState(caseId, given);
         JUDGEMENT.handOn(IJudgement.reveal.selector, 0);
-        _show(caseId, given.round, 1 << (Marks.REVEALS + reviewer), keccak256(abi.encode(reveal_)));
+        _show(caseId, given.round, 1 << (Marks.REVEALS + reviewer), keccak256(reveal_));
     }
 
     /// @inheritdoc ICourt
@@ -265,7 +293,7 @@ contract Court is ICourt, ReentrancyGuardTransient {
     // ------------------------------------------------------------------------------------------------------- outcome
 
     /// @inheritdoc ICourt
-    function decide(bytes32 caseId, CaseState calldata given, NodeReveal calldata, Reveal[] calldata)
+    function decide(bytes32 caseId, CaseState calldata given, NodeReveal calldata, bytes calldata)
         external
         nonReentrant
     {
@@ -339,31 +367,36 @@ contract Court is ICourt, ReentrancyGuardTransient {
 
     // ------------------------------------------------------------------------------------------------------- helpers
 
-    function _load(bytes32 caseId, CaseState calldata given) private view returns (CaseState memory state) {
-        _requireState(caseId, given);
-        return given;
+    function _requireState(bytes32 caseId, CaseState calldata given) private view {
+        _load(caseId, given, 0);
     }
 
-    /// @dev keccak256(abi.encode(given)) without decoding it: the bytes from the struct's beginning to the end of its
-    ///      last array. Any other encoding of the same values has another hash, and these bytes have no other
-    ///      meaning.
-    function _requireState(bytes32 caseId, CaseState calldata given) private view {
-        bytes32[] calldata last = given.commitments;
-        bytes32 hash;
-        assembly ("memory-safe") {
-            let encoded := mload(0x40)
-            let size := sub(add(last.offset, shl(5, last.length)), given)
-            mstore(encoded, 0x20)
-            calldatacopy(add(encoded, 0x20), given, size)
-            hash := keccak256(encoded, add(size, 0x20))
-        }
+    /// @dev The state that is under way, with room for so many bytes more.
+    function _load(bytes32 caseId, CaseState calldata given, uint256 room)
+        private
+        view
+        returns (States.Copy memory state)
+    {
+        state = States.copyOf(given, room);
+        bytes32 hash = state.hash();
         if (_cases[caseId] != hash) revert StateMismatch(caseId, _cases[caseId], hash);
+    }
+
+    function _enter(bytes32 caseId, States.Copy memory state, CasePhase phase) private {
+        state.enter(phase);
+        _cases[caseId] = state.hash();
     }
 
     function _enter(bytes32 caseId, CaseState memory state, CasePhase phase) private {
         state.phase = phase;
         state.phaseBlock = uint40(block.number);
         _cases[caseId] = keccak256(abi.encode(state));
+    }
+
+    function _position(bytes calldata data) private pure returns (uint256 position) {
+        assembly ("memory-safe") {
+            position := data.offset
+        }
     }
 
     /// @dev Makes the movements that a reader drew up.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
@@ -37,6 +36,7 @@ import {Ledger} from "./libraries/Ledger.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Owners} from "./libraries/Owners.sol";
 import {Prices} from "./libraries/Prices.sol";
+import {Signatures} from "./libraries/Signatures.sol";
 import {Windows} from "./libraries/Windows.sol";
 
 /// @title Reads what a case is opened with, and draws who reviews it and what they show
@@ -98,10 +98,11 @@ contract Docket is IDocket {
         } else {
             _requireDrawn(order.order, secret, draw.beta);
             _requireProven(state, draw.beta, proof);
-            _passOverSilent(state, rules.verifiers);
+            address[] memory signers = _signersOf(state, domain, verdicts, verdictSignatures);
+            _passOverSilent(state, rules.verifiers, signers);
             bytes32 seed = Messages.checkSeed(state.order, secret, draw.beta, draw.results);
             state.verifiers = _drawSeats(state, Messages.segmentSeed(seed, segment), rules.verifiers, hints);
-            _readVerdicts(state, domain, verdicts, verdictSignatures);
+            _seatVerdicts(state, verdicts, signers);
             _setKind(state);
         }
         _setOpener(state, order.key);
@@ -131,7 +132,7 @@ contract Docket is IDocket {
         uint256 stake = BANK.balanceOf(PotKind.Stake, node);
         state.locked = uint96(stake < penalty ? stake : penalty);
         Ledger.Draft memory draft = Ledger.start(caseId, 0, 1 + state.verifiers.length);
-        draft.shift(PotKind.Stake, node, PotKind.Locked, node, state.locked);
+        draft.shift(PotKind.Stake, PotKind.Locked, state.node, state.locked);
         if (state.suspends) draft.lockRejecters(state, penalty);
         return draft.toCall();
     }
@@ -139,12 +140,13 @@ contract Docket is IDocket {
     /// @inheritdoc IDocket
     function bondFor(bytes32 executionClass, uint256 rows) external view returns (uint96) {
         Rules memory rules = REGISTRY.rulesOf(executionClass);
-        return _bond(rules, Prices.unit(rules, rows + 1));
+        return _bond(rules, Prices.unit(rules, rows + 1), rows);
     }
 
-    function _bond(Rules memory rules, uint256 unit) private view returns (uint96) {
+    function _bond(Rules memory rules, uint256 unit, uint256 rows) private view returns (uint96) {
+        uint256 depth = rules.exact ? 0 : TileTree.depthOf(TileTree.tileCount(rows, rules.hiddenSize, rules.dtype));
         uint256 units = Prices.BOND_UNITS + Prices.REWARD_UNITS * rules.reviewers;
-        return SafeCast.toUint96(units * unit + CaseGas.worth(CaseGas.whole(rules), GAS_PRICE));
+        return SafeCast.toUint96(units * unit + CaseGas.worth(CaseGas.whole(rules, depth), GAS_PRICE));
     }
 
     function _readOrder(CaseState memory state, bytes32 domain, SignedOrder calldata given) private view {
@@ -199,13 +201,23 @@ contract Docket is IDocket {
             revert ForeignResult(place, result.order, result.segment);
         }
         structHash = Messages.hash(result);
-        address signer = ECDSA.recoverCalldata(Messages.digest(domain, structHash), signature);
+        address signer = _signerOf(domain, structHash, signature);
         state.excluded.add(REGISTRY.ownerOf(signer));
         if (place != state.segment) return structHash;
         if (REGISTRY.classOf(signer) != state.executionClass) revert WrongClass(signer, state.executionClass);
         state.node = signer;
         state.result = structHash;
         state.traceCommitment = result.traceCommitment;
+    }
+
+    /// @dev Nobody is a party: what no key has signed is refused here.
+    function _signerOf(bytes32 domain, bytes32 structHash, bytes calldata signature)
+        private
+        view
+        returns (address signer)
+    {
+        signer = Signatures.signerOf(Messages.digest(domain, structHash), signature);
+        if (signer == address(0)) revert WrongSignature(signer);
     }
 
     /// @dev Ends rise to the last layer, and nothing follows them.
@@ -230,7 +242,7 @@ contract Docket is IDocket {
         if (draw.order != state.order || draw.results != expected) {
             revert ForeignDraw(draw.order, draw.results, expected);
         }
-        if (ECDSA.recoverCalldata(Messages.digest(domain, Messages.hash(draw)), signature) != state.scheduler) {
+        if (_signerOf(domain, Messages.hash(draw), signature) != state.scheduler) {
             revert WrongSignature(state.scheduler);
         }
         if (
@@ -257,7 +269,7 @@ contract Docket is IDocket {
         }
         state.rows = uint32(rows < most ? rows : most);
         state.unit = SafeCast.toUint96(Prices.unit(rules, uint256(state.rows) + 1));
-        state.bond = _bond(rules, state.unit);
+        state.bond = _bond(rules, state.unit, state.rows);
         state.fee = uint96(Prices.fee(order, rules, _count(state.ends), last));
     }
 
@@ -278,15 +290,21 @@ contract Docket is IDocket {
         if (proven != beta) revert WrongBeta(beta, proven);
     }
 
-    /// @dev Whoever stayed silent after a summons was passed over in the check, and is here.
-    function _passOverSilent(CaseState memory state, uint256 verifiers) private view {
+    /// @dev Whoever stayed silent after a summons was passed over in the check, and is here; but not where its own verdict is
+    ///      shown: a check that was complete is not undone by a friend that is silent afterwards.
+    function _passOverSilent(CaseState memory state, uint256 verifiers, address[] memory signers) private view {
         address[] memory silent =
             SUMMONS.silentOf(SUMMONS.summonsIdOf(state.order, SummonsKind.Check, state.segment));
         if (silent.length == 0) return;
         // As much room is left for verifiers, scheduler, client and opener as before.
         state.excluded = state.excluded.extend(silent.length + verifiers + 5);
         for (uint256 i = 0; i < silent.length; ++i) {
-            state.excluded.add(REGISTRY.ownerOf(silent[i]));
+            address owner = REGISTRY.ownerOf(silent[i]);
+            bool spoke = false;
+            for (uint256 v = 0; v < signers.length && !spoke; ++v) {
+                spoke = REGISTRY.ownerOf(signers[v]) == owner;
+            }
+            if (!spoke) state.excluded.add(owner);
         }
     }
 
@@ -313,16 +331,16 @@ contract Docket is IDocket {
         );
     }
 
-    /// @dev One verdict per node, over this result; it counts for all of the node's seats.
-    function _readVerdicts(
+    /// @dev Who signed each verdict, all of which are over this result.
+    function _signersOf(
         CaseState memory state,
         bytes32 domain,
         Verdict[] calldata verdicts,
         bytes[] calldata signatures
-    ) private view {
+    ) private view returns (address[] memory signers) {
         if (signatures.length != verdicts.length) revert WrongCount(signatures.length, verdicts.length);
-        state.opinions = new uint8[](state.verifiers.length);
-        for (uint256 i = 0; i < verdicts.length; ++i) {
+        signers = new address[](verdicts.length);
+        for (uint256 i = 0; i < signers.length; ++i) {
             Verdict memory verdict = verdicts[i];
             if (verdict.order != state.order || verdict.segment != state.segment || verdict.result != state.result) {
                 revert ForeignVerdict(i, verdict.result);
@@ -330,10 +348,18 @@ contract Docket is IDocket {
             if (verdict.opinion == 0 || verdict.opinion > uint8(Opinion.CannotTell)) {
                 revert InvalidOpinion(i, verdict.opinion);
             }
-            address signer = ECDSA.recoverCalldata(Messages.digest(domain, Messages.hash(verdict)), signatures[i]);
-            _seatVerdict(state, i, signer, verdict.opinion);
+            signers[i] = _signerOf(domain, Messages.hash(verdict), signatures[i]);
+        }
+    }
+
+    /// @dev One verdict per drawn node; it counts for all of the node's seats.
+    function _seatVerdicts(CaseState memory state, Verdict[] calldata verdicts, address[] memory signers) private view {
+        state.opinions = new uint8[](state.verifiers.length);
+        for (uint256 i = 0; i < signers.length; ++i) {
+            Verdict calldata verdict = verdicts[i];
+            _seatVerdict(state, i, signers[i], verdict.opinion);
             if (state.suspends && verdict.opinion == uint8(Opinion.Reject) && !verdict.locks) {
-                revert LockMissing(i, signer);
+                revert LockMissing(i, signers[i]);
             }
         }
         for (uint256 v = 0; v < state.verifiers.length; ++v) {
@@ -372,15 +398,19 @@ contract Docket is IDocket {
     {
         if (given.phase != CasePhase.Opened) revert WrongPhase(given.phase);
         randao = _randao(given.phaseBlock, header);
-        uint8 count = REGISTRY.rulesOf(given.executionClass).reviewers;
-        CaseState memory state;
-        state.executionClass = given.executionClass;
-        state.segment = given.segment;
-        state.ends = given.ends;
-        state.referenceBlock = given.referenceBlock;
-        state.round = given.round;
-        state.excluded = given.excluded;
-        reviewers = _drawSeats(state, Messages.courtSeed(caseId, state.round, randao), count, hints);
+        (,, uint8 count) = REGISTRY.committeeOf(given.executionClass);
+        uint256 segment = given.segment;
+        DrawRequest memory request;
+        request.executionClass = given.executionClass;
+        request.first = segment == 0 ? 0 : uint8(given.ends[segment - 1]);
+        request.end = uint8(given.ends[segment]);
+        request.blockNumber = given.referenceBlock;
+        request.seed = Messages.courtSeed(caseId, given.round, randao);
+        request.count = count;
+        request.seasoned = true;
+        request.excluded = given.excluded;
+        request.hints = hints;
+        reviewers = REGISTRY.draw(request);
         seats = _seat(reviewers);
     }
 
@@ -391,7 +421,8 @@ contract Docket is IDocket {
         returns (bytes32)
     {
         if (state.phase != CasePhase.Committed) revert WrongPhase(state.phase);
-        if (REGISTRY.rulesOf(state.executionClass).exact) revert ExactClass(state.executionClass);
+        (bool exact,,) = REGISTRY.committeeOf(state.executionClass);
+        if (exact) revert ExactClass(state.executionClass);
         return Messages.tilesSeed(caseId, state.commitments, _randao(state.phaseBlock, header));
     }
 
@@ -400,10 +431,11 @@ contract Docket is IDocket {
         uint256 due = phaseBlock + LOOKAHEAD;
         if (block.number <= due) revert TooEarly(block.number, due + 1);
         if (block.number > due + DRAW_WINDOW) revert TooLate(block.number, due + DRAW_WINDOW);
-        (uint256 number, bytes32 randao, bytes32 hash) = BlockHeader.parse(header);
         bytes32 knownHash = BlockHeader.known(due);
-        if (number != due || hash != knownHash) revert WrongHeader(due, number, hash, knownHash);
-        return randao;
+        bytes32 hash = keccak256(header);
+        if (hash == knownHash) return BlockHeader.randaoOf(header);
+        (uint256 number,,) = BlockHeader.parse(header);
+        revert WrongHeader(due, number, hash, knownHash);
     }
 
     /// @dev An operator that is drawn more than once is one reviewer with more seats, at its first place.
@@ -411,11 +443,15 @@ contract Docket is IDocket {
         unchecked {
             uint256 total = drawn.length;
             uint256 count = 0;
+            // Bit b: one whose address ends with b was there; of the others nobody need be looked for.
+            uint256 seen = 0;
             seats = new uint8[](total);
             for (uint256 i = 0; i < total; ++i) {
                 address operator = drawn[i];
-                uint256 place = _placeOf(operator, drawn, count);
+                uint256 mark = 1 << uint8(uint160(operator));
+                uint256 place = seen & mark == 0 ? count : _placeOf(operator, drawn, count);
                 if (place == count) drawn[count++] = operator;
+                seen |= mark;
                 ++seats[place];
             }
             assembly ("memory-safe") {

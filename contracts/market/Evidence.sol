@@ -44,7 +44,7 @@ contract Evidence is IEvidence {
     }
 
     /// @dev Gas that is paid back, a little below what the cheapest conviction takes, so that nobody earns by calling.
-    uint256 private constant CONVICT_GAS = 110_000;
+    uint256 private constant CONVICT_GAS = 118_000;
     uint256 private constant RESULT_FIELDS = 9;
     uint256 private constant VERDICT_FIELDS = 6;
     /// @dev What a scheduler pays on top of a shortfall: one in this many.
@@ -58,6 +58,8 @@ contract Evidence is IEvidence {
     uint32 private immutable REFERENCE_AGE;
     uint96 private immutable SCHEDULER_STAKE;
     uint96 private immutable GAS_PRICE;
+    uint256 private immutable CHAIN;
+    bytes32 private immutable DOMAIN;
 
     mapping(bytes32 subject => bool) private _proven;
 
@@ -72,6 +74,8 @@ contract Evidence is IEvidence {
         REFERENCE_AGE = parameters.referenceAge;
         SCHEDULER_STAKE = parameters.schedulerStake;
         GAS_PRICE = parameters.gasPrice;
+        CHAIN = block.chainid;
+        DOMAIN = Messages.separator(contracts.bank);
     }
 
     // -------------------------------------------------------------------------------------------- two words of a node
@@ -131,12 +135,37 @@ contract Evidence is IEvidence {
         bytes calldata verdictSignature
     ) external {
         Orders.requirePlace(verdict.order, verdict.segment, before.order, before.segment);
+        Orders.requireEqual(verdict.result, before.result);
         if (before.commitment == verdict.commitment) revert SameMessage(before.commitment);
         address signer = Orders.signerOf(_domain(), Messages.hash(before), beforeSignature);
         Orders.requireSigner(_domain(), Messages.hash(verdict), verdictSignature, signer);
-        bytes32 subject = keccak256(abi.encode(Fault.TwoVerdicts, signer, before.order, before.segment));
-        uint256 penalty = _rulesOf(REGISTRY.classOf(signer)).penalty;
-        _convict(subject, Fault.TwoVerdicts, signer, Role.Node, penalty, _oldestReference());
+        // As by two verdicts: it is one offence.
+        _convictNode(Fault.TwoVerdicts, signer, _placeOf(before.order, before.segment));
+    }
+
+    /// @dev What a conviction of a node is about, with fault and node: the first two words of its messages.
+    function _placeOf(bytes32 order, uint8 segment) private pure returns (bytes32) {
+        return keccak256(abi.encode(order, segment));
+    }
+
+    function _convictNode(Fault fault, address node, bytes32 place) private {
+        uint256 penalty = _requireSlashable(node, Role.Node);
+        _convict(_subjectOf(fault, node, place), fault, node, penalty, _oldestReference());
+    }
+
+    function _subjectOf(Fault fault, address operator, bytes32 place) private pure returns (bytes32) {
+        return keccak256(abi.encode(fault, operator, place));
+    }
+
+    /// @inheritdoc IEvidence
+    function date(Fault fault, address node, uint8 segment, SignedOrder memory order) public {
+        bytes32 subject = _subjectOf(fault, node, _placeOf(Orders.digestOf(_domain(), order), segment));
+        if (!_proven[subject]) revert NotProven(subject);
+        bytes32 dated = keccak256(abi.encode(subject));
+        if (_proven[dated]) revert AlreadyProven(dated);
+        _proven[dated] = true;
+        REGISTRY.date(node, fault, subject, order.order.referenceBlock);
+        emit FaultProven(dated, node, msg.sender, fault, 0);
     }
 
     /// @dev Where the order is not shown: its reference block is at most so old.
@@ -144,8 +173,8 @@ contract Evidence is IEvidence {
         return uint64(block.number > REFERENCE_AGE ? block.number - REFERENCE_AGE : 0);
     }
 
-    /// @dev Two different messages of a node for one place. They are read where they lie: a word with dirty bits is a message
-    ///      that nobody signs.
+    /// @dev Two different messages of a node for one place. They are read where they lie: a word with dirty bits is a
+    ///      message that nobody signs.
     function _convictTwice(Words memory words, bytes calldata oneSignature, bytes calldata otherSignature) private {
         (bytes32 one, bytes32 other) = (_wordsAt(words.one, words.same), _wordsAt(words.other, words.same));
         Orders.requireEqual(other, one);
@@ -156,9 +185,7 @@ contract Evidence is IEvidence {
         address signer = Orders.signerOf(_domain(), one, oneSignature);
         address otherSigner = Orders.signerOf(_domain(), other, otherSignature);
         if (signer != otherSigner) revert DifferentSigners(signer, otherSigner);
-        bytes32 subject = keccak256(abi.encode(words.fault, signer, place));
-        uint256 penalty = _rulesOf(REGISTRY.classOf(signer)).penalty;
-        _convict(subject, words.fault, signer, Role.Node, penalty, _oldestReference());
+        _convictNode(words.fault, signer, place);
     }
 
     /// @dev keccak256 of the first words of a message in the calldata.
@@ -223,9 +250,12 @@ contract Evidence is IEvidence {
     }
 
     /// @inheritdoc IEvidence
-    function convictBeta(SignedOrder memory order, Draw calldata draw, bytes calldata signature, VrfProof calldata proof)
-        public
-    {
+    function convictBeta(
+        SignedOrder memory order,
+        Draw calldata draw,
+        bytes calldata signature,
+        VrfProof calldata proof
+    ) public {
         bytes32 digest = _requireDraw(order, draw, signature);
         bytes32 beta = _output(order.scheduler, Messages.drawAlpha(digest), proof);
         if (beta == draw.beta) revert BetaIsRight(beta);
@@ -233,9 +263,12 @@ contract Evidence is IEvidence {
     }
 
     /// @inheritdoc IEvidence
-    function convictHeads(SignedOrder memory order, Draw calldata draw, bytes calldata signature, Result[] memory results)
-        public
-    {
+    function convictHeads(
+        SignedOrder memory order,
+        Draw calldata draw,
+        bytes calldata signature,
+        Result[] memory results
+    ) public {
         bytes32 digest = _requireDraw(order, draw, signature);
         bytes32[] memory hashes = new bytes32[](results.length);
         bool meet = results.length == Orders.segmentCount(order.order.ends);
@@ -298,7 +331,7 @@ contract Evidence is IEvidence {
         view
         returns (DrawRequest memory request)
     {
-        Rules memory rules = _rulesOf(order.executionClass);
+        Rules memory rules = REGISTRY.rulesOf(order.executionClass);
         request.executionClass = order.executionClass;
         (request.first, request.end) = Orders.layersOf(order.ends, segment);
         request.blockNumber = order.referenceBlock;
@@ -311,9 +344,10 @@ contract Evidence is IEvidence {
 
     /// @dev L is that of the order's class: the scheduler took its price, and the class was made for it.
     function _convictScheduler(Fault fault, bytes32 digest, SignedOrder memory order) private {
-        uint256 penalty = _rulesOf(order.order.executionClass).penalty;
-        bytes32 subject = keccak256(abi.encode(fault, order.scheduler, digest));
-        _convict(subject, fault, order.scheduler, Role.Scheduler, penalty, order.order.referenceBlock);
+        _requireSlashable(order.scheduler, Role.Scheduler);
+        uint256 penalty = REGISTRY.rulesOf(order.order.executionClass).penalty;
+        bytes32 subject = _subjectOf(fault, order.scheduler, digest);
+        _convict(subject, fault, order.scheduler, penalty, order.order.referenceBlock);
     }
 
     // ------------------------------------------------------------------------------------------ payers and the prover
@@ -324,8 +358,9 @@ contract Evidence is IEvidence {
         (uint96 short, uint40 settledAt) = BANK.shortOf(tabId);
         if (short == 0) revert NothingShort(tabId);
         bytes32 subject = keccak256(abi.encode(Fault.PromiseBroken, tabId, settledAt));
-        _begin(subject, tab.key, Role.Scheduler);
-        uint256 stake = _available(tab.key, type(uint96).max);
+        _begin(subject);
+        _requireSlashable(tab.key, Role.Scheduler);
+        (uint256 free, uint256 stake) = _available(tab.key, type(uint96).max);
         uint256 paid = stake > SCHEDULER_STAKE ? stake - SCHEDULER_STAKE : 0;
         if (paid > short) paid = short;
         uint256 fine = uint256(short) - paid + short / SHORT_SHARE;
@@ -334,7 +369,7 @@ contract Evidence is IEvidence {
         Fines.Payee[] memory payees = new Fines.Payee[](2);
         payees[0] = Fines.Payee(tab.payee, paid);
         payees[1] = Fines.Payee(msg.sender, reward);
-        _end(subject, Fault.PromiseBroken, tab.key, paid + fine, payees, settledAt);
+        _end(subject, Fault.PromiseBroken, tab.key, free, paid + fine, payees, settledAt);
         if (paid != 0) BANK.forgive(tabId, uint96(paid));
     }
 
@@ -343,10 +378,11 @@ contract Evidence is IEvidence {
         if (address(PROVER) == address(0)) revert NoProver();
         (address party, uint64 offenceBlock, bytes32 proven) = PROVER.proven(evidence);
         bytes32 subject = keccak256(abi.encode(Fault.ByProof, proven));
-        bytes32 executionClass = REGISTRY.classOf(party);
+        bool isNode = REGISTRY.classOf(party) != 0;
+        uint256 penalty = _requireSlashable(party, isNode ? Role.Node : Role.Scheduler);
         // A scheduler serves many classes: a proof takes the stake that each must have.
-        if (executionClass == 0) return _convict(subject, Fault.ByProof, party, Role.Scheduler, SCHEDULER_STAKE, offenceBlock);
-        _convict(subject, Fault.ByProof, party, Role.Node, _rulesOf(executionClass).penalty, offenceBlock);
+        if (!isNode) penalty = SCHEDULER_STAKE;
+        _convict(subject, Fault.ByProof, party, penalty, offenceBlock);
     }
 
     // ------------------------------------------------------------------------------------------------------ conviction
@@ -356,33 +392,36 @@ contract Evidence is IEvidence {
         bytes32 subject,
         Fault fault,
         address operator,
-        Role expected,
         uint256 penalty,
         uint256 offenceBlock
     ) private {
-        _begin(subject, operator, expected);
-        uint256 taken = _available(operator, penalty);
+        _begin(subject);
+        (uint256 free, uint256 taken) = _available(operator, penalty);
         Fines.Payee[] memory payees = new Fines.Payee[](1);
         payees[0] = Fines.Payee(msg.sender, _gasCost() + taken / Fines.REWARD_SHARE);
-        _end(subject, fault, operator, taken, payees, offenceBlock);
+        _end(subject, fault, operator, free, taken, payees, offenceBlock);
     }
 
-    /// @dev Each subject once, and only parties that can still be slashed.
-    function _begin(bytes32 subject, address operator, Role expected) private {
+    /// @dev Each subject once.
+    function _begin(bytes32 subject) private {
         if (_proven[subject]) revert AlreadyProven(subject);
         _proven[subject] = true;
-        _requireSlashable(operator, expected);
     }
 
-    function _requireSlashable(address operator, Role expected) private view {
-        (Role role,, uint40 exitBlock) = REGISTRY.roleOf(operator);
+    /// @dev Only parties that can still be slashed.
+    /// @return penalty L of a node's class
+    function _requireSlashable(address operator, Role expected) private view returns (uint256 penalty) {
+        Role role;
+        uint40 exitBlock;
+        if (expected == Role.Node) (role, exitBlock, penalty) = REGISTRY.bondOf(operator);
+        else (role,, exitBlock) = REGISTRY.roleOf(operator);
         if (role != expected) revert WrongParty(operator, role, expected);
         if (exitBlock != 0 && block.number > exitBlock) revert PartyLeft(operator, exitBlock, block.number);
     }
 
     /// @dev Without stake nothing would be proven to anybody's use, and the subject stays open.
-    function _available(address operator, uint256 penalty) private view returns (uint256 taken) {
-        taken = Fines.available(BANK, operator, penalty);
+    function _available(address operator, uint256 penalty) private view returns (uint256 free, uint256 taken) {
+        (free, taken) = Fines.available(BANK, operator, penalty);
         if (taken == 0) revert NothingAtStake(operator);
     }
 
@@ -390,23 +429,20 @@ contract Evidence is IEvidence {
         bytes32 subject,
         Fault fault,
         address operator,
+        uint256 free,
         uint256 taken,
         Fines.Payee[] memory payees,
         uint256 offenceBlock
     ) private {
-        Fines.take(BANK, subject, operator, taken, payees);
+        Fines.take(BANK, subject, operator, free, taken, payees);
         // Not beyond this block, which a foolish order's reference block can be.
         if (offenceBlock > block.number) offenceBlock = block.number;
         REGISTRY.convict(operator, fault, subject, uint64(offenceBlock));
         emit FaultProven(subject, operator, msg.sender, fault, uint96(taken));
     }
 
-    function _rulesOf(bytes32 executionClass) private view returns (Rules memory) {
-        return REGISTRY.rulesOf(executionClass);
-    }
-
     function _gasCost() private view returns (uint256) {
-        return Fines.gasCost(CONVICT_GAS, COIN, GAS_PRICE);
+        return Fines.gasCost(CONVICT_GAS, COIN, GAS_PRICE, block.basefee);
     }
 
     // ----------------------------------------------------------------------------------------------------------- reads
@@ -417,6 +453,7 @@ contract Evidence is IEvidence {
     }
 
     function _domain() private view returns (bytes32) {
-        return Messages.separator(address(BANK));
+        // A fork that changes the chain's number gets a domain of its own.
+        return block.chainid == CHAIN ? DOMAIN : Messages.separator(address(BANK));
     }
 }

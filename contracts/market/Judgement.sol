@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Agreement} from "../libraries/Agreement.sol";
-import {TileTree} from "../libraries/TileTree.sol";
+import {Clusters} from "../libraries/Clusters.sol";
 import {IBank} from "./interfaces/IBank.sol";
 import {ICourt} from "./interfaces/ICourt.sol";
 import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
@@ -18,7 +18,6 @@ import {
     Outcome,
     Parameters,
     PotKind,
-    Reveal,
     Rules
 } from "./interfaces/MarketTypes.sol";
 import {CaseGas} from "./libraries/CaseGas.sol";
@@ -26,13 +25,18 @@ import {HandedOn} from "./libraries/HandedOn.sol";
 import {Ledger} from "./libraries/Ledger.sol";
 import {Marks} from "./libraries/Marks.sol";
 import {Messages} from "./libraries/Messages.sol";
+import {Openings} from "./libraries/Openings.sol";
 import {Prices} from "./libraries/Prices.sol";
+import {Reveals} from "./libraries/Reveals.sol";
 
 /// @title What the reviewers of a case show, what follows, and who pays whom (VeriLLM, Appendix E)
 /// @dev Stateless, and without any right: the Court asks it and acts.
 contract Judgement is IJudgement {
     using Ledger for Ledger.Draft;
+    using Openings for Openings.Sample;
+    using Reveals for Reveals.Head;
 
+    /// @dev The node's place in errors.
     uint256 private constant NODE = 255;
 
     IBank private immutable BANK;
@@ -64,37 +68,39 @@ contract Judgement is IJudgement {
     /// @dev What the checks of openings need to know of a case.
     struct Hearing {
         bytes32 id;
-        Rules rules;
-        bytes32 seed;
         uint256 segment;
-        uint256 rows;
-        uint256 tiles;
+        Rules rules;
+        Openings.Sample sample;
     }
 
     /// @dev What is shown, after its checks. Reviewer i is bit i.
     /// @param node whether the node shows its trace
     /// @param saying who shows an opinion, by its number
+    /// @param heads where in memory each opened reveal is (Reveals.Head)
     struct Shown {
         bool node;
         bytes32 nodeRoot;
         bytes nodeTiles;
         uint256 opened;
         uint256[7] saying;
-        uint256[] opinions;
-        bytes32[] roots;
-        bytes[] tiles;
-        uint256[] scores;
-        uint256[] spreads;
+        uint256[] heads;
     }
 
     /// @inheritdoc IJudgement
-    function reveal(bytes32 caseId, CaseState calldata state, uint256 reviewer, Reveal calldata reveal_) external view {
+    function reveal(bytes32 caseId, CaseState calldata state, uint256 reviewer, bytes calldata reveal_) external view {
         Hearing memory hearing = _hear(caseId, state);
         _requireNotAfter(state.phaseBlock + REVEAL_WINDOW);
         if (reviewer >= state.reviewers.length || state.reviewers[reviewer] != HandedOn.caller()) {
             revert NotReviewer(HandedOn.caller(), reviewer);
         }
-        _openReveal(hearing, reviewer, HandedOn.caller(), state.commitments[reviewer], reveal_, "");
+        Shown memory shown;
+        shown.heads = new uint256[](state.reviewers.length);
+        uint256 position = _position(reveal_);
+        Reveals.Head memory head = Reveals.read(position, 0);
+        if (head.opinion == 0) revert InvalidOpinion(reviewer, 0);
+        _requireCommitted(hearing, reviewer, HandedOn.caller(), state.commitments[reviewer], head);
+        uint256 end = _openReveal(hearing, shown, reviewer, head);
+        if (end - position != reveal_.length) revert WrongLength(reveal_.length, end - position);
     }
 
     /// @inheritdoc IJudgement
@@ -110,14 +116,8 @@ contract Judgement is IJudgement {
         hearing.id = Messages.hearing(caseId, state.round);
         hearing.rules = REGISTRY.rulesOf(state.executionClass);
         if (!_isShowing(state.phase, hearing.rules)) revert WrongPhase(state.phase);
-        hearing.seed = state.seed;
         hearing.segment = state.segment;
-        hearing.rows = state.rows;
-        if (!hearing.rules.exact) {
-            // A short trace has fewer tiles than the class samples: then all of them are opened.
-            uint256 count = TileTree.tileCount(hearing.rows, hearing.rules.hiddenSize, hearing.rules.dtype);
-            hearing.tiles = count < hearing.rules.tiles ? count : hearing.rules.tiles;
-        }
+        hearing.sample = Openings.sampleOf(state.seed, state.segment, state.rows, hearing.rules);
     }
 
     function _openNode(Hearing memory hearing, bytes32 committed, NodeReveal calldata given)
@@ -127,48 +127,84 @@ contract Judgement is IJudgement {
     {
         bytes32 opened = keccak256(abi.encode(given.root, given.salt));
         if (opened != committed) revert TraceMismatch(opened, committed);
-        tiles = given.tiles;
-        _requireTiles(hearing, NODE, given.root, tiles, given.siblings);
+        bytes calldata packed = given.tiles;
+        bytes32[] calldata siblings = given.siblings;
+        bool fits = packed.length == hearing.sample.tileBytes() && 32 * siblings.length == hearing.sample.siblingBytes();
+        if (!fits) revert InvalidOpening(NODE, 0, given.root);
+        tiles = packed;
+        uint256 path;
+        assembly ("memory-safe") {
+            path := siblings.offset
+        }
+        _requireTiles(hearing, NODE, given.root, tiles, path);
     }
 
-    /// @dev A reviewer's tiles, in the clear. Who could not tell, or lacked something, has no trace to show.
-    function _openReveal(
+    function _requireCommitted(
         Hearing memory hearing,
-        uint256 index,
+        uint256 place,
         address reviewer,
         bytes32 commitment,
-        Reveal calldata given,
-        bytes memory mask
-    ) private pure returns (bytes memory tiles) {
-        uint256 opinion = given.opinion;
-        bool known = opinion != 0 && opinion <= uint256(Opinion.MissingTrace);
+        Reveals.Head memory head
+    ) private pure {
+        uint256 opinion = head.opinion;
+        bool known = opinion <= uint256(Opinion.MissingTrace);
         if (!known || (opinion == uint256(Opinion.MissingInput) && hearing.segment == 0)) {
-            revert InvalidOpinion(index, given.opinion);
+            revert InvalidOpinion(place, uint8(opinion));
         }
-        bytes32 opened = _commitmentOf(hearing.id, reviewer, given);
-        if (opened != commitment) revert CommitmentMismatch(index, opened, commitment);
-        if (opinion <= uint256(Opinion.Reject)) {
-            tiles = mask.length == 0 ? bytes(given.tiles) : TileTree.unmask(given.tiles, mask);
-            _requireTiles(hearing, index, given.root, tiles, given.siblings);
-        } else if (given.tiles.length != 0 || given.siblings.length != 0) {
-            revert InvalidOpening(index, 0, given.root);
+        bytes32 opened = head.commitment(hearing.id, reviewer);
+        if (opened != commitment) revert CommitmentMismatch(place, opened, commitment);
+    }
+
+    /// @dev What a reveal shows beside its head. Who could not tell, or lacked something, has no trace to show.
+    /// @return end where it ends
+    function _openReveal(Hearing memory hearing, Shown memory shown, uint256 place, Reveals.Head memory head)
+        private
+        pure
+        returns (uint256 end)
+    {
+        end = head.end;
+        _note(shown, place, head);
+        if (head.opinion > uint256(Opinion.Reject)) return end;
+        bytes memory tiles;
+        uint256 siblings;
+        if (!hearing.rules.exact) {
+            bytes memory mask = _maskAt(shown, place, end);
+            uint256 length = hearing.sample.tileBytes();
+            tiles = Openings.unmasked(end + 1, length, mask);
+            siblings = end + 1 + length;
+            end = siblings + hearing.sample.siblingBytes();
+            head.tiles = tiles;
+        }
+        _requireTiles(hearing, place, head.root, tiles, siblings);
+    }
+
+    function _note(Shown memory shown, uint256 place, Reveals.Head memory head) private pure {
+        shown.opened |= 1 << place;
+        shown.saying[head.opinion] |= 1 << place;
+        uint256[] memory heads = shown.heads;
+        assembly ("memory-safe") {
+            mstore(add(add(heads, 0x20), shl(5, place)), head)
         }
     }
 
-    /// @dev keccak256(abi.encode(hearing, reviewer, root, opinion, score, spread, salt)): the last five are the first
-    ///      words of the reveal.
-    function _commitmentOf(bytes32 hearing, address reviewer, Reveal calldata given)
-        private
-        pure
-        returns (bytes32 hash)
-    {
+    /// @dev Of a reviewer that is among `opened`.
+    function _headOf(Shown memory shown, uint256 place) private pure returns (Reveals.Head memory head) {
+        uint256[] memory heads = shown.heads;
         assembly ("memory-safe") {
-            let encoded := mload(0x40)
-            mstore(encoded, hearing)
-            mstore(add(encoded, 0x20), reviewer)
-            calldatacopy(add(encoded, 0x40), given, 0xa0)
-            hash := keccak256(encoded, 0xe0)
+            head := mload(add(add(heads, 0x20), shl(5, place)))
         }
+    }
+
+    /// @dev The tiles that these are XORed with: who agrees with another has them nearly equal, and zeros are cheap.
+    function _maskAt(Shown memory shown, uint256 place, uint256 position) private pure returns (bytes memory mask) {
+        uint256 by;
+        assembly ("memory-safe") {
+            by := byte(0, calldataload(position))
+        }
+        if (by == Reveals.CLEAR) return "";
+        if (by == Reveals.NODE) mask = shown.nodeTiles;
+        else if (shown.opened >> by & 1 != 0 && by != place) mask = _headOf(shown, by).tiles;
+        if (mask.length == 0) revert InvalidMask(place, by);
     }
 
     /// @dev The sampled tiles must lead to the root; an exact class has none. A zero root stands for nothing shown.
@@ -177,31 +213,15 @@ contract Judgement is IJudgement {
         uint256 place,
         bytes32 root,
         bytes memory tiles,
-        bytes32[] calldata siblings
+        uint256 siblings
     ) private pure {
-        bytes32 proven = root;
-        if (hearing.rules.exact) {
-            if (tiles.length != 0 || siblings.length != 0) proven = 0;
-        } else {
-            proven = TileTree.openingRoot(
-                hearing.seed,
-                hearing.segment,
-                hearing.rows,
-                hearing.rules.hiddenSize,
-                hearing.rules.dtype,
-                hearing.tiles,
-                tiles,
-                _inMemory(siblings)
-            );
-        }
+        bytes32 proven = hearing.rules.exact ? root : hearing.sample.rootOf(tiles, siblings);
         if (proven != root || proven == 0) revert InvalidOpening(place, proven, root);
     }
 
-    /// @dev The compiler copies element by element.
-    function _inMemory(bytes32[] calldata words) private pure returns (bytes32[] memory copied) {
-        copied = new bytes32[](words.length);
+    function _position(bytes calldata packed) private pure returns (uint256 position) {
         assembly ("memory-safe") {
-            calldatacopy(add(copied, 0x20), words.offset, shl(5, words.length))
+            position := packed.offset
         }
     }
 
@@ -210,12 +230,14 @@ contract Judgement is IJudgement {
     /// @dev What the comparison of all openings says. Reviewer i is bit i.
     /// @param paid whether the cluster earned its reward: it told something
     /// @param silent who committed nothing or did not show it
+    /// @param telling who says Accept or Reject, and shows tiles for it
     /// @param wrong who says Accept or Reject outside a cluster that says one of them
     struct Comparison {
         Outcome outcome;
         uint256 cluster;
         bool paid;
         uint256 silent;
+        uint256 telling;
         uint256 wrong;
         uint32 score;
         uint32 spread;
@@ -223,100 +245,86 @@ contract Judgement is IJudgement {
     }
 
     /// @inheritdoc IJudgement
-    function decide(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, Reveal[] calldata reveals)
+    function decide(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, bytes calldata reveals)
         external
         view
         returns (Finding memory finding, bytes memory transfers)
     {
         Hearing memory hearing = _hear(caseId, state);
-        if (reveals.length != state.reviewers.length) revert WrongCount(reveals.length, state.reviewers.length);
-        _requireExcusable(state, node, reveals);
-        Comparison memory comparison = _compare(hearing, state, node, reveals);
+        Shown memory shown = _show(hearing, state, node, reveals);
+        Comparison memory comparison = _compare(hearing.rules, state, shown);
         if (comparison.outcome == Outcome.None) {
-            return _leaveUndecided(caseId, state, hearing.rules, comparison.silent, HandedOn.caller());
+            uint256 spent = _spent(hearing, state, comparison, false);
+            return _leaveUndecided(caseId, state, hearing.rules, comparison.silent, HandedOn.caller(), spent);
         }
-        return _settle(caseId, state, hearing.rules, comparison);
+        return _settle(caseId, state, hearing, comparison);
     }
 
     /// @dev A party may be missing only after the window, and only if it did not show its part by its own call.
-    function _requireExcusable(CaseState calldata state, NodeReveal calldata node, Reveal[] calldata reveals)
-        private
-        view
-    {
-        uint256 marks = HandedOn.word();
+    function _requireExcusable(CaseState calldata state, uint256 place, bool committed, uint256 mark) private view {
         uint256 lastBlock = state.phaseBlock + REVEAL_WINDOW;
-        bool late = block.number > lastBlock;
-        bytes32[] calldata commitments = state.commitments;
-        if (node.root == 0 && (!late || marks & Marks.NODE != 0)) revert RevealMissing(NODE, lastBlock);
-        for (uint256 i = 0; i < reveals.length; ++i) {
-            if (reveals[i].opinion != 0) continue;
-            bool awaited = commitments[i] != 0 && !late;
-            if (awaited || marks >> (Marks.REVEALS + i) & 1 != 0) revert RevealMissing(i, lastBlock);
+        if ((committed && block.number <= lastBlock) || HandedOn.word() & mark != 0) {
+            revert RevealMissing(place, lastBlock);
         }
     }
 
-    function _compare(
-        Hearing memory hearing,
-        CaseState calldata state,
-        NodeReveal calldata node,
-        Reveal[] calldata reveals
-    ) private pure returns (Comparison memory finding) {
-        Shown memory shown = _show(hearing, state, node, reveals);
-        uint8[] memory seats = state.seats;
+    function _compare(Rules memory rules, CaseState calldata state, Shown memory shown)
+        private
+        pure
+        returns (Comparison memory finding)
+    {
+        uint8[] calldata seats = state.seats;
         finding.silent = ~shown.opened & ((1 << seats.length) - 1);
-        finding.cluster = _properCluster(hearing.rules, shown, seats);
-        uint256 opinion = finding.cluster == 0 ? 0 : shown.opinions[_lowest(finding.cluster)];
+        finding.telling = shown.saying[uint256(Opinion.Accept)] | shown.saying[uint256(Opinion.Reject)];
+        finding.cluster = _properCluster(rules, shown, seats);
+        uint256 opinion = finding.cluster == 0 ? 0 : _headOf(shown, _lowest(finding.cluster)).opinion;
         finding.paid = opinion != 0 && opinion != uint256(Opinion.CannotTell);
         if (opinion == uint256(Opinion.Accept) || opinion == uint256(Opinion.Reject)) {
             // A node that shows nothing proves nobody wrong.
-            if (shown.node) {
-                uint256 telling = shown.saying[uint256(Opinion.Accept)] | shown.saying[uint256(Opinion.Reject)];
-                finding.wrong = telling & ~finding.cluster;
-            }
-            if (!hearing.rules.exact) {
-                finding.score = _median(shown.scores, seats, finding.cluster);
-                finding.spread = _median(shown.spreads, seats, finding.cluster);
+            if (shown.node) finding.wrong = finding.telling & ~finding.cluster;
+            if (!rules.exact) {
+                finding.score = _median(shown, 32, seats, finding.cluster);
+                finding.spread = _median(shown, 0, seats, finding.cluster);
             }
         }
-        _conclude(finding, hearing.rules, state, shown, seats, opinion);
+        _conclude(finding, rules, state, shown, seats, opinion);
     }
 
-    /// @dev Every opening that is there must be right.
-    function _show(
-        Hearing memory hearing,
-        CaseState calldata state,
-        NodeReveal calldata node,
-        Reveal[] calldata reveals
-    ) private pure returns (Shown memory shown) {
-        uint256 count = reveals.length;
-        shown.opinions = new uint256[](count);
-        shown.roots = new bytes32[](count);
-        shown.tiles = new bytes[](count);
-        shown.scores = new uint256[](count);
-        shown.spreads = new uint256[](count);
-        if (node.root != 0) {
+    /// @dev Every opening that is there must be right, and nothing may follow the last one.
+    function _show(Hearing memory hearing, CaseState calldata state, NodeReveal calldata node, bytes calldata reveals)
+        private
+        view
+        returns (Shown memory shown)
+    {
+        address[] calldata reviewers = state.reviewers;
+        bytes32[] calldata commitments = state.commitments;
+        shown.heads = new uint256[](reviewers.length);
+        if (node.root == 0) {
+            _requireExcusable(state, NODE, true, Marks.NODE);
+        } else {
             shown.node = true;
             shown.nodeRoot = node.root;
             shown.nodeTiles = _openNode(hearing, state.traceCommitment, node);
         }
-        address[] calldata reviewers = state.reviewers;
-        bytes32[] calldata commitments = state.commitments;
-        for (uint256 i = 0; i < count; ++i) {
-            Reveal calldata given = reveals[i];
-            uint256 opinion = given.opinion;
-            if (opinion == 0) continue;
-            shown.tiles[i] = _openReveal(hearing, i, reviewers[i], commitments[i], given, shown.nodeTiles);
-            shown.saying[opinion] |= 1 << i;
-            shown.opened |= 1 << i;
-            shown.opinions[i] = opinion;
-            shown.roots[i] = given.root;
-            shown.scores[i] = given.score;
-            shown.spreads[i] = given.spread;
+        uint256 begin = _position(reveals);
+        uint256 position = begin;
+        bytes32 last;
+        for (uint256 i = 0; i < reviewers.length; ++i) {
+            Reveals.Head memory head = Reveals.read(position, last);
+            position = head.end;
+            if (head.opinion == 0) {
+                _requireExcusable(state, i, commitments[i] != 0, 1 << Marks.REVEALS + i);
+                continue;
+            }
+            _requireCommitted(hearing, i, reviewers[i], commitments[i], head);
+            position = _openReveal(hearing, shown, i, head);
+            last = head.root;
         }
+        if (position - begin != reveals.length) revert WrongLength(reveals.length, position - begin);
     }
 
     /// @dev The reviewers with more than half of all seats who agree in opinion and trace; 0 if there are none.
-    function _properCluster(Rules memory rules, Shown memory shown, uint8[] memory seats)
+    function _properCluster(Rules memory rules, Shown memory shown, uint8[] calldata seats)
         private
         pure
         returns (uint256)
@@ -336,30 +344,35 @@ contract Judgement is IJudgement {
         if (!shown.node) return valid;
         for (uint256 rest = shown.saying[uint256(Opinion.Accept)]; rest != 0; rest &= rest - 1) {
             uint256 i = _lowest(rest);
-            if (!_agree(rules, shown.roots[i], shown.nodeRoot, shown.tiles[i], shown.nodeTiles)) valid ^= 1 << i;
+            Reveals.Head memory head = _headOf(shown, i);
+            if (!_agree(rules, head.root, shown.nodeRoot, head.tiles, shown.nodeTiles)) valid ^= 1 << i;
         }
     }
 
     /// @dev The component of the lowest of `unseen`, among them: who agrees with one of it belongs to it (library
     ///      Clusters says the same of a whole graph; here no edge is compared that joins what is joined).
     function _component(Rules memory rules, Shown memory shown, uint256 unseen) private pure returns (uint256 members) {
-        uint256 fresh = unseen & (~unseen + 1);
-        while (fresh != 0) {
-            uint256 v = _lowest(fresh);
-            members |= 1 << v;
-            fresh &= fresh - 1;
-            unseen &= ~(members | fresh);
-            for (uint256 rest = unseen; rest != 0; rest &= rest - 1) {
-                uint256 w = _lowest(rest);
-                if (_sameCluster(rules, shown, v, w)) fresh |= 1 << w;
+        unchecked {
+            uint256 fresh = unseen & (~unseen + 1);
+            while (fresh != 0) {
+                uint256 v = _lowest(fresh);
+                members |= 1 << v;
+                fresh &= fresh - 1;
+                unseen &= ~(members | fresh);
+                // Only who is of one opinion can agree.
+                Reveals.Head memory head = _headOf(shown, v);
+                uint256 rest = unseen & shown.saying[head.opinion];
+                if (head.opinion > uint256(Opinion.Reject)) {
+                    fresh |= rest;
+                    continue;
+                }
+                for (; rest != 0; rest &= rest - 1) {
+                    uint256 w = _lowest(rest);
+                    Reveals.Head memory other = _headOf(shown, w);
+                    if (_agree(rules, head.root, other.root, head.tiles, other.tiles)) fresh |= 1 << w;
+                }
             }
         }
-    }
-
-    function _sameCluster(Rules memory rules, Shown memory shown, uint256 v, uint256 w) private pure returns (bool) {
-        if (shown.opinions[v] != shown.opinions[w]) return false;
-        if (shown.opinions[v] > uint256(Opinion.Reject)) return true;
-        return _agree(rules, shown.roots[v], shown.roots[w], shown.tiles[v], shown.tiles[w]);
     }
 
     function _agree(Rules memory rules, bytes32 rootA, bytes32 rootB, bytes memory tilesA, bytes memory tilesB)
@@ -379,7 +392,7 @@ contract Judgement is IJudgement {
         Rules memory rules,
         CaseState calldata state,
         Shown memory shown,
-        uint8[] memory seats,
+        uint8[] calldata seats,
         uint256 opinion
     ) private pure {
         bool doubt = state.kind == CaseKind.Doubt;
@@ -408,33 +421,58 @@ contract Judgement is IJudgement {
         }
     }
 
-    function _weight(uint8[] memory seats, uint256 members) private pure returns (uint256 weight) {
-        for (; members != 0; members &= members - 1) {
-            weight += seats[_lowest(members)];
+    function _weight(uint8[] calldata seats, uint256 members) private pure returns (uint256 weight) {
+        unchecked {
+            for (; members != 0; members &= members - 1) {
+                weight += _seatsOf(seats, _lowest(members));
+            }
+        }
+    }
+
+    /// @dev Of a state that the Court has compared with its hash: no index is beyond it, and no number too large.
+    function _seatsOf(uint8[] calldata seats, uint256 place) private pure returns (uint256 count) {
+        assembly ("memory-safe") {
+            count := calldataload(add(seats.offset, shl(5, place)))
         }
     }
 
     /// @dev The smallest value that at least half of the members' seats do not exceed.
-    function _median(uint256[] memory values, uint8[] memory seats, uint256 members) private pure returns (uint32) {
-        uint256[] memory sorted = new uint256[](values.length);
+    /// @param shift of the values in the heads' numbers, of which they are 32 bits
+    function _median(Shown memory shown, uint256 shift, uint8[] calldata seats, uint256 members)
+        private
+        pure
+        returns (uint32)
+    {
+        uint256[] memory sorted = new uint256[](shown.heads.length);
         uint256 count = 0;
         uint256 total = 0;
-        for (; members != 0; members &= members - 1) {
-            uint256 i = _lowest(members);
-            uint256 item = values[i] << 8 | seats[i];
-            uint256 place = count++;
-            for (; place > 0 && sorted[place - 1] > item; --place) {
-                sorted[place] = sorted[place - 1];
+        unchecked {
+            for (; members != 0; members &= members - 1) {
+                uint256 i = _lowest(members);
+                uint256 weight = _seatsOf(seats, i);
+                _insert(sorted, count++, uint256(uint32(_headOf(shown, i).numbers >> shift)) << 8 | weight);
+                total += weight;
             }
-            sorted[place] = item;
-            total += seats[i];
-        }
-        uint256 passed = 0;
-        for (uint256 i = 0; i < count; ++i) {
-            passed += uint8(sorted[i]);
-            if (2 * passed >= total) return uint32(sorted[i] >> 8);
+            uint256 passed = 0;
+            for (uint256 i = 0; i < count; ++i) {
+                passed += uint8(sorted[i]);
+                if (2 * passed >= total) return uint32(sorted[i] >> 8);
+            }
         }
         return 0;
+    }
+
+    /// @dev Among the first `count`, which are sorted; there must be room.
+    function _insert(uint256[] memory sorted, uint256 count, uint256 item) private pure {
+        assembly ("memory-safe") {
+            let at := add(add(sorted, 0x20), shl(5, count))
+            for { } gt(at, add(sorted, 0x20)) { at := sub(at, 0x20) } {
+                let before := mload(sub(at, 0x20))
+                if iszero(gt(before, item)) { break }
+                mstore(at, before)
+            }
+            mstore(at, item)
+        }
     }
 
     /// @dev Index of the lowest bit of a set that is not empty.
@@ -447,12 +485,11 @@ contract Judgement is IJudgement {
     // --------------------------------------------------------------------------------------------------------- money
 
     /// @inheritdoc IJudgement
-    function expire(bytes32 caseId, CaseState calldata given)
+    function expire(bytes32 caseId, CaseState calldata state)
         external
         view
         returns (Finding memory finding, bytes memory transfers)
     {
-        CaseState memory state = given;
         Rules memory rules = REGISTRY.rulesOf(state.executionClass);
         if (_isShowing(state.phase, rules)) revert WrongPhase(state.phase);
         uint256 silent = 0;
@@ -462,22 +499,23 @@ contract Judgement is IJudgement {
         } else {
             _requireAfter(state.phaseBlock + LOOKAHEAD + DRAW_WINDOW);
             if (state.phase == CasePhase.Opened) return _lapse(caseId, state, rules);
-            for (uint256 i = 0; i < state.commitments.length; ++i) {
-                if (state.commitments[i] == 0) silent |= 1 << i;
+            bytes32[] calldata commitments = state.commitments;
+            for (uint256 i = 0; i < commitments.length; ++i) {
+                if (commitments[i] == 0) silent |= 1 << i;
             }
         }
-        return _leaveUndecided(caseId, state, rules, silent, address(0));
+        return _leaveUndecided(caseId, state, rules, silent, address(0), 0);
     }
 
     /// @dev Nobody carried the case on: the bond is lost.
-    function _lapse(bytes32 caseId, CaseState memory state, Rules memory rules)
+    function _lapse(bytes32 caseId, CaseState calldata state, Rules memory rules)
         private
         view
         returns (Finding memory finding, bytes memory transfers)
     {
         Ledger.Draft memory draft = Ledger.start(caseId, state.bond, _room(state));
         draft.burnRest();
-        _unlock(draft, state, rules.penalty, PotKind.Stake);
+        _unlock(draft, state, state.locked, rules.penalty, PotKind.Stake);
         finding.outcome = Outcome.Lapsed;
         transfers = draft.toCall();
     }
@@ -485,29 +523,32 @@ contract Judgement is IJudgement {
     /// @dev No proper cluster. The gas of the round is paid, and silence; after the second round the leaf falls.
     function _leaveUndecided(
         bytes32 caseId,
-        CaseState memory state,
+        CaseState calldata state,
         Rules memory rules,
         uint256 silent,
-        address decider
+        address decider,
+        uint256 spent
     ) private view returns (Finding memory finding, bytes memory transfers) {
         Ledger.Draft memory draft = Ledger.start(caseId, state.bond, _room(state));
-        _payGas(draft, state, rules, decider, 0);
+        _payGas(draft, state, decider, spent, 0);
         _fineReviewers(draft, state, silent);
         if (state.round % 2 != 0) {
             finding.outcome = Outcome.Undecided;
             draft.pay(state.opener, draft.left, 0);
-            _unlock(draft, state, rules.penalty, PotKind.Stake);
+            _unlock(draft, state, state.locked, rules.penalty, PotKind.Stake);
         }
         finding.left = uint96(draft.left);
         transfers = draft.toCall();
     }
 
     /// @dev In this order: the client, the reviewers, gas, the opener, nobody.
-    function _settle(bytes32 caseId, CaseState memory state, Rules memory rules, Comparison memory comparison)
-        private
-        view
-        returns (Finding memory finding, bytes memory transfers)
-    {
+    function _settle(
+        bytes32 caseId,
+        CaseState calldata state,
+        Hearing memory hearing,
+        Comparison memory comparison
+    ) private view returns (Finding memory finding, bytes memory transfers) {
+        Rules memory rules = hearing.rules;
         finding.outcome = comparison.outcome;
         finding.cluster = comparison.cluster;
         finding.score = comparison.score;
@@ -518,12 +559,14 @@ contract Judgement is IJudgement {
         uint256 taken = convicts ? _takePenalty(draft, state, finding, rules.penalty) : 0;
         if (comparison.paid) _payReviewers(draft, state, comparison.cluster);
         uint256 since = draft.count;
-        _payGas(draft, state, rules, HandedOn.caller(), since);
+        _payGas(draft, state, HandedOn.caller(), _spent(hearing, state, comparison, convicts), since);
         if (convicts) _payOpener(draft, state, since, finding.fault == Fault.Pooled ? 0 : taken);
         else if (finding.outcome == Outcome.Refunded) draft.pay(state.opener, draft.left, since);
         draft.burnRest();
         bool upheld = finding.outcome == Outcome.Upheld;
-        _unlock(draft, state, rules.penalty, upheld ? PotKind.Burnt : PotKind.Stake);
+        // A convict's own lock is used up; what else is locked is another case's, and must not leave with this one.
+        uint256 locked = finding.convict == state.node ? 0 : state.locked;
+        _unlock(draft, state, locked, rules.penalty, upheld ? PotKind.Burnt : PotKind.Stake);
         if (upheld) _fineVerifiers(draft, state, Opinion.Reject);
         if (finding.outcome == Outcome.Convicted) _fineVerifiers(draft, state, Opinion.Accept);
         _fineReviewers(draft, state, comparison.silent | comparison.wrong);
@@ -532,7 +575,7 @@ contract Judgement is IJudgement {
 
     /// @dev Whom an outcome convicts, if anybody. One between the cuts is counted against the node's owner; when
     ///      there are more of them than honest noise gives, it convicts, and counting begins anew.
-    function _convict(Finding memory finding, CaseState memory state, Rules memory rules, bool pooled) private view {
+    function _convict(Finding memory finding, CaseState calldata state, Rules memory rules, bool pooled) private view {
         Outcome outcome = finding.outcome;
         finding.fault = Fault.NothingShown;
         if (outcome == Outcome.SchedulerMissing) {
@@ -558,39 +601,40 @@ contract Judgement is IJudgement {
     /// @dev Takes L: what is locked, for this case or another, then free stake. A lock only keeps stake from leaving; were it one
     ///      case's own, friends could lock everything by sham cases before the true one. The client's refund comes first and out of
     ///      L alone, so that no opener pays for a convict without stake; a leaf that fell already is not refunded.
-    function _takePenalty(Ledger.Draft memory draft, CaseState memory state, Finding memory finding, uint256 penalty)
-        private
-        view
-        returns (uint256 taken)
-    {
+    function _takePenalty(
+        Ledger.Draft memory draft,
+        CaseState calldata state,
+        Finding memory finding,
+        uint256 penalty
+    ) private view returns (uint256 taken) {
         address convict = finding.convict;
-        uint256 locked = _lockedOf(convict);
-        uint256 stake = _stakeOf(convict);
+        (uint256 stake, uint256 locked) = BANK.stakeOf(convict);
         taken = locked < penalty ? locked : penalty;
         draft.take(PotKind.Locked, convict, taken);
         uint256 rest = penalty - taken < stake ? penalty - taken : stake;
         draft.take(PotKind.Stake, convict, rest);
-        // With that its own lock is used up; what else is locked is another case's, and must not leave with this one.
-        if (convict == state.node) state.locked = 0;
         taken += rest;
         if (finding.fault == Fault.Pooled || HandedOn.word() & Marks.VOIDED != 0) return taken;
-        draft.pay(state.client, state.fee < taken ? state.fee : taken, draft.count);
+        draft.pay(state.client, state.fee < taken ? state.fee : taken);
     }
 
-    function _payReviewers(Ledger.Draft memory draft, CaseState memory state, uint256 cluster) private pure {
+    function _payReviewers(Ledger.Draft memory draft, CaseState calldata state, uint256 cluster) private pure {
+        address[] calldata reviewers = state.reviewers;
+        uint8[] calldata seats = state.seats;
         uint256 reward = Prices.REWARD_UNITS * state.unit;
         for (; cluster != 0; cluster &= cluster - 1) {
             uint256 i = _lowest(cluster);
-            draft.pay(state.reviewers[i], reward * state.seats[i], draft.count);
+            draft.pay(reviewers[i], reward * _seatsOf(seats, i));
         }
     }
 
     /// @dev Gas of this round, to those who paid it.
+    /// @param spent by the decider
     function _payGas(
         Ledger.Draft memory draft,
-        CaseState memory state,
-        Rules memory rules,
+        CaseState calldata state,
         address decider,
+        uint256 spent,
         uint256 since
     ) private view {
         uint256 price = _gasPrice();
@@ -601,83 +645,99 @@ contract Judgement is IJudgement {
         if (state.committer != address(0)) {
             draft.pay(state.committer, CaseGas.worth(CaseGas.committing(reviewers), price), since);
         }
-        if (state.seeder != address(0)) draft.pay(state.seeder, CaseGas.worth(CaseGas.seeding(), price), since);
-        if (decider != address(0)) {
-            draft.pay(decider, CaseGas.worth(CaseGas.deciding(reviewers, rules.tiles), price), since);
-        }
+        if (state.seeder != address(0)) draft.pay(state.seeder, CaseGas.worth(CaseGas.seeding(reviewers), price), since);
+        if (decider != address(0)) draft.pay(decider, CaseGas.worth(spent, price), since);
+    }
+
+    /// @dev Gas of deciding, by what was shown and what follows.
+    function _spent(Hearing memory hearing, CaseState calldata state, Comparison memory comparison, bool convicts)
+        private
+        pure
+        returns (uint256)
+    {
+        uint256 shown = state.reviewers.length - Clusters.count(comparison.silent);
+        uint256 paid = comparison.paid ? Clusters.count(comparison.cluster) : 0;
+        uint256 tiles = hearing.sample.places.length * Clusters.count(comparison.telling);
+        return CaseGas.deciding(shown, paid, convicts, tiles, hearing.sample.depth);
     }
 
     /// @dev Bond, gas and reward, a tenth of what was taken or of the bond; a full pool, which prompts may have filled, pays
     ///      none, and who convicts itself with little stake gets little. Anyone can bring a rejection, and so can anyone who
     ///      sees it on its way: then half of the reward is the rejecters', whose work it is.
-    function _payOpener(Ledger.Draft memory draft, CaseState memory state, uint256 since, uint256 taken) private view {
+    function _payOpener(Ledger.Draft memory draft, CaseState calldata state, uint256 since, uint256 taken) private view {
         uint256 reward = taken == 0 ? 0 : (taken > state.bond ? taken : state.bond) / 10;
         uint256 shared = state.kind == CaseKind.Rejection && _isStranger(state) ? reward / 2 : 0;
         uint256 back = state.bond + CaseGas.worth(CaseGas.opening(state.kind == CaseKind.Doubt), _gasPrice());
         draft.pay(state.opener, back + reward - shared, since);
         if (shared == 0) return;
+        address[] calldata verifiers = state.verifiers;
+        uint8[] calldata opinions = state.opinions;
         uint256 rejecting = 0;
-        for (uint256 v = 0; v < state.opinions.length; ++v) {
-            if (state.opinions[v] == uint8(Opinion.Reject)) ++rejecting;
+        for (uint256 v = 0; v < opinions.length; ++v) {
+            if (opinions[v] == uint8(Opinion.Reject)) ++rejecting;
         }
-        for (uint256 v = 0; v < state.opinions.length; ++v) {
-            if (state.opinions[v] == uint8(Opinion.Reject)) draft.pay(state.verifiers[v], shared / rejecting, since);
+        for (uint256 v = 0; v < opinions.length; ++v) {
+            if (opinions[v] == uint8(Opinion.Reject)) draft.pay(verifiers[v], shared / rejecting, since);
         }
     }
 
     /// @dev Whether a rejection was brought by somebody else than the client or a rejecter.
-    function _isStranger(CaseState memory state) private pure returns (bool) {
+    function _isStranger(CaseState calldata state) private pure returns (bool) {
         if (state.opener == state.client) return false;
-        for (uint256 v = 0; v < state.opinions.length; ++v) {
-            if (state.verifiers[v] == state.opener && state.opinions[v] == uint8(Opinion.Reject)) return false;
+        address[] calldata verifiers = state.verifiers;
+        for (uint256 v = 0; v < verifiers.length; ++v) {
+            if (verifiers[v] == state.opener && state.opinions[v] == uint8(Opinion.Reject)) return false;
         }
         return true;
     }
 
     /// @dev What is still locked of the node is free again; the rejecters' locks go back, or are lost. A conviction may have
     ///      taken some of it in the meantime.
-    function _unlock(Ledger.Draft memory draft, CaseState memory state, uint256 penalty, PotKind rejecters) private view {
-        bytes32 node = Ledger.id(state.node);
-        uint256 locked = state.locked == 0 ? 0 : _lockedOf(state.node);
-        draft.shift(PotKind.Locked, node, PotKind.Stake, node, state.locked < locked ? state.locked : locked);
+    function _unlock(
+        Ledger.Draft memory draft,
+        CaseState calldata state,
+        uint256 locked,
+        uint256 penalty,
+        PotKind rejecters
+    ) private view {
+        if (locked != 0) _free(draft, state.node, PotKind.Stake, locked);
         if (!state.suspends) return;
-        for (uint256 v = 0; v < state.opinions.length; ++v) {
-            if (state.opinions[v] != uint8(Opinion.Reject) || Ledger.seatsFrom(state, v) == 0) continue;
-            bytes32 verifier = Ledger.id(state.verifiers[v]);
-            uint256 kept = _lockedOf(state.verifiers[v]);
-            bytes32 to = rejecters == PotKind.Burnt ? bytes32(0) : verifier;
-            draft.shift(PotKind.Locked, verifier, rejecters, to, penalty < kept ? penalty : kept);
+        address[] memory verifiers = state.verifiers;
+        uint8[] calldata opinions = state.opinions;
+        for (uint256 v = 0; v < opinions.length; ++v) {
+            if (opinions[v] != uint8(Opinion.Reject) || Ledger.seatsFrom(verifiers, v) == 0) continue;
+            _free(draft, verifiers[v], rejecters, penalty);
         }
+    }
+
+    /// @dev At most what is locked.
+    function _free(Ledger.Draft memory draft, address operator, PotKind to, uint256 amount) private view {
+        uint256 locked = BANK.balanceOf(PotKind.Locked, Ledger.id(operator));
+        draft.shift(PotKind.Locked, to, operator, amount < locked ? amount : locked);
     }
 
     /// @dev Verifiers of the check whose opinion fell.
-    function _fineVerifiers(Ledger.Draft memory draft, CaseState memory state, Opinion fallen) private view {
-        for (uint256 v = 0; v < state.opinions.length; ++v) {
-            if (state.opinions[v] != uint8(fallen)) continue;
-            _fine(draft, state, state.verifiers[v], Ledger.seatsFrom(state, v));
+    function _fineVerifiers(Ledger.Draft memory draft, CaseState calldata state, Opinion fallen) private view {
+        address[] memory verifiers = state.verifiers;
+        uint8[] calldata opinions = state.opinions;
+        for (uint256 v = 0; v < opinions.length; ++v) {
+            if (opinions[v] != uint8(fallen)) continue;
+            _fine(draft, state.unit, verifiers[v], Ledger.seatsFrom(verifiers, v));
         }
     }
 
-    function _fineReviewers(Ledger.Draft memory draft, CaseState memory state, uint256 fined) private view {
+    function _fineReviewers(Ledger.Draft memory draft, CaseState calldata state, uint256 fined) private view {
         for (; fined != 0; fined &= fined - 1) {
             uint256 i = _lowest(fined);
-            _fine(draft, state, state.reviewers[i], state.seats[i]);
+            _fine(draft, state.unit, state.reviewers[i], state.seats[i]);
         }
     }
 
-    function _fine(Ledger.Draft memory draft, CaseState memory state, address operator, uint256 seats) private view {
+    function _fine(Ledger.Draft memory draft, uint256 unit, address operator, uint256 seats) private view {
         if (seats == 0) return;
-        uint256 stake = _stakeOf(operator);
-        uint256 fine = Prices.PENALTY_UNITS * state.unit * seats;
-        draft.shift(PotKind.Stake, Ledger.id(operator), PotKind.Burnt, 0, fine < stake ? fine : stake);
-    }
-
-    function _stakeOf(address operator) private view returns (uint256) {
-        return BANK.balanceOf(PotKind.Stake, Ledger.id(operator));
-    }
-
-    function _lockedOf(address operator) private view returns (uint256) {
-        return BANK.balanceOf(PotKind.Locked, Ledger.id(operator));
+        uint256 stake = BANK.balanceOf(PotKind.Stake, Ledger.id(operator));
+        uint256 fine = Prices.PENALTY_UNITS * unit * seats;
+        draft.shift(PotKind.Stake, PotKind.Burnt, operator, fine < stake ? fine : stake);
     }
 
     /// @dev Gas is paid back at the block's price, at most at the ceiling; of a token the ceiling is all that is known.
@@ -689,7 +749,7 @@ contract Judgement is IJudgement {
 
     /// @dev Most movements of an outcome: penalty (two), refund, gas (four), opener, rest, the node's lock, one for
     ///      each reviewer, and three for each verifier.
-    function _room(CaseState memory state) private pure returns (uint256) {
+    function _room(CaseState calldata state) private pure returns (uint256) {
         return 10 + state.reviewers.length + 3 * state.verifiers.length;
     }
 

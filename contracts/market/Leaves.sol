@@ -29,6 +29,7 @@ import {
 import {Messages} from "./libraries/Messages.sol";
 import {Orders} from "./libraries/Orders.sol";
 import {Prices} from "./libraries/Prices.sol";
+import {Traces} from "./libraries/Traces.sol";
 import {Windows} from "./libraries/Windows.sol";
 
 /// @title What a claimed leaf is worth
@@ -86,8 +87,9 @@ contract Leaves is ILeaves {
         return Prices.promiseWorth(promised, result);
     }
 
-    /// @dev The verifier signed a verdict for that place over the result that the scheduler drew. A yes needs a trace that agrees;
-    ///      a no is owed once the result fell, since it costs nothing to say no.
+    /// @dev The verifier signed a verdict for that place over the result that the scheduler drew. A yes needs a trace that
+    ///      agrees. A no is owed once the result fell, since it costs nothing to say no; so is the word of who cannot tell,
+    ///      or a node that opens its trace to nobody would have its verifiers work for nothing.
     function _requireChecked(Tab memory tab, Promise memory promised, bytes calldata leaf) private view {
         (,, CheckLeaf memory check) = abi.decode(leaf, (Promise, bytes, CheckLeaf));
         Verdict memory verdict = check.verdict;
@@ -95,7 +97,9 @@ contract Leaves is ILeaves {
         Orders.requireSigner(_domain(), Messages.hash(verdict), check.signature, tab.payee);
         _requireDrawn(tab, promised, check);
         if (verdict.opinion == uint8(Opinion.Accept)) return _requireAgreement(tab.payee, check);
-        if (verdict.opinion != uint8(Opinion.Reject)) revert NoOpinion(verdict.opinion);
+        if (verdict.opinion != uint8(Opinion.Reject) && verdict.opinion != uint8(Opinion.CannotTell)) {
+            revert NoOpinion(verdict.opinion);
+        }
         address node = Orders.signerOf(_domain(), Messages.hash(check.result), check.resultSignature);
         bool fell = COURT.isVoided(promised.order, promised.segment)
             || REGISTRY.isVoidByAny(node, promised.referenceBlock);
@@ -131,8 +135,7 @@ contract Leaves is ILeaves {
     {
         if (rules.exact) return own.root == judged.root;
         bytes32 seed = keccak256(abi.encode(own.root, judged.root));
-        uint256 count = Prices.positions(result.prompt, result.cached, result.written);
-        uint256 rows = count < 2 ? 1 : count - 1;
+        uint256 rows = Traces.rowsOf(result, rules);
         Orders.requireEqual(_opened(rules, seed, result.segment, rows, own), own.root);
         Orders.requireEqual(_opened(rules, seed, result.segment, rows, judged), judged.root);
         return Agreement.agrees(own.tiles, judged.tiles, rules.dtype, rules.mantissaBits, rules.steps, rules.theta);
@@ -157,6 +160,8 @@ contract Leaves is ILeaves {
         Order memory order = signed.order;
         _requireLeaf(tab, order.tab, order.sequence, sequence);
         bytes32 digest = Orders.verified(_domain(), signed);
+        // The first segment read the request: inputs that the scheduler made up are nobody's order.
+        if (results.length != 0) Orders.requireEqual(results[0].inputHead, order.requestHash);
         (bytes32[] memory hashes, address[] memory signers) =
             Orders.resultsOf(_domain(), digest, order.ends, results, signatures);
         _requireFresh(draw, digest, Messages.resultsHash(hashes), order.referenceBlock);

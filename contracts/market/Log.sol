@@ -23,16 +23,28 @@ contract Log is ILog {
     function post(uint64 number, bytes32 root, LogCounts calldata counts, bytes32 dataHash) external {
         (Role role,,) = REGISTRY.roleOf(msg.sender);
         if (role != Role.Scheduler) revert NotScheduler(msg.sender);
-        (uint64 last, bytes24 before) = headOf(msg.sender);
+        uint256 head = _heads[msg.sender];
+        uint64 last = uint64(head);
         // The next of number 2^64 - 1 does not exist; nobody gets there.
         if (number != uint256(last) + 1) revert WrongNumber(number, last + 1);
-        bytes32 chain = keccak256(abi.encode(before, number, root, counts, dataHash));
+        bytes32 chain = _chainOf(bytes24(bytes32(head >> NUMBER_BITS << NUMBER_BITS)));
         _heads[msg.sender] = uint256(bytes32(bytes24(chain))) | number;
         emit EntryLogged(msg.sender, number, root, counts, dataHash, chain);
     }
 
+    /// @dev keccak256(abi.encode(before, number, root, counts, dataHash)): the arguments of `post` lie in the calldata as
+    ///      they are encoded. One with dirty bits fails where the event encodes it.
+    function _chainOf(bytes24 before) private pure returns (bytes32 chain) {
+        assembly ("memory-safe") {
+            let free := mload(0x40)
+            mstore(free, before)
+            calldatacopy(add(free, 0x20), 4, 0x140)
+            chain := keccak256(free, 0x160)
+        }
+    }
+
     /// @inheritdoc ILog
-    function headOf(address scheduler) public view returns (uint64 number, bytes24 chain) {
+    function headOf(address scheduler) external view returns (uint64 number, bytes24 chain) {
         uint256 head = _heads[scheduler];
         return (uint64(head), bytes24(bytes32(head >> NUMBER_BITS << NUMBER_BITS)));
     }

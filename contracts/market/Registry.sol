@@ -72,6 +72,10 @@ contract Registry is IRegistry {
         uint256 y;
     }
 
+    uint256 private constant SEAT_SHIFT = 96;
+    uint256 private constant CAP_SHIFT = 192;
+    uint256 private constant NUMBER_SHIFT = 208;
+    uint256 private constant LAYERS_SHIFT = 240;
     uint256 private constant BASIS_POINTS = 10_000;
     /// @dev A try is accepted with the stake's share of honest seats over the cap at least, and no cap is above 32
     ///      (Classes): so many tries suffice for any group.
@@ -92,7 +96,9 @@ contract Registry is IRegistry {
     uint256 private immutable SCHEDULER_STAKE;
 
     mapping(bytes32 executionClass => Rules) private _rules;
-    mapping(bytes32 executionClass => uint32) private _numbers;
+    /// @dev What registrations, draws, summons and convictions read of a class, in one slot. From the lowest bit:
+    ///      penalty 96 bits; seat 96; seat cap 16; number of the class, from 1, 32; layers 8; verifiers 8.
+    mapping(bytes32 executionClass => uint256) private _words;
     mapping(uint256 number => bytes32 executionClass) private _classes;
     uint32 private _classCount;
     mapping(address operator => Party) private _parties;
@@ -125,12 +131,15 @@ contract Registry is IRegistry {
 
     /// @inheritdoc IRegistry
     function admitClass(bytes32 executionClass, Rules calldata rules) external {
-        if (msg.sender != CLASSES) revert NotAuthorised(msg.sender);
-        if (_numbers[executionClass] != 0) revert ClassKnown(executionClass);
+        _requireCaller(CLASSES);
+        if (_words[executionClass] != 0) revert ClassKnown(executionClass);
         uint32 number = ++_classCount;
-        _numbers[executionClass] = number;
         _classes[number] = executionClass;
         _rules[executionClass] = rules;
+        // No class has more layers than eight bits hold (Classes).
+        _words[executionClass] = uint256(rules.penalty) | uint256(rules.seat) << SEAT_SHIFT
+            | uint256(rules.seatCap) << CAP_SHIFT | uint256(number) << NUMBER_SHIFT
+            | uint256(rules.layers) << LAYERS_SHIFT;
     }
 
     // ---- registration and standing
@@ -138,33 +147,36 @@ contract Registry is IRegistry {
     /// @inheritdoc IRegistry
     function registerNode(NodeRegistration calldata registration, bytes calldata consent) external payable {
         address operator = registration.operator;
+        bytes32 class = registration.executionClass;
+        string calldata endpoint = registration.endpoint;
+        (uint8 first, uint8 end) = (registration.first, registration.end);
         uint256 stake = _collect(operator, registration.stake);
-        Rules storage rules = _rulesFor(registration.executionClass);
-        if (stake < rules.seat) revert StakeTooLow(stake, rules.seat);
-        address payout = _admit(operator, registration.payout, registration.endpoint, consent);
-        _parties[operator].role = Role.Node;
+        uint256 word = _wordOf(class);
+        _requireStake(stake, _seatIn(word));
+        _requireSlice(word, first, end);
+        address payout = _admit(operator, Role.Node, registration.payout, endpoint, consent);
+        _setSlice(operator, first, end);
         emit NodeRegistered(
             operator,
             msg.sender,
-            registration.executionClass,
+            class,
             payout,
-            registration.first,
-            registration.end,
-            registration.endpoint,
+            first,
+            end,
+            endpoint,
             registration.tlsKeyHash
         );
         Standing memory standing;
-        standing.class = _numbers[registration.executionClass];
-        _setSlice(operator, rules.layers, registration.first, registration.end);
+        standing.class = uint32(word >> NUMBER_SHIFT);
         uint48[2] memory kept;
         _host(
             operator,
-            registration.executionClass,
+            class,
             standing,
             kept,
             registration.segments,
             registration.asks,
-            _seats(rules, stake)
+            _seats(word, stake)
         );
         _standings[operator] = standing;
     }
@@ -172,35 +184,40 @@ contract Registry is IRegistry {
     /// @inheritdoc IRegistry
     function registerScheduler(SchedulerRegistration calldata registration, bytes calldata consent) external payable {
         address operator = registration.operator;
+        string calldata endpoint = registration.endpoint;
+        (uint256 vrfX, uint256 vrfY) = (registration.vrfX, registration.vrfY);
         uint256 stake = _collect(operator, registration.stake);
-        if (stake < SCHEDULER_STAKE) revert StakeTooLow(stake, SCHEDULER_STAKE);
-        if (!EcVrf.isOnCurve(registration.vrfX, registration.vrfY)) {
-            revert InvalidVrfKey(registration.vrfX, registration.vrfY);
+        _requireStake(stake, SCHEDULER_STAKE);
+        if (!EcVrf.isOnCurve(vrfX, vrfY)) {
+            revert InvalidVrfKey(vrfX, vrfY);
         }
-        address payout = _admit(operator, registration.payout, registration.endpoint, consent);
-        _parties[operator].role = Role.Scheduler;
-        _vrfKeys[operator] = VrfKey({x: registration.vrfX, y: registration.vrfY});
+        address payout = _admit(operator, Role.Scheduler, registration.payout, endpoint, consent);
+        _vrfKeys[operator] = VrfKey({x: vrfX, y: vrfY});
         emit SchedulerRegistered(
             operator,
             msg.sender,
             payout,
-            registration.vrfX,
-            registration.vrfY,
-            registration.endpoint,
+            vrfX,
+            vrfY,
+            endpoint,
             registration.tlsKeyHash
         );
     }
 
-    function _admit(address operator, address payout, string calldata endpoint, bytes calldata consent)
-        private
-        returns (address)
-    {
+    function _admit(
+        address operator,
+        Role role,
+        address payout,
+        string calldata endpoint,
+        bytes calldata consent
+    ) private returns (address) {
         if (_parties[operator].role != Role.None) revert OperatorKnown(operator);
         PlainText.requireHttps(endpoint);
         bytes32 structHash = Messages.hash(Consent({owner: msg.sender, operator: operator}));
         address signer = ECDSA.recoverCalldata(Messages.digest(Messages.separator(address(BANK)), structHash), consent);
         if (signer != operator) revert InvalidConsent(operator, signer);
-        _parties[operator].owner = msg.sender;
+        Party storage party = _parties[operator];
+        (party.owner, party.role) = (msg.sender, role);
         if (payout == address(0) || payout == msg.sender) return msg.sender;
         _payouts[operator] = payout;
         return payout;
@@ -224,10 +241,16 @@ contract Registry is IRegistry {
         if (party.role != Role.Node) revert WrongRole(operator, party.role);
         if (block.number < party.keptUntil) revert SliceChangedLately(party.keptUntil, block.number);
         Standing memory standing = _standings[operator];
-        (bytes32 class, uint256 seats) = _coveredOf(operator, standing);
-        if (seats == 0) revert StakeTooLow(_stakeOf(operator), _rules[class].seat);
-        party.keptUntil = uint32(block.number + REFERENCE_AGE);
-        _setSlice(operator, _rules[class].layers, first, end);
+        bytes32 class = _classes[standing.class];
+        uint256 word = _words[class];
+        uint256 stake = _stakeOf(operator);
+        _requireStake(stake, _seatIn(word));
+        uint256 seats = _seats(word, stake);
+        unchecked {
+            party.keptUntil = uint32(block.number + REFERENCE_AGE);
+        }
+        _requireSlice(word, first, end);
+        _setSlice(operator, first, end);
         emit SliceChanged(operator, first, end);
         uint48[2] memory kept = _leaveOthers(operator, class, standing, segments);
         _reseat(class, standing, seats);
@@ -266,7 +289,9 @@ contract Registry is IRegistry {
     /// @inheritdoc IRegistry
     function deregister(address operator) external {
         Party storage party = _requireActive(operator);
-        party.exitBlock = uint32(block.number + UNBONDING);
+        unchecked {
+            party.exitBlock = uint32(block.number + UNBONDING);
+        }
         emit Deregistered(operator, party.exitBlock);
         Standing memory standing = _standings[operator];
         _leaveAll(operator, _classes[standing.class], standing);
@@ -299,7 +324,7 @@ contract Registry is IRegistry {
 
     /// @inheritdoc IRegistry
     function suspend(address operator, bytes32 caseId) external returns (bool suspended) {
-        if (msg.sender != COURT) revert NotAuthorised(msg.sender);
+        _requireCaller(COURT);
         _known(operator);
         Standing memory standing = _standings[operator];
         Suspension storage suspension = _suspensions[operator];
@@ -318,7 +343,7 @@ contract Registry is IRegistry {
 
     /// @inheritdoc IRegistry
     function restore(address operator, bytes32 caseId) external {
-        if (msg.sender != COURT) revert NotAuthorised(msg.sender);
+        _requireCaller(COURT);
         Standing memory standing = _standings[operator];
         if (!standing.suspended || _suspensions[operator].caseId != caseId) return;
         _suspensions[operator].caseId = 0;
@@ -334,19 +359,35 @@ contract Registry is IRegistry {
 
     /// @inheritdoc IRegistry
     function convict(address operator, Fault fault, bytes32 subject, uint64 offenceBlock) external {
-        if (msg.sender != COURT && msg.sender != SUMMONS && msg.sender != EVIDENCE) revert NotAuthorised(msg.sender);
+        if (msg.sender != SUMMONS && msg.sender != EVIDENCE) _requireCaller(COURT);
         _known(operator);
         Standing memory standing = _standings[operator];
-        // An offence in the future would void nothing.
-        uint256 offence = Math.min(offenceBlock, block.number);
-        uint256 voidFrom = offence > LAG ? offence - LAG : 0;
-        uint256 index = standing.convictions;
-        if (index == 0 || voidFrom < standing.voidFrom) standing.voidFrom = uint32(voidFrom);
         standing.voidUntil = uint32(block.number);
-        standing.convictions = uint32(index + 1);
-        emit Convicted(operator, fault, subject, uint64(voidFrom), uint64(block.number), index);
+        _void(operator, standing, fault, subject, offenceBlock);
         _shrink(operator, standing);
         _standings[operator] = standing;
+    }
+
+    /// @inheritdoc IRegistry
+    function date(address operator, Fault fault, bytes32 subject, uint64 offenceBlock) external {
+        _requireCaller(EVIDENCE);
+        Standing memory standing = _standings[operator];
+        _void(operator, standing, fault, subject, offenceBlock);
+        _standings[operator] = standing;
+    }
+
+    /// @dev Voids from the lag before an offence to where the standing says.
+    function _void(address operator, Standing memory standing, Fault fault, bytes32 subject, uint256 offence) private {
+        // An offence in the future would void nothing.
+        offence = Math.min(offence, standing.voidUntil);
+        uint256 index = standing.convictions;
+        uint256 voidFrom = 0;
+        unchecked {
+            if (offence > LAG) voidFrom = offence - LAG;
+            standing.convictions = uint32(index + 1);
+        }
+        if (index == 0 || voidFrom < standing.voidFrom) standing.voidFrom = uint32(voidFrom);
+        emit Convicted(operator, fault, subject, uint64(voidFrom), standing.voidUntil, index);
     }
 
     // ---- draws
@@ -370,7 +411,7 @@ contract Registry is IRegistry {
     {
         uint256 blockNumber = request.blockNumber;
         if (blockNumber >= block.number) revert BlockNotPast(blockNumber, block.number);
-        uint256 scale = _rulesFor(request.executionClass).seatCap * BASIS_POINTS;
+        uint256 scale = uint16(_wordOf(request.executionClass) >> CAP_SHIFT) * BASIS_POINTS;
         bytes32 group = groupId(request.executionClass, request.first, request.end);
         uint256 size = History.sizeIn(_sizes[group].valueAt(blockNumber, hints), blockNumber);
         if (size == 0) revert GroupEmpty(group, blockNumber);
@@ -378,20 +419,38 @@ contract Registry is IRegistry {
         drawn = new address[](count);
         uint256 found;
         uint256 tries = _tries(count);
+        uint256 tags = _tagsOf(request.excluded);
+        mapping(uint256 place => History.Word) storage entries = _entries[group];
         for (uint256 i = 0; found < count; ++i) {
             if (i == tries) revert DrawExhausted(group, found, count);
-            uint256 h = uint256(keccak256(abi.encode(request.seed, i)));
-            uint256 word = _entries[group][(h >> 128) % size].valueAt(blockNumber, hints);
+            uint256 h = _chance(request.seed, i);
+            uint256 word = entries[(h >> 128) % size].valueAt(blockNumber, hints);
             uint256 seats = Entries.seatsIn(word, request.seasoned, blockNumber, SEASONING);
             address operator = Entries.operatorIn(word);
             if (seats == 0 || uint128(h) % scale >= seats * _weight(operator, blockNumber)) continue;
-            if (_isExcluded(operator, request.excluded)) continue;
+            if (tags >> Entries.tagIn(word) & 1 != 0 && _isExcluded(operator, request.excluded)) continue;
             if (request.distinct) {
                 if (_isAmong(operator, drawn, found)) continue;
                 uint256 ask = _asks[group][operator].valueAt(blockNumber, hints);
                 if (!Entries.isWithin(Entries.unpackAsk(ask), request.bound)) continue;
             }
             drawn[found++] = operator;
+        }
+    }
+
+    /// @dev keccak256(abi.encode(seed, i)).
+    function _chance(bytes32 seed, uint256 i) private pure returns (uint256 h) {
+        assembly ("memory-safe") {
+            mstore(0, seed)
+            mstore(0x20, i)
+            h := keccak256(0, 0x40)
+        }
+    }
+
+    /// @dev Bit t: one of these owners has the tag t.
+    function _tagsOf(address[] calldata owners) private pure returns (uint256 tags) {
+        for (uint256 i = 0; i < owners.length; ++i) {
+            tags |= 1 << Entries.tagOf(owners[i]);
         }
     }
 
@@ -412,7 +471,6 @@ contract Registry is IRegistry {
     }
 
     function _isExcluded(address operator, address[] calldata excluded) private view returns (bool) {
-        if (excluded.length == 0) return false;
         address owner = _parties[operator].owner;
         for (uint256 i = 0; i < excluded.length; ++i) {
             if (excluded[i] == owner) return true;
@@ -422,10 +480,14 @@ contract Registry is IRegistry {
 
     // ---- groups
 
-    function _setSlice(address operator, uint16 layers, uint8 first, uint8 end) private {
-        if (first >= end || end > layers) revert InvalidSlice(first, end, layers);
+    function _setSlice(address operator, uint8 first, uint8 end) private {
         Party storage party = _parties[operator];
         (party.first, party.end) = (first, end);
+    }
+
+    function _requireSlice(uint256 word, uint8 first, uint8 end) private pure {
+        uint8 layers = uint8(word >> LAYERS_SHIFT);
+        if (first >= end || end > layers) revert InvalidSlice(first, end, layers);
     }
 
     /// @dev Puts a node into the groups of one or two segments, unless it is there, and sets its asks.
@@ -483,27 +545,32 @@ contract Registry is IRegistry {
         sizes.putSize(place + 1);
         Entry memory entry =
             Entry({operator: operator, fromBlock: 0, since: uint32(block.number), seats: uint16(seats), settled: 0});
-        _put(group, place, entry, place + 1);
+        _put(group, place, entry, Entries.tagOf(_parties[operator].owner), place + 1);
     }
 
     /// @dev Swap and pop: the last takes the place. What stands beyond the end stays, for the blocks before.
     function _leave(address operator, bytes32 class, uint48 membership) private {
         (bytes32 group, uint256 place) = _locate(class, membership);
         History.Word storage sizes = _sizes[group];
-        uint256 last = sizes.latestSize() - 1;
+        uint256 last;
+        unchecked {
+            // It is there itself.
+            last = sizes.latestSize() - 1;
+        }
         sizes.putSize(last);
         Entry memory moved;
         if (place == last) {
             emit EntryChanged(group, uint32(place), moved, uint32(last));
             return;
         }
-        moved = Entries.unpack(_entries[group][last].latest);
+        uint256 word = _entries[group][last].latest;
+        moved = Entries.unpack(word);
         assert(moved.operator != operator);
         Standing storage standing = _standings[moved.operator];
         uint48 segment = membership >> 32;
         if (standing.one >> 32 == segment) standing.one = segment << 32 | uint48(place);
         else standing.two = segment << 32 | uint48(place);
-        _put(group, place, moved, last);
+        _put(group, place, moved, Entries.tagIn(word), last);
     }
 
     function _leaveAll(address operator, bytes32 class, Standing memory standing) private {
@@ -526,14 +593,15 @@ contract Registry is IRegistry {
     {
         kept = _memberships(standing);
         for (uint256 i = 0; i < 2; ++i) {
-            if (kept[i] == 0) continue;
+            uint48 membership = kept[i];
+            if (membership == 0) continue;
             bool stays = false;
             for (uint256 j = 0; j < segments.length; ++j) {
                 uint256 segment = uint256(segments[j].first) << 8 | segments[j].end;
-                if (kept[i] >> 32 == segment) stays = true;
+                if (membership >> 32 == segment) stays = true;
             }
             if (stays) continue;
-            _leave(operator, class, kept[i]);
+            _leave(operator, class, membership);
             kept[i] = 0;
         }
         (standing.one, standing.two) = (kept[0], kept[1]);
@@ -557,16 +625,19 @@ contract Registry is IRegistry {
     function _reseat(bytes32 class, Standing memory standing, uint256 seats) private {
         if (standing.suspended) seats = 0;
         uint256 before = standing.suspended ? 0 : standing.seatsBefore;
-        uint48[2] memory memberships = _memberships(standing);
-        for (uint256 i = 0; i < 2; ++i) {
-            if (memberships[i] == 0) continue;
-            (bytes32 group, uint256 place) = _locate(class, memberships[i]);
-            Entry memory entry = Entries.unpack(_entries[group][place].latest);
-            if (before != 0) entry.seats = uint16(Math.min(before, seats));
-            else if (entry.seats == seats) continue;
-            Entries.setSeats(entry, seats, block.number, SEASONING);
-            _put(group, place, entry, _sizes[group].latestSize());
-        }
+        _reseatIn(class, standing.one, seats, before);
+        _reseatIn(class, standing.two, seats, before);
+    }
+
+    function _reseatIn(bytes32 class, uint48 membership, uint256 seats, uint256 before) private {
+        if (membership == 0) return;
+        (bytes32 group, uint256 place) = _locate(class, membership);
+        uint256 word = _entries[group][place].latest;
+        Entry memory entry = Entries.unpack(word);
+        if (before != 0) entry.seats = uint16(Math.min(before, seats));
+        else if (entry.seats == seats) return;
+        Entries.setSeats(entry, seats, block.number, SEASONING);
+        _put(group, place, entry, Entries.tagIn(word), _sizes[group].latestSize());
     }
 
     function _locate(bytes32 class, uint48 membership) private pure returns (bytes32 group, uint256 place) {
@@ -574,9 +645,10 @@ contract Registry is IRegistry {
         place = uint32(membership);
     }
 
-    function _put(bytes32 group, uint256 place, Entry memory entry, uint256 size) private {
+    /// @param tag of the entry's owner
+    function _put(bytes32 group, uint256 place, Entry memory entry, uint256 tag, uint256 size) private {
         entry.fromBlock = uint32(block.number);
-        _entries[group][place].put(Entries.pack(entry));
+        _entries[group][place].put(Entries.tagged(Entries.pack(entry), tag));
         emit EntryChanged(group, uint32(place), entry, uint32(size));
     }
 
@@ -594,7 +666,7 @@ contract Registry is IRegistry {
         uint48 membership = standing.one != 0 ? standing.one : standing.two;
         if (membership == 0) return 0;
         (bytes32 group, uint256 place) = _locate(_classes[standing.class], membership);
-        return Entries.unpack(_entries[group][place].latest).seats;
+        return Entries.seatsIn(_entries[group][place].latest, false, 0, 0);
     }
 
     // ---- stake
@@ -611,17 +683,24 @@ contract Registry is IRegistry {
         returns (bytes32 class, uint256 seats)
     {
         class = _classes[standing.class];
-        seats = _seats(_rules[class], _stakeOf(operator));
+        seats = _seats(_words[class], _stakeOf(operator));
     }
 
-    function _seats(Rules storage rules, uint256 stake) private view returns (uint256) {
-        return Math.min(rules.seatCap, stake / rules.seat);
+    function _seats(uint256 word, uint256 stake) private pure returns (uint256) {
+        return Math.min(uint16(word >> CAP_SHIFT), stake / _seatIn(word));
+    }
+
+    function _seatIn(uint256 word) private pure returns (uint256) {
+        return uint96(word >> SEAT_SHIFT);
     }
 
     /// @dev Locks are part of the stake until a case takes them.
     function _stakeOf(address operator) private view returns (uint256) {
         (uint256 stake, uint256 locked) = BANK.stakeOf(operator);
-        return stake + locked;
+        unchecked {
+            // Two sums of 96 bits.
+            return stake + locked;
+        }
     }
 
     function _pot(address operator) private pure returns (bytes32) {
@@ -630,14 +709,22 @@ contract Registry is IRegistry {
 
     // ---- checks
 
+    function _requireCaller(address allowed) private view {
+        if (msg.sender != allowed) revert NotAuthorised(msg.sender);
+    }
+
+    function _requireStake(uint256 stake, uint256 least) private pure {
+        if (stake < least) revert StakeTooLow(stake, least);
+    }
+
     function _known(address operator) private view returns (Party storage party) {
         party = _parties[operator];
         if (party.role == Role.None) revert UnknownOperator(operator);
     }
 
-    function _rulesFor(bytes32 executionClass) private view returns (Rules storage rules) {
-        rules = _rules[executionClass];
-        if (rules.seat == 0) revert UnknownClass(executionClass);
+    function _wordOf(bytes32 executionClass) private view returns (uint256 word) {
+        word = _words[executionClass];
+        if (word == 0) revert UnknownClass(executionClass);
     }
 
     /// @dev A call of an owner or an operator for a party that has not left.
@@ -656,7 +743,22 @@ contract Registry is IRegistry {
 
     /// @inheritdoc IRegistry
     function rulesOf(bytes32 executionClass) external view returns (Rules memory) {
-        return _rulesFor(executionClass);
+        _wordOf(executionClass);
+        return _rules[executionClass];
+    }
+
+    /// @inheritdoc IRegistry
+    function bondOf(address operator) external view returns (Role role, uint40 exitBlock, uint96 penalty) {
+        Party storage party = _parties[operator];
+        penalty = uint96(_words[_classes[_standings[operator].class]]);
+        return (party.role, party.exitBlock, penalty);
+    }
+
+    /// @inheritdoc IRegistry
+    function committeeOf(bytes32 executionClass) external view returns (bool exact, uint8 verifiers, uint8 reviewers) {
+        Rules storage rules = _rules[executionClass];
+        (exact, verifiers, reviewers) = (rules.exact, rules.verifiers, rules.reviewers);
+        if (verifiers == 0) revert UnknownClass(executionClass);
     }
 
     /// @inheritdoc IRegistry

@@ -15,13 +15,13 @@ import {
     PotKind,
     Promise,
     Result,
-    Role,
     Rules,
+    Signature,
     SignedOrder,
     SummonsKind,
     SummonsState,
     Tab,
-    Verdict,
+    Word,
     Work
 } from "./interfaces/MarketTypes.sol";
 import {Fines} from "./libraries/Fines.sol";
@@ -29,17 +29,20 @@ import {Messages} from "./libraries/Messages.sol";
 import {Orders} from "./libraries/Orders.sol";
 
 /// @title A scheduler that owes results or a check is asked for them on chain, and convicted if it gives none
-/// @dev One summons per order, kind and segment, ever. Its life: asked -> (passed on -> responded or silent)* -> answered or
-///      unanswered. Deposits are credited at once to who will have the gas to pay; a silent party's stake pays them back.
+/// @dev One summons per order, kind and segment, ever. Its life: asked -> (passed on -> responded or silent)* ->
+///      answered or unanswered. Deposits are credited at once to who will have the gas to pay; a silent party's stake
+///      pays them back.
 contract Summons is ISummons {
     /// @dev Gas that is paid back, a little below what each call takes, so that nobody earns by calling.
     uint256 private constant SUMMON_GAS = 80_000;
-    uint256 private constant ANSWER_GAS = 95_000;
-    uint256 private constant PASS_GAS = 110_000;
-    uint256 private constant RESPONSE_GAS = 45_000;
+    uint256 private constant CHECK_GAS = 84_000;
+    uint256 private constant RESULTS_GAS = 50_000;
+    uint256 private constant PASS_GAS = 150_000;
+    uint256 private constant RESPONSE_GAS = 70_000;
     uint256 private constant CONVICT_GAS = 80_000;
-    /// @dev How often a check is passed on. Three honest seats among the first nine draws are there but for 3 in 10,000 where
-    ///      80 % are honest, and an honest scheduler needs no more than three.
+    uint256 private constant SENTENCE_GAS = 100_000;
+    /// @dev How often a check is passed on. Three honest seats among the first nine draws are there but for 3 in 10,000
+    ///      where 80 % are honest, and an honest scheduler needs no more than three.
     uint256 private constant MOST_PASSES = 6;
     /// @dev An order's price is six units, silence costs two.
     uint256 private constant SILENCE_SHARE = 3;
@@ -52,6 +55,8 @@ contract Summons is ISummons {
     uint32 private immutable LAG;
     uint32 private immutable WINDOW;
     uint96 private immutable GAS_PRICE;
+    uint256 private immutable CHAIN;
+    bytes32 private immutable DOMAIN;
 
     mapping(bytes32 summonsId => bytes32) private _summons;
     mapping(bytes32 summonsId => address[]) private _silent;
@@ -67,21 +72,27 @@ contract Summons is ISummons {
         LAG = parameters.lag;
         WINDOW = parameters.summonsWindow;
         GAS_PRICE = parameters.gasPrice;
+        CHAIN = block.chainid;
+        DOMAIN = Messages.separator(contracts.bank);
     }
 
     // ------------------------------------------------------------------------------------------------------- summons
 
     /// @inheritdoc ISummons
-    function summonResults(SignedOrder memory order, Admission memory admission, bytes memory signature)
-        public
+    function summonResults(SignedOrder calldata order, Admission calldata admission, bytes calldata signature)
+        external
         payable
-       
         returns (bytes32 summonsId)
     {
-        SummonsState memory state = _stateOf(SummonsKind.Results, order, 0);
-        Orders.segmentCount(state.ends);
+        bytes32 domain = _domain();
+        SummonsState memory state = _stateOf(domain, SummonsKind.Results, order, 0);
         Orders.requirePlace(admission.order, 0, state.order, 0);
-        Orders.requireSigner(_domain(), Messages.hash(admission), signature, order.scheduler);
+        uint256 position;
+        assembly ("memory-safe") {
+            position := admission
+        }
+        bytes32 structHash = Messages.hashAt(Messages.ADMISSION_TYPE, position, 3);
+        Orders.requireSigner(domain, structHash, signature, order.scheduler);
         state.offenceBlock = admission.blockNumber;
         state.named = admission.nodes;
         _requireWithin(uint256(admission.blockNumber) + WINDOW, uint256(admission.blockNumber) + LAG);
@@ -90,16 +101,21 @@ contract Summons is ISummons {
 
     /// @inheritdoc ISummons
     function summonCheck(
-        SignedOrder memory order,
-        Draw memory draw,
-        bytes memory drawSignature,
+        SignedOrder calldata order,
+        Draw calldata draw,
+        bytes calldata drawSignature,
         uint8 segment,
         bytes32 secret
-    ) public payable returns (bytes32 summonsId) {
-        SummonsState memory state = _stateOf(SummonsKind.Check, order, segment);
-        if (segment >= Orders.segmentCount(state.ends)) revert Orders.UnknownSegment(segment, state.ends);
+    ) external payable returns (bytes32 summonsId) {
+        bytes32 domain = _domain();
+        SummonsState memory state = _stateOf(domain, SummonsKind.Check, order, segment);
         Orders.requirePlace(draw.order, 0, state.order, 0);
-        Orders.requireSigner(_domain(), Messages.hash(draw), drawSignature, order.scheduler);
+        uint256 position;
+        assembly ("memory-safe") {
+            position := draw
+        }
+        bytes32 structHash = Messages.hashAt(Messages.DRAW_TYPE, position, 4);
+        Orders.requireSigner(domain, structHash, drawSignature, order.scheduler);
         _requireHit(order.order.drawHash, secret, draw.beta, order.order.checkRate);
         state.offenceBlock = draw.blockNumber;
         state.results = draw.results;
@@ -114,14 +130,17 @@ contract Summons is ISummons {
         if (!Messages.hits(secret, beta, checkRate)) revert SecretMisses(secret, beta, checkRate);
     }
 
-    function _stateOf(SummonsKind kind, SignedOrder memory order, uint8 segment)
+    function _stateOf(bytes32 domain, SummonsKind kind, SignedOrder calldata order, uint8 segment)
         private
         view
         returns (SummonsState memory state)
     {
+        if (segment >= Orders.segmentCount(order.order.ends)) {
+            revert Orders.UnknownSegment(segment, order.order.ends);
+        }
         state.kind = kind;
         state.segment = segment;
-        state.order = Orders.digestOf(_domain(), order);
+        state.order = Orders.digestAt(domain, order);
         state.referenceBlock = order.order.referenceBlock;
         state.executionClass = order.order.executionClass;
         state.ends = order.order.ends;
@@ -135,18 +154,11 @@ contract Summons is ISummons {
     function _open(SummonsState memory state) private returns (bytes32 summonsId) {
         summonsId = summonsIdOf(state.order, state.kind, state.segment);
         if (_summons[summonsId] != 0) revert AlreadySummoned(summonsId);
-        _requireScheduler(state.scheduler);
         state.deadline = uint40(block.number + WINDOW);
-        state.deposit = _depositOf(ANSWER_GAS);
+        state.deposit = _depositOf(_answerGas(state.kind));
         _summons[summonsId] = _hash(state);
         emit Summoned(summonsId, state.order, state.scheduler, state);
         _collect(summonsId, state.scheduler, state.deposit);
-    }
-
-    function _requireScheduler(address scheduler) private view {
-        (Role role,, uint40 exitBlock) = REGISTRY.roleOf(scheduler);
-        if (role != Role.Scheduler) revert NotScheduler(scheduler);
-        if (exitBlock != 0 && block.number > exitBlock) revert PartyLeft(scheduler, exitBlock, block.number);
     }
 
     // ------------------------------------------------------------------------------------------------------- answers
@@ -156,8 +168,8 @@ contract Summons is ISummons {
         bytes32 summonsId,
         SummonsState memory state,
         address[] memory nodes,
-        Result[] memory results,
-        bytes[] memory signatures,
+        Result[] calldata results,
+        Signature[] calldata signatures,
         Draw memory draw,
         bytes memory drawSignature
     ) public {
@@ -177,10 +189,9 @@ contract Summons is ISummons {
     function answerCheck(
         bytes32 summonsId,
         SummonsState memory state,
-        Result[] memory results,
-        bytes[] memory resultSignatures,
-        Verdict[] memory verdicts,
-        bytes[] memory signatures,
+        Result[] calldata results,
+        Signature[] calldata resultSignatures,
+        Word[] calldata words,
         bytes memory hints
     ) public {
         _requireLive(summonsId, state, SummonsKind.Check);
@@ -190,7 +201,7 @@ contract Summons is ISummons {
         bytes32 evidence = 0;
         if (possible) {
             uint8[] memory opinions =
-                Orders.opinionsOf(_domain(), _leafOf(state), result, drawn, verdicts, signatures);
+                Orders.opinionsOf(_domain(), state.order, state.segment, result, drawn, words);
             _requireAll(summonsId, drawn, opinions);
             evidence = keccak256(abi.encode(drawn, opinions));
         }
@@ -211,12 +222,12 @@ contract Summons is ISummons {
     function _admittedResults(
         SummonsState memory state,
         address[] memory nodes,
-        Result[] memory results,
-        bytes[] memory signatures
+        Result[] calldata results,
+        Signature[] calldata signatures
     ) private view returns (bytes32) {
         _requireNodes(state, nodes);
         (bytes32[] memory hashes, address[] memory signers) =
-            Orders.resultsOf(_domain(), state.order, state.ends, results, signatures);
+            Orders.resultsAt(_domain(), state.order, state.ends, results, signatures);
         for (uint256 s = 0; s < signers.length; ++s) {
             if (signers[s] != nodes[s]) revert Orders.WrongSigner(signers[s], nodes[s]);
         }
@@ -227,22 +238,24 @@ contract Summons is ISummons {
         Orders.requireEqual(Messages.nodesHash(nodes), state.named);
     }
 
-    /// @dev The drawn verifiers of a summoned check, and the result that they judge. Not possible: the group of that block has
-    ///      too few seats for this draw, which the scheduler could not know when it admitted the order.
+    /// @dev The drawn verifiers of a summoned check, and the result that they judge. Not possible: the group of that
+    ///      block has too few seats for this draw, which the scheduler could not know when it admitted the order.
     function _verifiers(
         bytes32 summonsId,
         SummonsState memory state,
-        Result[] memory results,
-        bytes[] memory signatures,
+        Result[] calldata results,
+        Signature[] calldata signatures,
         bytes memory hints
     ) private view returns (bool possible, address[] memory drawn, bytes32 result) {
         (bytes32[] memory hashes, address[] memory signers) =
-            Orders.resultsOf(_domain(), state.order, state.ends, results, signatures);
+            Orders.resultsAt(_domain(), state.order, state.ends, results, signatures);
         Orders.requireEqual(Messages.resultsHash(hashes), state.results);
         result = hashes[state.segment];
         bytes32 seed = Messages.checkSeed(state.order, state.secret, state.named, state.results);
+        // Nobody was silent before it was passed on.
+        address[] memory silent = state.extended ? _silent[summonsId] : new address[](0);
         (possible, drawn) = _draw(
-            Orders.verifiersRequest(REGISTRY, _leafOf(state), seed, signers, _silent[summonsId], hints)
+            Orders.verifiersRequest(REGISTRY, _leafOf(state), seed, signers, silent, hints)
         );
     }
 
@@ -279,8 +292,8 @@ contract Summons is ISummons {
     function passOnCheck(
         bytes32 summonsId,
         SummonsState memory state,
-        Result[] memory results,
-        bytes[] memory resultSignatures,
+        Result[] calldata results,
+        Signature[] calldata resultSignatures,
         Tab memory tab,
         Promise memory promised,
         bytes memory signature,
@@ -367,14 +380,14 @@ contract Summons is ISummons {
         if (block.number <= state.deadline) revert TooEarly(uint256(state.deadline) + 1, block.number);
         if (state.passedTo != address(0)) return _endSilence(summonsId, state);
         _summons[summonsId] = UNANSWERED;
-        // Whether the node or the scheduler kept results back nobody can tell where the node spoke. Nothing is owed for an order
-        // without results, so that who keeps them back gains nothing.
+        // Whether the node or the scheduler kept results back nobody can tell where the node spoke. Nothing is owed for
+        // an order without results, so that who keeps them back gains nothing.
         if (state.extended && state.kind == SummonsKind.Results) return _endResults(summonsId, state);
-        uint256 taken = Fines.available(BANK, state.scheduler, REGISTRY.rulesOf(state.executionClass).penalty);
+        (uint256 free, uint256 taken) = _available(state.scheduler, REGISTRY.rulesOf(state.executionClass).penalty);
         Fines.Payee[] memory payees = new Fines.Payee[](2);
         payees[0] = Fines.Payee(state.summoner, state.deposit + _gasCost(SUMMON_GAS) + taken / Fines.REWARD_SHARE);
-        payees[1] = Fines.Payee(msg.sender, _gasCost(CONVICT_GAS));
-        Fines.take(BANK, summonsId, state.scheduler, taken, payees);
+        payees[1] = Fines.Payee(msg.sender, _gasCost(SENTENCE_GAS));
+        Fines.take(BANK, summonsId, state.scheduler, free, taken, payees);
         REGISTRY.convict(state.scheduler, Fault.Unanswered, summonsId, _offenceBlock(state));
         emit SummonsUnanswered(summonsId, state.scheduler, uint96(taken));
     }
@@ -415,12 +428,18 @@ contract Summons is ISummons {
         Rules memory rules = REGISTRY.rulesOf(state.executionClass);
         uint256 fine = (state.fee < rules.feeCap ? state.fee : rules.feeCap) / SILENCE_SHARE;
         for (uint256 i = 0; i < payees.length; ++i) fine += payees[i].amount;
-        uint256 taken = Fines.available(BANK, party, fine);
-        Fines.take(BANK, summonsId, party, taken, payees);
+        (uint256 free, uint256 taken) = _available(party, fine);
+        Fines.take(BANK, summonsId, party, free, taken, payees);
         // Reverts where nothing has to change, and anyone may call it again.
         // solhint-disable-next-line no-empty-blocks
         if (party != state.scheduler) try REGISTRY.evict(party) {} catch {}
         return uint96(taken);
+    }
+
+    /// @dev Who has left is out of reach: whoever summons looks first whether there is anything to take.
+    function _available(address operator, uint256 penalty) private view returns (uint256 free, uint256 taken) {
+        (,, uint40 exitBlock) = REGISTRY.roleOf(operator);
+        if (exitBlock == 0 || block.number <= exitBlock) (free, taken) = Fines.available(BANK, operator, penalty);
     }
 
     /// @dev Not beyond this block, which an order's reference block can be.
@@ -430,7 +449,8 @@ contract Summons is ISummons {
 
     // ------------------------------------------------------------------------------------------------------- deposits
 
-    /// @dev What the caller puts up for so much gas. For a coin it is the value: the base fee moves until the call is included.
+    /// @dev What the caller puts up for so much gas. For a coin it is the value: the base fee moves until the call is
+    ///      included.
     function _depositOf(uint256 spent) private view returns (uint96) {
         uint256 least = _gasCost(spent);
         if (!COIN) {
@@ -439,6 +459,12 @@ contract Summons is ISummons {
         }
         if (msg.value < least || msg.value > 2 * least) revert WrongDeposit(msg.value, least, 2 * least);
         return uint96(msg.value);
+    }
+
+    /// @dev Below what the answer takes: a scheduler that lets itself be summoned for what it could hand over earns
+    ///      nothing.
+    function _answerGas(SummonsKind kind) private pure returns (uint256) {
+        return kind == SummonsKind.Check ? CHECK_GAS : RESULTS_GAS;
     }
 
     /// @dev Takes the caller's deposit to the credit of who will need it.
@@ -450,7 +476,7 @@ contract Summons is ISummons {
     }
 
     function _gasCost(uint256 spent) private view returns (uint256) {
-        return Fines.gasCost(spent, COIN, GAS_PRICE);
+        return Fines.gasCost(spent, COIN, GAS_PRICE, block.basefee);
     }
 
     // -------------------------------------------------------------------------------------------------------- checks
@@ -496,7 +522,8 @@ contract Summons is ISummons {
     }
 
     function _domain() private view returns (bytes32) {
-        return Messages.separator(address(BANK));
+        // A fork that changes the chain's number gets a domain of its own.
+        return block.chainid == CHAIN ? DOMAIN : Messages.separator(address(BANK));
     }
 
     // --------------------------------------------------------------------------------------------------------- reads
@@ -522,12 +549,12 @@ contract Summons is ISummons {
     }
 
     /// @inheritdoc ISummons
-    function depositFor() external view returns (uint96) {
-        return uint96(_gasCost(ANSWER_GAS));
+    function depositFor(SummonsKind kind, uint256 baseFee) external view returns (uint96) {
+        return uint96(Fines.gasCost(_answerGas(kind), COIN, GAS_PRICE, baseFee));
     }
 
     /// @inheritdoc ISummons
-    function passDepositFor() external view returns (uint96) {
-        return uint96(_gasCost(RESPONSE_GAS));
+    function passDepositFor(uint256 baseFee) external view returns (uint96) {
+        return uint96(Fines.gasCost(RESPONSE_GAS, COIN, GAS_PRICE, baseFee));
     }
 }

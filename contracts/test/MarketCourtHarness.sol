@@ -62,7 +62,8 @@ contract MarketCourtHarness {
     /// @notice The call to the Bank by which a conviction takes a penalty.
     function fine(address operator, uint256 penalty, Fines.Payee[] calldata payees) external returns (bytes memory) {
         delete moved;
-        Fines.take(IBank(address(this)), 0, operator, Fines.available(IBank(address(this)), operator, penalty), payees);
+        (uint256 free, uint256 taken) = Fines.available(IBank(address(this)), operator, penalty);
+        Fines.take(IBank(address(this)), 0, operator, free, taken, payees);
         return moved;
     }
 

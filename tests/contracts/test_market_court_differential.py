@@ -31,7 +31,7 @@ from web3.exceptions import ContractLogicError
 from troth.protocol.bindings import named
 from troth.protocol.bindings.structs import decode_parameters, encode_parameters, from_abi, to_abi
 from troth.protocol.errors import ProtocolError
-from troth.protocol.market import convictions, court, court_money, leaves
+from troth.protocol.market import convictions, court, court_money, leaves, reveals
 from troth.protocol.market.addresses import creation_code
 from troth.protocol.market.court import Finding
 from troth.protocol.market.court_money import Circumstances, Pot, pot_of
@@ -126,9 +126,12 @@ def stage(court_harness: Any) -> Stage:
 def _movements(transfers: bytes) -> tuple[Movement, ...]:
     if not transfers:
         return ()
-    entry = named("function", "market/bank")["move"]
-    assert transfers[:4] == entry.selector
-    _, moved = decode_parameters(entry.inputs, transfers[4:])
+    function = named("function", "market/bank")
+    name = "moveMany" if transfers[:4] == function["moveMany"].selector else "move"
+    assert transfers[:4] == function[name].selector
+    subject, moved = decode_parameters(function[name].inputs, transfers[4:])
+    if name == "moveMany":
+        return court_money.unpack_movements(Hash32(subject), moved)
     return tuple(from_abi(Movement, one) for one in moved)
 
 
@@ -151,7 +154,8 @@ def _compare(case: RandomCase, stage: Stage) -> tuple[Outcome, Fault | None]:
     """One case, in both languages: how it ends, and of what it convicts."""
     stage.set(case.rules, case.pots)
     stage.send(stage.harness.functions.setPool(case.pool.count, case.pool.since))
-    arguments = (case.case_id, case.state, case.node, case.reveals)
+    packed = reveals.encode(case.reveals, case.node.tiles)
+    arguments = (case.case_id, case.state, case.node, packed)
     word = (1 << 127) * case.voided
     answer, transfers = stage.ask("decide", arguments, case.decider, word)
     outcome, cluster, score, spread, convict, fault, owner, count, since, left = answer

@@ -254,7 +254,15 @@ def test_the_median_is_that_of_the_seats(weighted: list[tuple[int, int]]) -> Non
 
 
 BOND = 7 * (8 + 6 * 15) + 500
-GAS = CaseGas(EXACT, GAS_PRICE)
+ROWS = 41
+GAS = CaseGas(EXACT, ROWS, GAS_PRICE)
+
+
+def _deciding(*, paid: int = 10, convicts: bool = False) -> int:
+    """Of the hearing in which ten of fifteen tell, and one is silent by decree."""
+    hearing = _hearing(_told(REJECT, 10))
+    finding = replace(court.judge(hearing, EXACT), silent=frozenset({14}), paid=paid > 0)
+    return GAS.deciding(15, finding, convicts=convicts)
 
 
 def _settled(outcome: Outcome, stake: int = 0, pool: Pool = Pool(), **changes: object) -> dict[Pot, int]:
@@ -310,16 +318,19 @@ def test_a_lost_case_costs_its_opener_the_bond_and_its_rejecters_their_locks() -
     assert after[BURNT] >= 3 * L
     assert after[pot_of(PotKind.STAKE, NODE)] == 1_000 + L
     fallen = _settled(Outcome.REFUNDED, stake=1_000)
-    paid = 10 * 42 + GAS.drawing(15) + GAS.committing(15) + GAS.deciding(15)
+    paid = 10 * 42 + GAS.drawing(15) + GAS.committing(15) + _deciding()
     assert _credit(fallen, OPENER) == max(BOND - paid, 0)
     assert all(fallen[pot_of(PotKind.STAKE, one)] == 1_000 + L for one in VERIFIERS)
 
 
 def test_gas_is_paid_to_who_spent_it_in_one_movement() -> None:
     after = _settled(Outcome.CONVICTED)
-    assert _credit(after, DECIDER) == GAS.drawing(15) + GAS.committing(15) + GAS.deciding(15)
-    tolerant = CaseGas(TOLERANT, GAS_PRICE)
-    steps = tolerant.drawing(15) + tolerant.committing(15) + tolerant.seeding + tolerant.deciding(15)
+    assert _credit(after, DECIDER) == GAS.drawing(15) + GAS.committing(15) + _deciding(convicts=True)
+    tolerant = CaseGas(TOLERANT, ROWS, GAS_PRICE)
+    everybody = frozenset(range(15))
+    most = court.Finding(Outcome.CONVICTED, cluster=everybody, paid=True, telling=everybody)
+    deciding = tolerant.deciding(15, most, convicts=True)
+    steps = tolerant.drawing(15) + tolerant.committing(15) + tolerant.seeding(15) + deciding
     # Each step is rounded down by itself, the bond once.
     assert 0 <= tolerant.whole - tolerant.opening(CaseKind.REJECTION) - 2 * steps < 9
     assert court_money.bond_of(EXACT, 41, GAS_PRICE) == prices.unit(EXACT, 42) * 98 + GAS.whole
@@ -328,7 +339,7 @@ def test_gas_is_paid_to_who_spent_it_in_one_movement() -> None:
 def test_a_round_without_cluster_leaves_the_bond_for_the_next() -> None:
     first = _settled(Outcome.NONE, stake=1_000)
     case = (PotKind.BOND, court.case_of(CaseState(order=hash_of("order"), kind=CaseKind.REJECTION)))
-    assert first[case] == max(BOND - GAS.drawing(15) - GAS.committing(15) - GAS.deciding(15), 0)
+    assert first[case] == max(BOND - GAS.drawing(15) - GAS.committing(15) - _deciding(), 0)
     assert first[pot_of(PotKind.LOCKED, NODE)] == L
     assert first[pot_of(PotKind.STAKE, REVIEWERS[14])] == 1_000 - 14
     second = _settled(Outcome.UNDECIDED, stake=1_000, round=1)

@@ -16,7 +16,7 @@ from troth.audit.market.subject import Subject
 from troth.chain.headers import RawHeader
 from troth.protocol import typed_data
 from troth.protocol.hashing import keccak256
-from troth.protocol.market import court, court_money, draws, messages, prices
+from troth.protocol.market import court, court_money, draws, messages, prices, reveals
 from troth.protocol.market import events as on
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.messages import sign
@@ -28,6 +28,7 @@ from troth.protocol.market.types import (
     CasePhase,
     CaseState,
     DrawRequest,
+    Movement,
     NodeReveal,
     Opinion,
     PotKind,
@@ -178,7 +179,7 @@ class CaseScene:
 
     @property
     def decide_call(self) -> PartCall:
-        arguments = (self.case_id, self.committed, self.node_reveal, list(self.reveals))
+        arguments = (self.case_id, self.committed, self.node_reveal, reveals.encode(self.reveals))
         return build(PLACE.contracts, Part.COURT, "decide", *arguments)
 
     @cached_property
@@ -195,27 +196,23 @@ class CaseScene:
         stake, bond = court_money.pot_of(PotKind.STAKE, self.node), (PotKind.BOND, case)
         locked = court_money.pot_of(PotKind.LOCKED, self.node)
         held = STAKE
+        locking = Movement(*stake, *locked, limits.penalty)
         opened, committed = self.open_call, self.commit_call
         drawing = build(PLACE.contracts, Part.COURT, "draw", case, self.opening, b"", b"")
         made: list[tuple[Any, PartCall]] = [
             (on.Collected(case, TAB.payer, PotKind.BOND, case, 10_000, 10_000, META), opened),
             (on.CaseOpened(case, self.scene.order_id, self.node, self.opening, META), opened),
-            (on.Moved(case, *stake, *locked, limits.penalty, held - limits.penalty, limits.penalty, META), opened),
+            (on.MovedMany(case, court_money.pack_movements(case, (locking,)), META), opened),
             (
                 on.ReviewersDrawn(case, self.drawn.drawer, 0, RANDAO, self.drawn.reviewers, self.drawn.seats, META),
                 drawing,
             ),
             (on.ReviewsCommitted(case, self.committed.committer, self.committed.commitments, META), committed),
         ]
-        pots = {stake: held - limits.penalty, locked: limits.penalty, bond: 10_000}
-        balances = {**self._stakes(), **pots}
+        balances = {**self._stakes(), stake: held - limits.penalty, locked: limits.penalty, bond: 10_000}
         around = court_money.Circumstances(balances, 1, TAB.payer, block=BLOCKS["decide"])
-        for one in court_money.settle(self.committed, self.judged, limits, around):
-            source, target = (one.from_kind, one.from_id), (one.to_kind, one.to_id)
-            pots[source] = pots.get(source, self._stakes().get(source, 0)) - one.amount
-            pots[target] = pots.get(target, self._stakes().get(target, 0)) + one.amount
-            moved = on.Moved(case, *source, *target, one.amount, pots[source], pots[target], META)
-            made.append((moved, self.decide_call))
+        movements = court_money.settle(self.committed, self.judged, limits, around)
+        made.append((on.MovedMany(case, court_money.pack_movements(case, movements), META), self.decide_call))
         cluster = sum(1 << index for index in self.judged.cluster)
         decided = on.CaseDecided(case, self.scene.order_id, self.judged.outcome, cluster, 0, 0, META)
         return [*made, (decided, self.decide_call)]

@@ -11,7 +11,6 @@ from typing import Any
 from support.market_scene import Scene, hash_of, rules
 
 from troth.protocol.assignment import tile_indices
-from troth.protocol.calls import mask_tiles
 from troth.protocol.dtype import Dtype
 from troth.protocol.market import court, messages
 from troth.protocol.market.court import Hearing, Showing
@@ -186,8 +185,7 @@ class Maker:
             one, siblings = part
             hidden = {"root": one.root, "opinion": one.opinion, "score": one.score, "spread": one.spread, "salt": SALT}
             commitments.append(messages.review_commitment(hearing, reviewer, **hidden))
-            tiles = mask_tiles(one.tiles, node.tiles) if one.tiles and node.tiles else one.tiles
-            reveals.append(Reveal(one.root, one.opinion, one.score, one.spread, SALT, tiles, siblings))
+            reveals.append(Reveal(one.root, one.opinion, one.score, one.spread, SALT, one.tiles, siblings))
         state = replace(
             state,
             commitments=tuple(commitments),

@@ -25,7 +25,7 @@ RESULTS, DRAW = JOURNEY.results, JOURNEY.draw
 NODE = JOURNEY.nodes[1]
 VERIFIER = next(one for one in VIEW.groups[0].owners if one not in JOURNEY.nodes)
 SCHEDULER = VIEW.tab.payee
-STANDING = Standing(DOMAIN, BLOCK, 20, VIEW.rules, dict.fromkeys(JOURNEY.nodes, VIEW.rules.penalty))
+STANDING = Standing(DOMAIN, BLOCK, 20, 10_000, VIEW.rules, dict.fromkeys(JOURNEY.nodes, VIEW.rules.penalty))
 ORDER_LEAF = leaves.order_leaf(JOURNEY.order, VIEW.tab, RESULTS, DRAW)
 
 
@@ -106,6 +106,19 @@ def _results(**changes: Any) -> Callable[[OrderLeaf], OrderLeaf]:
     return change
 
 
+def _first(**changes: Any) -> Callable[[OrderLeaf], OrderLeaf]:
+    """The first result is another one; its node and the scheduler signed again."""
+
+    def change(leaf: OrderLeaf) -> OrderLeaf:
+        first = sign(replace(leaf.results[0], **changes), DOMAIN, key_of(JOURNEY.nodes[0]))
+        results = (first.message, leaf.results[1])
+        drawn = sign(replace(leaf.draw, results=messages.results_hash(results)), DOMAIN, SCHEDULER_KEY)
+        signatures = (first.signature, leaf.result_signatures[1])
+        return OrderLeaf(leaf.order, results, signatures, drawn.message, drawn.signature)
+
+    return change
+
+
 ORDERS: dict[str, tuple[Callable[[Any], Any], dict[str, Any], type[Exception], str]] = {
     "another tab": (_other("order", order=replace(SCENE.order, tab=hash_of("x"))), {}, InvalidClaim, "another tab"),
     "not signed": (_other("order", signature=b""), {}, InvalidClaim, "did not sign"),
@@ -123,6 +136,13 @@ ORDERS: dict[str, tuple[Callable[[Any], Any], dict[str, Any], type[Exception], s
     "draw of another order": (_again("draw", SCHEDULER_KEY, order=hash_of("x")), {}, InvalidClaim, "other results"),
     "stale": (lambda leaf: leaf, {"block": BLOCK + 21}, InvalidClaim, "not of the last 20"),
     "block to come": (lambda leaf: leaf, {"block": BLOCK - 1}, InvalidClaim, "not of the last 20"),
+    "too old to be judged": (
+        lambda leaf: leaf,
+        {"answer_age": BLOCK - 1 - SCENE.order.reference_block},
+        InvalidClaim,
+        "The court hears draws",
+    ),
+    "another request": (_first(input_head=hash_of("x")), {}, InvalidClaim, "another request"),
     "draw of a stranger": (_again("draw", TAB_KEY), {}, InvalidSignature, "Draw"),
     "a node without stake": (
         lambda leaf: leaf,

@@ -262,7 +262,11 @@ class Scene:
         return Check(
             promises={name: self.promise(result.segment, Work.CHECK, reward * n) for name, n in drawn.seats.items()},
             commitments={
-                name: sign(TraceCommitment(self.order_id, result.segment, one), DOMAIN, key_of(name))
+                name: sign(
+                    TraceCommitment(self.order_id, result.segment, typed_data.struct_hash(result), one),
+                    DOMAIN,
+                    key_of(name),
+                )
                 for name, one in hidden.items()
             },
             verdicts={

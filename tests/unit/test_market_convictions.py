@@ -82,9 +82,19 @@ def test_a_verdict_over_another_trace_than_was_committed_to_convicts_its_verifie
         (_again(said, TAB_KEY, commitment=hash_of("x")), "Two parties"),
         (_again(said, key, commitment=hash_of("x"), segment=1), "segment"),
         (_again(said, key, commitment=hash_of("x"), order=hash_of("x")), "order"),
+        # A dishonest scheduler shows another result after the commitment: its verifier judges that one, as it must.
+        (_again(said, key, commitment=hash_of("x"), result=hash_of("x")), "result"),
     ):
         with pytest.raises(NotEvidence, match=words):
             convictions.other_commitment(before, verdict, DOMAIN)
+
+
+def test_a_conviction_by_two_words_voids_from_its_order_on_once_that_is_shown() -> None:
+    assert convictions.void_from(1_000, 50, reference_age=30) == 920
+    assert convictions.void_from(1_000, 50, reference_age=30, reference_block=500) == 450
+    # A younger order takes nothing back: the words could be older.
+    assert convictions.void_from(1_000, 50, reference_age=30, reference_block=990) == 920
+    assert convictions.void_from(60, 50, reference_age=30, reference_block=20) == 0
 
 
 def test_two_words_of_a_scheduler_convict_it() -> None:

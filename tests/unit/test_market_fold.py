@@ -15,6 +15,7 @@ from troth.protocol.errors import InvalidField
 from troth.protocol.events import LogMeta
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import events as on
+from troth.protocol.market.court_money import pack_movements
 from troth.protocol.market.events import Event
 from troth.protocol.market.fold import apply, fold
 from troth.protocol.market.state import NOTHING, State, account_id
@@ -27,6 +28,7 @@ from troth.protocol.market.types import (
     Entry,
     Fault,
     LogCounts,
+    Movement,
     Outcome,
     PotKind,
     Role,
@@ -51,6 +53,10 @@ def moved(amount: int, left: int, came: int, **changes: Any) -> on.Moved:
     return replace(plain, **changes)
 
 
+def moved_many(*movements: Movement) -> on.MovedMany:
+    return on.MovedMany(CASE, pack_movements(CASE, movements), META)
+
+
 def collected(amount: int, balance: int, kind: PotKind = PotKind.STAKE, pot: Hash32 | None = None) -> on.Collected:
     return on.Collected(NO_HASH, OWNER, kind, pot or account_id(NODE), amount, balance, META)
 
@@ -73,6 +79,18 @@ def test_money_is_where_movements_put_it_and_nothing_is_made() -> None:
     assert state.held() == state.came_in - state.went_out == 100
     burnt = replace(moved(50, 0, 50), from_kind=PotKind.BOND, from_id=CASE, to_kind=PotKind.BURNT, to_id=NO_HASH)
     assert apply(burnt, state).pot(PotKind.BURNT, NO_HASH) == 50
+
+
+def test_movements_of_a_case_in_one_event_are_those_movements() -> None:
+    stake, bond = (PotKind.STAKE, account_id(NODE)), (PotKind.BOND, CASE)
+    credit, burnt = (PotKind.CREDIT, account_id(PAYEE)), (PotKind.BURNT, NO_HASH)
+    state = fold([collected(100, 100), moved_many(Movement(*stake, *bond, 60), Movement(*bond, *credit, 35))])
+    assert [state.pot(*one) for one in (stake, bond, credit)] == [40, 25, 35]
+    state = apply(moved_many(Movement(*bond, *burnt, 25)), state)
+    assert (state.pot(*bond), state.pot(*burnt), state.held()) == (0, 25, 100)
+    refuses(moved_many(Movement(*bond, *credit, 1)), state)
+    refuses(moved_many(Movement(*burnt, *credit, 1)), state)
+    refuses(on.MovedMany(CASE, bytes(34), META), state)
 
 
 @pytest.mark.parametrize(

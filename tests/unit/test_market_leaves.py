@@ -50,8 +50,17 @@ def test_each_leaf_is_worth_what_its_work_costs() -> None:
 def test_a_verifier_that_always_says_yes_is_paid_nothing() -> None:
     with pytest.raises(InvalidClaim, match="contradicts"):
         _worth(checked(SCENE, noise=0.5, seed=9), tab_of(VERIFIER))
-    with pytest.raises(InvalidClaim, match="cannot tell"):
-        _worth(checked(SCENE, Opinion.CANNOT_TELL), tab_of(VERIFIER))
+    for opinion in (Opinion.NONE, Opinion.MISSING_TRACE):
+        with pytest.raises(InvalidClaim, match="no verifier's opinion"):
+            _worth(checked(SCENE, opinion), tab_of(VERIFIER), voided=True)
+
+
+def test_a_node_that_opens_to_nobody_does_not_starve_its_verifiers() -> None:
+    blind = checked(SCENE, Opinion.CANNOT_TELL)
+    blank = replace(blind, check=replace(blind.check, own=NodeReveal(), judged=NodeReveal()))
+    with pytest.raises(InvalidClaim, match="result stands"):
+        _worth(blank, tab_of(VERIFIER))
+    assert _worth(blank, tab_of(VERIFIER), convicted=frozenset({NODE})) == 700
 
 
 def test_a_rejection_is_owed_once_the_result_fell() -> None:

@@ -18,6 +18,7 @@ GROUP = "troth.commands"
 # One line each for `troth --help`, which must not import the packages to ask them.
 SUMMARIES = {
     "node": "Run a node: register, serve, exit.",
+    "market": "Deploy the market's contracts, and show a deployment.",
     "model": "Describe models: weights roots, descriptors, ids.",
     "calibrate": "Measure honest noise and cheats; find a class' thresholds.",
     "scheduler": "Run a scheduler: register, serve, exit.",

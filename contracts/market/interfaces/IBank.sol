@@ -21,6 +21,8 @@ interface IBank {
         uint96 fromBalance,
         uint96 toBalance
     );
+    /// @notice Movements of one case, 33 bytes each as `moveMany` takes them; balances follow from those before.
+    event MovedMany(bytes32 indexed subject, bytes movements);
     /// @notice Money came in; `amount` is what arrived.
     event Collected(
         bytes32 indexed subject, address indexed from, PotKind kind, bytes32 id, uint96 amount, uint96 balance
@@ -37,6 +39,8 @@ interface IBank {
     error ZeroAddress();
     /// @notice No contract may move or collect this: a tab's money, a pot that nobody could empty.
     error InvalidPot(PotKind kind, bytes32 id);
+    /// @notice Not whole movements.
+    error InvalidMovements(uint256 length);
     error TransferFailed(address to, uint96 amount);
     /// @notice The token took more from the Bank than it was told to send.
     error TokenTookMore(uint256 taken, uint96 amount);
@@ -45,6 +49,11 @@ interface IBank {
     ///         out of reach: their money moves by their payer's word alone. A movement of nothing is passed over.
     /// @param subject what it is about: an order, a case, a summons, an operator
     function move(bytes32 subject, Movement[] calldata movements) external;
+
+    /// @notice Court: the same for the case `subject`, by its bond, accounts and what is burnt, told in one event. A movement is
+    ///         33 bytes: a byte with the kind that it leaves above and the kind that it enters below, an account (20
+    ///         bytes), an amount (12). A Bond is the subject's; Burnt has no account.
+    function moveMany(bytes32 subject, bytes calldata movements) external;
 
     /// @notice Registry, Court, Summons: takes `amount` of the asset from `from` into a pot (coin: the value of the
     ///         call).
@@ -63,7 +72,7 @@ interface IBank {
     // ---- tabs
 
     /// @notice `balance` is what arrived; what was redeemed in an earlier life of the tab stands.
-    event TabOpened(bytes32 indexed tab, address indexed payer, address indexed payee, address key, uint96 balance);
+    event TabOpened(bytes32 indexed tab, address payer, address payee, address key, uint96 balance);
     event TabToppedUp(bytes32 indexed tab, uint96 amount, uint96 balance);
     /// @notice A voucher or a settled claim was paid: the tab's balance is `paid` less, what was redeemed and the
     ///         payee's credit are `paid` more.
@@ -71,7 +80,8 @@ interface IBank {
     event TabClosing(bytes32 indexed tab, uint40 closesAt);
     /// @notice `returned` was sent to the payer; 0 after a Moved to its credit, where the payer could not be paid.
     event TabClosed(bytes32 indexed tab, uint96 returned);
-    /// @notice The payer's stake paid `amount` to the payee beside the tab, where it counts as redeemed.
+    /// @notice `amount` counts as redeemed, and the tab did not pay it: the payer's stake did, or it is what a struck
+    ///         claim cost the payer.
     event TabForgiven(bytes32 indexed tab, uint96 amount, uint96 redeemed);
 
     error UnknownTab(bytes32 tab);
@@ -94,6 +104,11 @@ interface IBank {
         external
         payable
         returns (bytes32 tab);
+
+    /// @notice The same for an account's key in a deployment in the coin, cheaper: the value is the deposit.
+    /// @param r of the key's signature
+    /// @param vs its s, and its parity in the uppermost bit (EIP-2098)
+    function openTabInCoin(address payee, address key, bytes32 r, bytes32 vs) external payable returns (bytes32 tab);
 
     /// @notice The same after an EIP-2612 permit for `amount`, in one transaction.
     function openTabWithPermit(
@@ -169,11 +184,11 @@ interface IBank {
     /// @notice Payer or key: asks to see the leaf of one number, or of a place of the tree beyond the last one or left
     ///         out, which must be empty. The answer's gas is reserved from what the tab holds beyond the claim; a
     ///         caller that gives value (a coin, at least that gas), or whose tab holds too little, pays it itself. An
-    ///         answered number may be asked again.
+    ///         answered number may be asked again. What is reserved pays the dearest answer, that with an order.
     function object(Tab calldata tab, ClaimState calldata state, uint64 sequence) external payable;
 
-    /// @notice Anyone: shows the leaf; its deposit pays the caller's gas (what an empty place does not need goes to the
-    ///         tab).
+    /// @notice Anyone: shows the leaf; its deposit pays the caller's gas (what another leaf than an order's, or an
+    ///         empty place, does not need goes to the tab).
     /// @param amount of the leaf; 0: the place is empty, and `leaf` is not looked at
     /// @param siblings and their sums, from the bottom (library SumTree)
     /// @param leaf abi-encoded as Leaves.leafWorth takes it
@@ -190,7 +205,8 @@ interface IBank {
 
     /// @notice Anyone: strikes a claim whose objection was not answered in time. The deposit goes back to the tab (to
     ///         the payer's credit, once that is closed); those of other objections to a struck claim follow by a call
-    ///         each.
+    ///         each. What objection and strike cost counts as redeemed, up to what the claim's voucher
+    ///         authorises: the payee pays for a claim that it cannot show.
     function strike(Tab calldata tab, ClaimState calldata state, uint64 sequence) external;
 
     /// @notice Anyone: pays a claim that stood.

@@ -8,7 +8,6 @@ import {
     NodeReveal,
     Outcome,
     Result,
-    Reveal,
     SignedOrder,
     Verdict,
     VrfProof
@@ -101,12 +100,12 @@ interface ICourt {
     function seed(bytes32 caseId, CaseState calldata state, bytes calldata header) external;
 
     /// @notice A reviewer or the node shows its part by its own call.
-    function reveal(bytes32 caseId, CaseState calldata state, uint256 reviewer, Reveal calldata reveal_) external;
+    function reveal(bytes32 caseId, CaseState calldata state, uint256 reviewer, bytes calldata reveal_) external;
     function revealNode(bytes32 caseId, CaseState calldata state, NodeReveal calldata reveal_) external;
 
     /// @notice Anyone: compares, decides, pays. All reveals, or after the window those that there are; a party that
     ///         revealed by its own call must be shown as it did.
-    function decide(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, Reveal[] calldata reveals)
+    function decide(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, bytes calldata reveals)
         external;
 
     /// @notice Anyone: ends a case whose draw, commitments or seed are late.

@@ -16,17 +16,22 @@ import {
 } from "./MarketTypes.sol";
 
 /// @title What signatures prove by themselves: one-transaction convictions
-/// @notice Whoever holds the evidence acts alone. A conviction takes L of the convict's class (a scheduler: of the order's), pays
-///         first who is owed, then gas and a reward of a tenth of what was taken to the caller, and burns the rest. One order's
-///         segment (a scheduler's order) convicts once for each fault, however many pairs of messages show it.
+/// @notice Whoever holds the evidence acts alone. A conviction takes L of the convict's class (a scheduler: of the
+///         order's), pays first who is owed, then gas and a reward of a tenth of what was taken to the caller, and
+///         burns the rest. One order's segment (a scheduler's order) convicts once for each fault, however many pairs
+///         of messages show it.
 interface IEvidence {
-    event FaultProven(bytes32 indexed subject, address indexed convict, address indexed reporter, Fault fault, uint96 taken);
+    /// @notice `taken` is zero where a conviction is dated; its subject is the hash of the dated one.
+    event FaultProven(
+        bytes32 indexed subject, address indexed convict, address indexed reporter, Fault fault, uint96 taken
+    );
 
     error SameMessage(bytes32 structHash);
     error DifferentSigners(address one, address other);
     /// @notice The two messages do not contradict each other.
     error NoContradiction(bytes32 one, bytes32 other);
     error AlreadyProven(bytes32 subject);
+    error NotProven(bytes32 subject);
     error WrongParty(address operator, Role role, Role expected);
     error PartyLeft(address operator, uint40 exitBlock, uint256 blockNumber);
     error NothingAtStake(address operator);
@@ -37,25 +42,40 @@ interface IEvidence {
     error NoProver();
 
     /// @notice Two results of a node for one segment of an order.
-    function convictResults(Result calldata one, bytes calldata oneSignature, Result calldata other, bytes calldata otherSignature)
-        external;
+    function convictResults(
+        Result calldata one,
+        bytes calldata oneSignature,
+        Result calldata other,
+        bytes calldata otherSignature
+    ) external;
     /// @notice Two rows of a node for one position.
-    function convictRows(Row calldata one, bytes calldata oneSignature, Row calldata other, bytes calldata otherSignature)
-        external;
-    /// @notice Two verdicts of a node over one result that differ in opinion or trace. (Who shows a verifier two results must not make it a convict.)
+    function convictRows(
+        Row calldata one,
+        bytes calldata oneSignature,
+        Row calldata other,
+        bytes calldata otherSignature
+    ) external;
+    /// @notice Two verdicts of a node over one result that differ in opinion or trace. (Who shows a verifier two
+    ///         results must not make it a convict.)
     function convictVerdicts(
         Verdict calldata one,
         bytes calldata oneSignature,
         Verdict calldata other,
         bytes calldata otherSignature
     ) external;
-    /// @notice A verdict over another trace than the one that its verifier had committed to before it saw the node's rows.
+    /// @notice A verdict over another trace than the one that its verifier had committed to for this result before it
+    ///         saw the node's rows. One offence with two verdicts: either convicts, and not both.
     function convictCommitment(
         TraceCommitment calldata before,
         bytes calldata beforeSignature,
         Verdict calldata verdict,
         bytes calldata verdictSignature
     ) external;
+    /// @notice Anyone, once: shows the order of a node's conviction by two words. They do not tell how old it is, so
+    ///         that the conviction voids from the oldest order that can be served on; an older one voids from its lag
+    ///         on as well.
+    /// @param fault TwoResults, TwoRows or TwoVerdicts
+    function date(Fault fault, address node, uint8 segment, SignedOrder calldata order) external;
     /// @notice Two admissions of one order that name different nodes.
     function convictAdmissions(
         SignedOrder calldata order,
@@ -89,17 +109,17 @@ interface IEvidence {
         bytes calldata signature,
         VrfProof calldata proof
     ) external;
-    /// @notice The scheduler signed a draw over results that are not one per segment of this order with heads that meet, the first
-    ///         of which is the order's request hash.
+    /// @notice The scheduler signed a draw over results that are not one per segment of this order with heads that
+    ///         meet, the first of which is the order's request hash.
     function convictHeads(
         SignedOrder calldata order,
         Draw calldata draw,
         bytes calldata signature,
         Result[] calldata results
     ) external;
-    /// @notice A settled claim on a tab of which a scheduler's operator is the key was not covered. What the scheduler holds
-    ///         beyond the least stake pays the payee; what stays unpaid, and a tenth of the shortfall, is burnt from the rest,
-    ///         so that a debt to a friend is no way out for stake that others' losses stand on.
+    /// @notice A settled claim on a tab of which a scheduler's operator is the key was not covered. What the scheduler
+    ///         holds beyond the least stake pays the payee; what stays unpaid, and a tenth of the shortfall, is burnt
+    ///         from the rest, so that a debt to a friend is no way out for stake that others' losses stand on.
     function convictPayer(Tab calldata tab) external;
     /// @notice By the deployment's prover.
     function convictByProof(bytes calldata evidence) external;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {CasePhase, CaseState, Fault, NodeReveal, Outcome, Reveal} from "./MarketTypes.sol";
+import {CasePhase, CaseState, Fault, NodeReveal, Outcome} from "./MarketTypes.sol";
 
 /// @notice What follows from the openings of a case, or from their absence.
 /// @param outcome None: no proper cluster in the first round
@@ -32,24 +32,27 @@ interface IJudgement {
     error WrongPhase(CasePhase phase);
     error TooEarly(uint256 blockNumber, uint256 firstBlock);
     error TooLate(uint256 blockNumber, uint256 lastBlock);
-    error WrongCount(uint256 given, uint256 expected);
+    /// @notice The reveals end elsewhere than what was given.
+    error WrongLength(uint256 given, uint256 read);
     error NotReviewer(address caller, uint256 place);
     error InvalidOpinion(uint256 place, uint8 opinion);
     error TraceMismatch(bytes32 opened, bytes32 committed);
     error CommitmentMismatch(uint256 place, bytes32 opened, bytes32 committed);
     /// @notice The tiles do not lead to the root; place 255 is the node.
     error InvalidOpening(uint256 place, bytes32 proven, bytes32 root);
+    /// @notice No tiles stand before this reveal that could be its mask.
+    error InvalidMask(uint256 place, uint256 mask);
     /// @notice A party is left out before the window is over, or although it showed its part by its own call.
     error RevealMissing(uint256 place, uint256 lastBlock);
 
     /// @notice Reverts unless this is what the calling reviewer committed to, proven by its tiles in the clear.
-    function reveal(bytes32 caseId, CaseState calldata state, uint256 reviewer, Reveal calldata reveal_) external view;
+    function reveal(bytes32 caseId, CaseState calldata state, uint256 reviewer, bytes calldata reveal_) external view;
 
     /// @notice Reverts unless this is what the calling node committed to.
     function revealNode(bytes32 caseId, CaseState calldata state, NodeReveal calldata reveal_) external view;
 
     /// @notice Compares all that is shown, and says what follows.
-    function decide(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, Reveal[] calldata reveals)
+    function decide(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, bytes calldata reveals)
         external
         view
         returns (Finding memory finding, bytes memory transfers);

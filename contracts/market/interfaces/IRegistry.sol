@@ -113,6 +113,8 @@ interface IRegistry {
     /// @notice Court, Summons, Evidence, after the stake was taken: voids leaves from `lag` before the offence until
     ///         now, and takes a node below one seat out of all draws at once.
     function convict(address operator, Fault fault, bytes32 subject, uint64 offenceBlock) external;
+    /// @notice Evidence: a convict's offence was in this block; voids from `lag` before it until the last conviction.
+    function date(address operator, Fault fault, bytes32 subject, uint64 offenceBlock) external;
 
     /// @notice The seats drawn, as operators; see DrawRequest. Reverts if they cannot be found in 256 + 128 * count
     ///         tries.
@@ -127,7 +129,11 @@ interface IRegistry {
 
     function groupId(bytes32 executionClass, uint8 first, uint8 end) external pure returns (bytes32);
     function rulesOf(bytes32 executionClass) external view returns (Rules memory);
+    /// @notice Who checks and judges in a class: one slot of its rules.
+    function committeeOf(bytes32 executionClass) external view returns (bool exact, uint8 verifiers, uint8 reviewers);
     function roleOf(address operator) external view returns (Role role, address owner, uint40 exitBlock);
+    /// @notice What a conviction looks at; `penalty` is L of a node's class, 0 for who is none.
+    function bondOf(address operator) external view returns (Role role, uint40 exitBlock, uint96 penalty);
     function ownerOf(address operator) external view returns (address);
     function payoutOf(address account) external view returns (address);
     function classOf(address operator) external view returns (bytes32);

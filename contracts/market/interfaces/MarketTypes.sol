@@ -294,7 +294,7 @@ struct Entry {
 /// @param distinct candidates are different nodes, within a price; verifiers and reviewers are seats at the class's price, and a
 ///        node has all of its drawn ones
 /// @param excluded owners
-/// @param bound what an ask for this segment may be at most, where `distinct`
+/// @param bound what an ask for this segment may be at most, where `distinct`; zero is a bound like another
 /// @param hints four bytes for each look-up that the latest word does not answer, in order (Registry.draw; Lens.draw makes them)
 struct DrawRequest {
     bytes32 executionClass;
@@ -416,9 +416,11 @@ struct Draw {
 }
 
 /// @notice A verifier's hidden trace root, signed before it sees the node's rows.
+/// @param result struct hash of the result that it will judge: who is shown another one commits once more
 struct TraceCommitment {
     bytes32 order;
     uint8 segment;
+    bytes32 result;
     bytes32 commitment;
 }
 
@@ -445,6 +447,20 @@ struct Verdict {
     bytes32 commitment;
     uint8 opinion;
     bool locks;
+}
+
+/// @notice A signature of 64 bytes (EIP-2098): parity above s.
+struct Signature {
+    bytes32 r;
+    bytes32 vs;
+}
+
+/// @notice What a verdict says where order, segment and result are known, with its signature.
+struct Word {
+    bytes32 commitment;
+    uint8 opinion;
+    bool locks;
+    Signature signature;
 }
 
 /// @notice The scheduler promises that a leaf is in its log.
@@ -563,20 +579,6 @@ struct CaseState {
     address drawer;
     address committer;
     address seeder;
-}
-
-/// @notice What a reviewer shows. Absent: opinion None.
-/// @param score of the node, millionths of the class's first cut
-/// @param spread the reviewers' own noise on this prompt, in the same unit
-/// @param tiles sampled tiles, XORed with the node's if the node shows its own; empty in an exact class
-struct Reveal {
-    bytes32 root;
-    uint8 opinion;
-    uint32 score;
-    uint32 spread;
-    bytes32 salt;
-    bytes tiles;
-    bytes32[] siblings;
 }
 
 /// @notice What the node shows: its root and salt, and its tiles. Absent: root zero.

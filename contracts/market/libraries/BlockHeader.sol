@@ -19,6 +19,8 @@ library BlockHeader {
     uint256 private constant MIX_HASH = 13;
     uint256 private constant NONCE = 14;
     uint256 private constant WORD = 32;
+    /// @dev Of the list's prefix and the fields before the difficulty: five hashes, an address, a bloom.
+    uint256 private constant FIXED_BYTES = 3 + 5 * 33 + 21 + 259;
 
     /// @notice Number, RANDAO and hash of a header. Whether a block of this hash exists is for the caller to compare.
     function parse(bytes calldata header) internal pure returns (uint256 number, bytes32 randao, bytes32 hash) {
@@ -40,6 +42,24 @@ library BlockHeader {
             }
             if (field <= NONCE) revert InvalidHeader(field, offset);
             hash = keccak256(header);
+        }
+    }
+
+    /// @notice RANDAO of a header whose hash is known to be a block's: it is right, so that its fields need only be passed over.
+    function randaoOf(bytes calldata header) internal pure returns (bytes32 randao) {
+        unchecked {
+            uint256 offset = FIXED_BYTES;
+            if (header.length <= offset || header[offset] != 0x80) revert InvalidHeader(DIFFICULTY, offset);
+            for (uint256 field = DIFFICULTY; field < MIX_HASH && offset < header.length; ++field) {
+                uint256 prefix = uint8(header[offset]);
+                if (prefix > 0xb7) revert InvalidHeader(field, offset);
+                offset += prefix < 0x80 ? 1 : prefix - 0x7f;
+            }
+            bool fits = offset + WORD < header.length && header[offset] == 0xa0;
+            if (!fits) revert InvalidHeader(MIX_HASH, offset);
+            assembly ("memory-safe") {
+                randao := calldataload(add(add(header.offset, offset), 1))
+            }
         }
     }
 

@@ -12,8 +12,8 @@ import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 library Economy {
     /// @notice One, in fixed point.
     uint256 internal constant ONE = 1e18;
-    /// @notice Gas of a whole case in a tolerant class, which a seat reserves.
-    uint256 internal constant CASE_GAS = 1_200_000;
+    /// @notice Gas of a whole case in a tolerant class that suspends the node, which a seat reserves.
+    uint256 internal constant CASE_GAS = 1_600_000;
 
     /// @dev Powers are taken with more digits than the result has.
     uint256 private constant FINE = 1e36;

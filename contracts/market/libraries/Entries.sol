@@ -6,9 +6,10 @@ import {Ask, Entry} from "../interfaces/MarketTypes.sol";
 /// @title Words of entries and asks, and how seats season
 /// @dev The block from which a word is in force is in its lowest 32 bits, as library History wants it.
 library Entries {
+    /// @dev No class has more seats a node than fit eight bits (Classes); the eight above them are the owner's tag.
     function pack(Entry memory entry) internal pure returns (uint256) {
-        return uint256(uint160(entry.operator)) << 96 | uint256(entry.seats) << 80 | uint256(entry.settled) << 64
-            | uint256(entry.since) << 32 | entry.fromBlock;
+        return uint256(uint160(entry.operator)) << 96 | uint256(uint8(entry.seats)) << 80
+            | uint256(entry.settled) << 64 | uint256(entry.since) << 32 | entry.fromBlock;
     }
 
     function unpack(uint256 word) internal pure returns (Entry memory) {
@@ -16,9 +17,23 @@ library Entries {
             operator: operatorIn(word),
             fromBlock: uint32(word),
             since: uint32(word >> 32),
-            seats: uint16(word >> 80),
+            seats: uint8(word >> 80),
             settled: uint16(word >> 64)
         });
+    }
+
+    /// @notice A word with the tag of the entry's owner.
+    function tagged(uint256 word, uint256 tag) internal pure returns (uint256) {
+        return word | tag << 88;
+    }
+
+    /// @notice Eight bits of an owner's address: who has another tag is somebody else, and its owner need not be looked up.
+    function tagOf(address owner) internal pure returns (uint256) {
+        return uint8(uint160(owner));
+    }
+
+    function tagIn(uint256 word) internal pure returns (uint256) {
+        return uint8(word >> 88);
     }
 
     function operatorIn(uint256 word) internal pure returns (address) {
@@ -31,7 +46,7 @@ library Entries {
         pure
         returns (uint256 seats)
     {
-        seats = uint16(word >> 80);
+        seats = uint8(word >> 80);
         if (seasoned && blockNumber < uint256(uint32(word >> 32)) + seasoning) {
             uint256 settled = uint16(word >> 64);
             if (settled < seats) seats = settled;

@@ -46,7 +46,7 @@ library Messages {
     bytes32 internal constant DRAW_TYPE =
         keccak256("Draw(bytes32 order,bytes32 results,bytes32 beta,uint64 blockNumber)");
     bytes32 internal constant TRACE_COMMITMENT_TYPE =
-        keccak256("TraceCommitment(bytes32 order,uint8 segment,bytes32 commitment)");
+        keccak256("TraceCommitment(bytes32 order,uint8 segment,bytes32 result,bytes32 commitment)");
     bytes32 internal constant VERDICT_TYPE = keccak256(
         "Verdict(bytes32 order,uint8 segment,bytes32 result,bytes32 commitment,uint8 opinion,bool locks)"
     );
@@ -151,7 +151,7 @@ library Messages {
         assembly ("memory-safe") {
             pointer := message
         }
-        return _hashStruct(TRACE_COMMITMENT_TYPE, pointer, 3);
+        return _hashStruct(TRACE_COMMITMENT_TYPE, pointer, 4);
     }
 
     function hash(Verdict memory message) internal pure returns (bytes32) {

@@ -4,10 +4,20 @@ pragma solidity ^0.8.30;
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
 import {IRegistry} from "../interfaces/IRegistry.sol";
-import {DrawRequest, Opinion, Result, SignedOrder, Tab, Verdict} from "../interfaces/MarketTypes.sol";
+import {
+    DrawRequest,
+    Opinion,
+    Result,
+    Signature,
+    SignedOrder,
+    Tab,
+    Verdict,
+    Word
+} from "../interfaces/MarketTypes.sol";
 import {Messages} from "./Messages.sol";
 
-/// @title What summons, evidence and cases check alike: orders, results, the scheduler's words, verdicts of who was drawn
+/// @title What summons, evidence and cases check alike: orders, results, the scheduler's words, verdicts of who was
+/// drawn
 /// @notice An order's tab id holds client, scheduler and key, and its digest holds the tab id, so that whoever signed
 ///         something over the digest named all of them: nothing in a SignedOrder is free once its tab fits.
 library Orders {
@@ -27,7 +37,8 @@ library Orders {
     error Mismatch(bytes32 given, bytes32 expected);
     error NotDrawn(address signer);
     error JudgedTwice(address signer);
-    error WrongVerdict(bytes32 result, uint8 opinion, bytes32 expected);
+    /// @notice A verifier accepts, rejects or cannot tell; a word over another result has another signer.
+    error WrongOpinion(uint256 index, uint8 opinion);
 
     /// @notice Which leaf is checked: one segment of an order.
     struct Leaf {
@@ -43,6 +54,17 @@ library Orders {
         bytes32 tab = Messages.tabId(Tab({payer: signed.client, payee: signed.scheduler, key: signed.key}));
         if (signed.order.tab != tab) revert ForeignTab(signed.order.tab, tab);
         return Messages.digest(domain, Messages.hash(signed.order));
+    }
+
+    /// @notice The same for an order in the calldata, hashed where it lies.
+    function digestAt(bytes32 domain, SignedOrder calldata signed) internal pure returns (bytes32 order) {
+        bytes32 tab = Messages.tabId(Tab({payer: signed.client, payee: signed.scheduler, key: signed.key}));
+        if (signed.order.tab != tab) revert ForeignTab(signed.order.tab, tab);
+        uint256 position;
+        assembly ("memory-safe") {
+            position := signed
+        }
+        return Messages.digest(domain, Messages.hashAt(Messages.ORDER_TYPE, position, 16));
     }
 
     /// @notice The same for an order that its tab key signed.
@@ -69,13 +91,18 @@ library Orders {
 
     /// @notice How many segments an order has.
     function segmentCount(bytes32 ends) internal pure returns (uint256 count) {
+        uint256 rest = uint256(ends);
         uint256 last = 0;
-        while (count < 32 && ends[count] != 0) {
-            if (uint8(ends[count]) <= last) revert InvalidEnds(ends);
-            last = uint8(ends[count]);
-            ++count;
+        unchecked {
+            // 32 ends at most, since what is shifted in is zero.
+            for (uint256 end = rest >> 248; end != 0; end = rest >> 248) {
+                if (end <= last) revert InvalidEnds(ends);
+                last = end;
+                rest <<= 8;
+                ++count;
+            }
         }
-        if (count == 0 || (count < 32 && uint256(ends) << (count * 8) != 0)) revert InvalidEnds(ends);
+        if (count == 0 || rest != 0) revert InvalidEnds(ends);
     }
 
     /// @notice Layers [first, end) of a segment.
@@ -106,6 +133,37 @@ library Orders {
         }
     }
 
+    /// @notice The same for results in the calldata, read where they lie, and signatures of 64 bytes.
+    function resultsAt(
+        bytes32 domain,
+        bytes32 order,
+        bytes32 ends,
+        Result[] calldata results,
+        Signature[] calldata signatures
+    ) internal pure returns (bytes32[] memory hashes, address[] memory signers) {
+        uint256 count = segmentCount(ends);
+        if (results.length != count) revert WrongCount(results.length, count);
+        if (signatures.length != count) revert WrongCount(signatures.length, count);
+        hashes = new bytes32[](count);
+        signers = new address[](count);
+        for (uint256 s = 0; s < count; ++s) {
+            Result calldata result = results[s];
+            requirePlace(result.order, result.segment, order, s);
+            if (s > 0 && !meet(results[s - 1], result)) revert HeadsApart(s);
+            hashes[s] = _hashOf(result);
+            bytes32 digest = Messages.digest(domain, hashes[s]);
+            signers[s] = ECDSA.recover(digest, signatures[s].r, signatures[s].vs);
+        }
+    }
+
+    function _hashOf(Result calldata result) private pure returns (bytes32) {
+        uint256 position;
+        assembly ("memory-safe") {
+            position := result
+        }
+        return Messages.hashAt(Messages.RESULT_TYPE, position, 9);
+    }
+
     /// @notice Whether the next segment read what this one gave, over as many positions (each has its own cache).
     function meet(Result memory result, Result memory next) internal pure returns (bool) {
         return result.outputHead == next.inputHead && result.written == next.written
@@ -125,7 +183,8 @@ library Orders {
         }
     }
 
-    /// @notice The draw of a segment's verifiers: seasoned seats, without owners of inferencers and of who stayed silent.
+    /// @notice The draw of a segment's verifiers: seasoned seats, without owners of inferencers and of who stayed
+    ///         silent.
     /// @param silent nodes that a summons replaced (Summons.silentOf)
     function verifiersRequest(
         IRegistry registry,
@@ -139,7 +198,7 @@ library Orders {
         (request.first, request.end) = layersOf(leaf.ends, leaf.segment);
         request.blockNumber = leaf.referenceBlock;
         request.seed = Messages.segmentSeed(seed, leaf.segment);
-        request.count = registry.rulesOf(leaf.executionClass).verifiers;
+        (, request.count,) = registry.committeeOf(leaf.executionClass);
         request.seasoned = true;
         request.excluded = ownersOf(registry, inferencers, silent);
         request.hints = hints;
@@ -156,23 +215,25 @@ library Orders {
         for (uint256 i = 0; i < more.length; ++i) owners[operators.length + i] = registry.ownerOf(more[i]);
     }
 
-    /// @notice What each drawn seat says: verdicts over `result`, one per distinct node; None where there is none.
+    /// @notice What each drawn seat says: words over `result`, one per distinct node; None where there is none.
     function opinionsOf(
         bytes32 domain,
-        Leaf memory leaf,
+        bytes32 order,
+        uint8 segment,
         bytes32 result,
         address[] memory drawn,
-        Verdict[] memory verdicts,
-        bytes[] memory signatures
+        Word[] calldata words
     ) internal pure returns (uint8[] memory opinions) {
-        if (signatures.length != verdicts.length) revert WrongCount(signatures.length, verdicts.length);
         opinions = new uint8[](drawn.length);
-        for (uint256 i = 0; i < verdicts.length; ++i) {
-            Verdict memory verdict = verdicts[i];
-            requirePlace(verdict.order, verdict.segment, leaf.order, leaf.segment);
-            bool spoken = verdict.opinion >= uint8(Opinion.Accept) && verdict.opinion <= uint8(Opinion.CannotTell);
-            if (!spoken || verdict.result != result) revert WrongVerdict(verdict.result, verdict.opinion, result);
-            _give(opinions, drawn, signerOf(domain, Messages.hash(verdict), signatures[i]), verdict.opinion);
+        Verdict memory verdict;
+        (verdict.order, verdict.segment, verdict.result) = (order, segment, result);
+        for (uint256 i = 0; i < words.length; ++i) {
+            Word calldata word = words[i];
+            uint8 opinion = word.opinion;
+            if (opinion < uint8(Opinion.Accept) || opinion > uint8(Opinion.CannotTell)) revert WrongOpinion(i, opinion);
+            (verdict.commitment, verdict.opinion, verdict.locks) = (word.commitment, opinion, word.locks);
+            bytes32 digest = Messages.digest(domain, Messages.hash(verdict));
+            _give(opinions, drawn, ECDSA.recover(digest, word.signature.r, word.signature.vs), opinion);
         }
     }
 

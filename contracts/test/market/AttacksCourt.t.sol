@@ -5,8 +5,9 @@ import {ICourt} from "../../market/interfaces/ICourt.sol";
 import {IDocket} from "../../market/interfaces/IDocket.sol";
 import {IJudgement} from "../../market/interfaces/IJudgement.sol";
 import {IRegistry} from "../../market/interfaces/IRegistry.sol";
-import {NodeReveal, Opinion, Order, Outcome, PotKind, Result, Reveal} from "../../market/interfaces/MarketTypes.sol";
+import {NodeReveal, Opinion, Order, Outcome, PotKind, Result} from "../../market/interfaces/MarketTypes.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
+import {Reveals} from "../../market/libraries/Reveals.sol";
 import {AttackStage} from "./support/AttackStage.sol";
 
 /// @title Attempts on cases: openings, committees, commitments, reveals, locks and exits
@@ -54,6 +55,8 @@ contract AttacksCourtTest is AttackStage {
         address node = made.nodes[0];
         vm.prank(node);
         registry.deregister(node);
+        // Who leaves changes entries: which hints are needed now depends on who is drawn.
+        (made.seats, made.hints) = seatsOf(made, new address[](0));
         uint40 exit = uint40(vm.getBlockNumber() + parameters().unbonding);
         for (uint256 i = 0; i < 3; ++i) {
             uint256 before = wealth(friend);
@@ -76,6 +79,8 @@ contract AttacksCourtTest is AttackStage {
         address node = made.nodes[0];
         vm.prank(node);
         registry.deregister(node);
+        // Who leaves changes entries: which hints are needed now depends on who is drawn.
+        (made.seats, made.hints) = seatsOf(made, new address[](0));
         open(made, Opinion.Reject, stranger);
         pass(parameters().unbonding + 1);
         vm.expectRevert(abi.encodeWithSelector(IRegistry.StakeLocked.selector, node, PENALTY));
@@ -177,7 +182,7 @@ contract AttacksCourtTest is AttackStage {
         assertEq(lockedOf(node), PENALTY);
         drawReviewers(second);
         commit(second, Opinion.Reject);
-        court.decide(second.id, second.state, nodeReveal(), reviews(second, Opinion.Reject));
+        court.decide(second.id, second.state, nodeReveal(), packed(reviews(second, Opinion.Reject)));
         assertEq(lockedOf(node), 0);
         assertEq(stakeOf(node), NODE_STAKE - 2 * PENALTY);
     }
@@ -229,7 +234,7 @@ contract AttacksCourtTest is AttackStage {
         vm.prank(copier);
         court.post(trial.id, trial.state, copied);
         commit(trial, Opinion.Reject);
-        Reveal memory review = reviewOf(honest, Opinion.Reject);
+        bytes memory review = Reveals.pack(reviewOf(honest, Opinion.Reject), false);
         vm.expectPartialRevert(IJudgement.CommitmentMismatch.selector);
         vm.prank(copier);
         court.reveal(trial.id, trial.state, 1, review);
@@ -266,7 +271,7 @@ contract AttacksCourtTest is AttackStage {
         drawReviewers(trial);
         commit(trial, Opinion.Accept);
         NodeReveal memory none;
-        Reveal[] memory all = reviews(trial, Opinion.Accept);
+        bytes memory all = packed(reviews(trial, Opinion.Accept));
         vm.expectPartialRevert(IJudgement.RevealMissing.selector);
         vm.prank(friend);
         court.decide(trial.id, trial.state, none, all);

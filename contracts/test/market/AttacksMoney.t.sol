@@ -216,7 +216,8 @@ contract AttacksMoneyTest is AttackMoney {
         vm.expectRevert(abi.encodeWithSelector(ILeaves.NotChecked.selector, nothing, traceRoot(0)));
         leaves.leafWorth(tab, LeafKind.Promise, 1, leaf);
         (tab, leaf) = checkLeaf(made, Opinion.CannotTell, traceRoot(0));
-        vm.expectRevert(abi.encodeWithSelector(ILeaves.NoOpinion.selector, uint8(Opinion.CannotTell)));
+        // Who cannot tell is paid where the result fell, and nowhere else.
+        vm.expectRevert(abi.encodeWithSelector(ILeaves.NotRejected.selector, made.id, 0));
         leaves.leafWorth(tab, LeafKind.Promise, 1, leaf);
         (tab, leaf) = checkLeaf(made, Opinion.MissingTrace, traceRoot(0));
         vm.expectRevert(abi.encodeWithSelector(ILeaves.NoOpinion.selector, uint8(Opinion.MissingTrace)));

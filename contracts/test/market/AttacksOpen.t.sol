@@ -15,6 +15,7 @@ import {
     Order,
     Promise,
     Result,
+    SummonsKind,
     SummonsState,
     Tab,
     TraceCommitment,
@@ -70,7 +71,7 @@ contract AttacksOpenTest is AttackMoney {
         address verifier = made.seats[0];
         bytes32 earlier =
             keccak256(abi.encode(made.id, uint8(0), verifier, keccak256("computed nothing"), bytes32("salt")));
-        TraceCommitment memory before = TraceCommitment({order: made.id, segment: 0, commitment: earlier});
+        TraceCommitment memory before = TraceCommitment(made.id, 0, Messages.hash(made.results[0]), earlier);
         (Tab memory tab, bytes memory leaf) = checkLeaf(made, Opinion.Accept, traceRoot(0));
         Verdict memory verdict = verdictOf(made, Opinion.Accept);
         verdict.commitment = keccak256(abi.encode(made.id, uint8(0), verifier, traceRoot(0), bytes32("salt")));
@@ -94,7 +95,7 @@ contract AttacksOpenTest is AttackMoney {
         address node = made.nodes[0];
         (Admission memory admission, bytes memory word) = signAdmission(made.order.order, made.nodes);
         pass(parameters().summonsWindow);
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Results, block.basefee);
         vm.recordLogs();
         vm.prank(client);
         summonsId = summons.summonResults{value: deposit}(made.order, admission, word);
@@ -103,7 +104,7 @@ contract AttacksOpenTest is AttackMoney {
         Promise memory promised = promiseOf(made, tab, Work.Inference);
         (promised.promptAsk, promised.writtenAsk, promised.price) = (ASK, ASK, FEE_CAP / 2);
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        deposit = summons.passDepositFor();
+        deposit = summons.passDepositFor(block.basefee);
         vm.deal(scheduler, deposit);
         vm.recordLogs();
         vm.prank(scheduler);
@@ -138,7 +139,7 @@ contract AttacksOpenTest is AttackMoney {
     }
 
     function summonCheck(Served memory made) private {
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.recordLogs();
         vm.prank(client);
         summonsId = summons.summonCheck{value: deposit}(made.order, made.draw, made.drawSignature, 0, made.secret);
@@ -149,12 +150,12 @@ contract AttacksOpenTest is AttackMoney {
         Tab memory tab = nodeTab(node);
         Promise memory promised = promiseOf(made, tab, Work.Check);
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        uint256 deposit = summons.passDepositFor();
+        uint256 deposit = summons.passDepositFor(block.basefee);
         vm.deal(scheduler, scheduler.balance + deposit);
         vm.recordLogs();
         vm.prank(scheduler);
         summons.passOnCheck{value: deposit}(
-            summonsId, state, made.results, made.signatures, tab, promised, signature, made.hints
+            summonsId, state, made.results, compacted(made.signatures), tab, promised, signature, made.hints
         );
         readState();
     }
@@ -180,7 +181,12 @@ contract AttacksOpenTest is AttackMoney {
         made.verdicts = new Verdict[](0);
         made.verdictSignatures = new bytes[](0);
         summons.answerCheck(
-            summonsId, state, made.results, made.signatures, made.verdicts, made.verdictSignatures, made.hints
+            summonsId,
+            state,
+            made.results,
+            compacted(made.signatures),
+            wordsOf(made.verdicts, made.verdictSignatures),
+            made.hints
         );
         say(made, Opinion.CannotTell);
         Trial memory trial = open(made, Opinion.CannotTell, client);
@@ -208,10 +214,41 @@ contract AttacksOpenTest is AttackMoney {
         vm.roll(state.deadline);
         say(made, Opinion.Reject);
         summons.answerCheck(
-            summonsId, state, made.results, made.signatures, made.verdicts, made.verdictSignatures, made.hints
+            summonsId,
+            state,
+            made.results,
+            compacted(made.signatures),
+            wordsOf(made.verdicts, made.verdictSignatures),
+            made.hints
         );
         Trial memory trial = open(made, Opinion.Reject, client);
         assertEq(trial.state.node, made.nodes[0]);
+    }
+
+    /// @dev The check was complete; then a friend of the node's lets a summons lapse, so that others sit in its seats.
+    function test_AFriendsSilenceUndoesNoCheck() public {
+        Served memory made = serve(1);
+        address[] memory seats = made.seats;
+        pass(20);
+        summonCheck(made);
+        passOn(made, seats[0]);
+        vm.roll(uint256(state.deadline) + 1);
+        vm.recordLogs();
+        summons.convict(summonsId, state);
+        readState();
+        (made.seats, made.hints) = seatsOf(made, summons.silentOf(summonsId));
+        assertNotEq(made.seats[0], seats[0], "the summons goes on without the silent one");
+        // Without its verdict it is passed over in court as well, and the others' verdicts stand beside the new seat.
+        uint256 before = vm.snapshotState();
+        Trial memory trial = open(made, Opinion.Reject, client);
+        assertEq(trial.state.verifiers, made.seats);
+        vm.revertToState(before);
+        // Its seats changed by the fine: the draw is the same, by other hints.
+        (made.seats, made.hints) = seatsOf(made, new address[](0));
+        assertEq(made.seats, seats);
+        trial = open(made, Opinion.Reject, client);
+        assertEq(trial.state.verifiers, seats);
+        assertEq(uint8(trial.state.kind), uint8(CaseKind.Rejection));
     }
 
     // ---- court

@@ -19,7 +19,8 @@ import {
     SummonsKind,
     SummonsState,
     Tab,
-    Verdict
+    Verdict,
+    Word
 } from "../../market/interfaces/MarketTypes.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {Orders} from "../../market/libraries/Orders.sol";
@@ -208,7 +209,7 @@ contract AttacksWordsTest is AttackStage {
     // ---- summons
 
     function summon(Served memory made, address summoner) private returns (bytes32 id, SummonsState memory state) {
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.deal(summoner, summoner.balance + deposit);
         vm.recordLogs();
         vm.prank(summoner);
@@ -229,7 +230,7 @@ contract AttacksWordsTest is AttackStage {
         // And once.
         vm.expectPartialRevert(ISummons.SummonsMismatch.selector);
         summons.convict(id, state);
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.expectRevert(abi.encodeWithSelector(ISummons.AlreadySummoned.selector, id));
         summons.summonCheck{value: deposit}(made.order, made.draw, made.drawSignature, 0, made.secret);
     }
@@ -238,7 +239,7 @@ contract AttacksWordsTest is AttackStage {
     function test_NobodyIsSummonedOverOrdersThatItNeverTook() public {
         Served memory made = serve(1);
         bytes memory own = sign(CLIENT_KEY, Messages.hash(made.draw));
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.expectRevert(abi.encodeWithSelector(Orders.WrongSigner.selector, client, scheduler));
         summons.summonCheck{value: deposit}(made.order, made.draw, own, 0, made.secret);
         (Admission memory admission, bytes memory word) = signAdmission(made.order.order, made.nodes);
@@ -257,10 +258,8 @@ contract AttacksWordsTest is AttackStage {
     function test_ADrawStarvedOfGasIsNoAnswer() public {
         Served memory made = serve(1);
         (bytes32 id, SummonsState memory state) = summon(made, friend);
-        Verdict[] memory none = new Verdict[](0);
-        bytes[] memory nothing = new bytes[](0);
         bytes memory call_ = abi.encodeCall(
-            summons.answerCheck, (id, state, made.results, made.signatures, none, nothing, made.hints)
+            summons.answerCheck, (id, state, made.results, compacted(made.signatures), new Word[](0), made.hints)
         );
         for (uint256 gas_ = 40_000; gas_ <= 200_000; gas_ += 4_000) {
             (bool success,) = address(summons).call{gas: gas_}(call_);
@@ -282,16 +281,17 @@ contract AttacksWordsTest is AttackStage {
         }
         pass(1);
         (bytes32 id, SummonsState memory state) = summon(made, friend);
+        Word[] memory words = wordsOf(made.verdicts, made.verdictSignatures);
         vm.expectPartialRevert(bytes4(keccak256("WrongHint(uint256,uint256,uint256)")));
-        summons.answerCheck(id, state, made.results, made.signatures, made.verdicts, made.verdictSignatures, "");
+        summons.answerCheck(id, state, made.results, compacted(made.signatures), words, "");
         bytes memory lies = new bytes(4000);
         vm.expectPartialRevert(bytes4(keccak256("WrongHint(uint256,uint256,uint256)")));
-        summons.answerCheck(id, state, made.results, made.signatures, made.verdicts, made.verdictSignatures, lies);
+        summons.answerCheck(id, state, made.results, compacted(made.signatures), words, lies);
         (, bytes memory hints) = seatsOf(made, new address[](0));
         assertGt(hints.length, 0);
         // More than is needed changes nothing.
         hints = bytes.concat(hints, lies);
-        summons.answerCheck(id, state, made.results, made.signatures, made.verdicts, made.verdictSignatures, hints);
+        summons.answerCheck(id, state, made.results, compacted(made.signatures), words, hints);
         assertEq(uint256(summons.summonsOf(id)), 1);
     }
 
@@ -302,7 +302,7 @@ contract AttacksWordsTest is AttackStage {
         made.nodes[0] = victim;
         (Admission memory admission, bytes memory word) = signAdmission(made.order.order, made.nodes);
         pass(parameters().summonsWindow);
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Results, block.basefee);
         vm.deal(friend, deposit);
         vm.recordLogs();
         vm.prank(friend);
@@ -313,7 +313,7 @@ contract AttacksWordsTest is AttackStage {
         vm.prank(victim);
         summons.respond(id, state, "");
         assertEq(stakeOf(victim), NODE_STAKE);
-        assertEq(creditOf(victim), summons.passDepositFor());
+        assertEq(creditOf(victim), summons.passDepositFor(block.basefee));
     }
 
     SummonsState private passed;
@@ -325,7 +325,7 @@ contract AttacksWordsTest is AttackStage {
         (promised.sequence, promised.order) = (1, made.id);
         promised.referenceBlock = made.order.order.referenceBlock;
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        uint256 deposit = summons.passDepositFor();
+        uint256 deposit = summons.passDepositFor(block.basefee);
         vm.deal(scheduler, deposit);
         vm.recordLogs();
         vm.prank(scheduler);

@@ -257,7 +257,7 @@ contract BankAttacksTest is BankTest {
         this.answerOutside(state, amounts, 7);
         pass(ANSWER_WINDOW + 1);
         bank.strike(tab, state, 7);
-        equal(bank.tabOf(id), DEPOSIT, 0, 0, true);
+        equal(bank.tabOf(id), DEPOSIT, uint96(STRUCK_GAS * BASE_FEE), 0, true);
         // Without it, the rest is paid.
         settled(claimOf(6, four(1 ether, 0, 0.25 ether, 0.25 ether)), voucherOf(1 ether, 4 ether, 5));
         assertEq(redeemed(), 2.5 ether);

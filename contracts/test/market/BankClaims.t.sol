@@ -379,9 +379,64 @@ contract BankClaimsTest is BankTest {
         ClaimState memory again = filed();
         bank.strike(tab, state, 8);
         assertEq(tabBalance(), DEPOSIT);
+        assertEq(redeemed(), struckGas());
         pass(CLAIM_DELAY);
         bank.settle(tab, again);
         assertEq(redeemed(), 3 ether);
+        assertEq(creditOf(payee), 3 ether - struckGas() + claimGas());
+    }
+
+    function struckGas() private pure returns (uint96) {
+        return uint96(STRUCK_GAS * BASE_FEE);
+    }
+
+    /// @dev What objection and strike cost its payer is the payee's loss, so that false claims without end cost their
+    ///      payee at least as much: once, and never more than was authorised.
+    function test_AStruckClaimCostsItsPayeeWhatItCostThePayer() public {
+        ClaimState memory state = filed();
+        object(state, 6);
+        object(state, 8);
+        pass(ANSWER_WINDOW + 1);
+        vm.expectEmit(address(bank));
+        emit IBank.TabForgiven(id, struckGas(), struckGas());
+        bank.strike(tab, state, 6);
+        bank.strike(tab, state, 8);
+        assertEq(redeemed(), struckGas(), "once for each claim");
+        assertEq(tabBalance(), DEPOSIT);
+        redeem(2 ether);
+        assertEq(creditOf(payee), 2 ether - struckGas());
+    }
+
+    function test_FalseClaimsEndWhereNothingIsAuthorisedAnyMore() public {
+        uint96 authorised = struckGas() + 1;
+        for (uint256 i = 0; i < 2; ++i) {
+            ClaimState memory state = file(claimOf(6, four(authorised, 0, 0, 0)), voucherOf(0, authorised, 5));
+            object(state, 6);
+            pass(ANSWER_WINDOW + 1);
+            bank.strike(tab, state, 6);
+        }
+        assertEq(redeemed(), authorised);
+        refuses(
+            claimOf(6, four(authorised, 0, 0, 0)),
+            voucherOf(0, authorised, 5),
+            abi.encodeWithSelector(IBank.NothingToRedeem.selector, id, authorised, authorised)
+        );
+    }
+
+    /// @dev A promise costs less to show than an order: what it does not need goes back to the tab.
+    function test_AnAnsweredPromiseIsPaidLess() public {
+        ClaimState memory state = filed();
+        uint256 paid = 0;
+        for (uint256 work = 0; work < 2; ++work) {
+            object(state, 7);
+            (bytes32[] memory siblings, uint96[] memory sums) = SumTrees.path(6, amounts, 1);
+            bytes memory leaf = abi.encode(uint64(7), 0, 0, 0, work);
+            vm.prank(payee);
+            bank.answer(tab, state, 7, LeafKind.Promise, 0.5 ether, siblings, sums, leaf);
+            paid += (work == 0 ? PROMISE_GAS : CHECK_GAS) * BASE_FEE;
+            assertEq(creditOf(payee), paid);
+            assertEq(tabBalance(), DEPOSIT - paid);
+        }
     }
 
     function test_DepositsOfAClosedTabGoToThePayer() public {
@@ -421,14 +476,14 @@ contract BankClaimsTest is BankTest {
         vm.fee(100 gwei);
         object(state, 6);
         (uint96 deposit,) = bank.objectionOf(claimIdOf(state), 6);
-        assertEq(deposit, 70_000 * 5 gwei);
+        assertEq(deposit, ANSWER_GAS * 5 gwei);
         vm.fee(0);
         object(state, 7);
         (deposit,) = bank.objectionOf(claimIdOf(state), 7);
         assertEq(deposit, 0);
         answer(state, amounts, 7);
         answer(state, amounts, 6);
-        assertEq(creditOf(payee), 70_000 * 5 gwei);
+        assertEq(creditOf(payee), ANSWER_GAS * 5 gwei);
     }
 
     // ---- what was not covered

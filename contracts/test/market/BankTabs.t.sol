@@ -435,4 +435,45 @@ contract BankTabsTest is BankTest {
         vm.etch(key, address(new BrokenKey(0)).code);
         assertEq(redeem(1 ether), 1 ether);
     }
+
+    // ---- in the coin, by an account's key
+
+    function openInCoin(uint256 amount, bytes32 r, bytes32 vs) private {
+        vm.prank(payer);
+        bank.openTabInCoin{value: amount}(payee, key, r, vs);
+    }
+
+    function test_ATabInTheCoinOpensByAnAccountsKey() public {
+        (bytes32 r, bytes32 vs) = compact(consent());
+        vm.expectEmit(address(bank));
+        emit IBank.TabOpened(id, payer, payee, key, DEPOSIT);
+        openInCoin(DEPOSIT, r, vs);
+        equal(bank.tabOf(id), DEPOSIT, 0, 0, true);
+        vm.expectRevert(abi.encodeWithSelector(IBank.TabAlreadyOpen.selector, id));
+        openInCoin(DEPOSIT, r, vs);
+    }
+
+    function test_ATabInTheCoinNeedsItsKeysConsentAndMoney() public {
+        bytes memory refused = abi.encodeWithSelector(IBank.InvalidTabConsent.selector, key, id);
+        (bytes32 r, bytes32 vs) = compact(consent());
+        vm.expectRevert(IBank.ZeroAmount.selector);
+        openInCoin(0, r, vs);
+        vm.expectRevert(refused);
+        openInCoin(1, r, vs ^ bytes32(uint256(1) << 255));
+        vm.expectRevert(refused);
+        openInCoin(1, 0, 0);
+        (bytes32 otherR, bytes32 otherVs) = compact(signed(OTHER_KEY, consentHash(payer, payee)));
+        vm.expectRevert(refused);
+        openInCoin(1, otherR, otherVs);
+        vm.expectRevert(abi.encodeWithSelector(IBank.AmountTooLarge.selector, uint256(1) << 96));
+        vm.deal(payer, 1 << 97);
+        openInCoin(1 << 96, r, vs);
+        vm.expectRevert(IBank.ZeroAddress.selector);
+        vm.prank(payer);
+        bank.openTabInCoin{value: 1}(address(0), key, r, vs);
+        // No signature that nobody made stands for nobody.
+        vm.expectPartialRevert(IBank.InvalidTabConsent.selector);
+        vm.prank(payer);
+        bank.openTabInCoin{value: 1}(payee, address(0), bytes32(uint256(1)), bytes32(uint256(1)));
+    }
 }

@@ -48,7 +48,7 @@ abstract contract BankTokenTest is BankTest {
         bank.finishClosing(tab);
         bank.withdraw(payee);
         // At the deployment's price: what a token costs in coins nobody knows here.
-        uint256 back = 170_000 * 5 gwei;
+        uint256 back = (100_000 + ANSWER_GAS) * 5 gwei;
         assertEq(balance(payee), 5 ether + back);
         assertEq(balance(payer), 1000 ether - 3 ether - back);
         assertEq(held(), 0);
@@ -57,6 +57,10 @@ abstract contract BankTokenTest is BankTest {
     function refusesCoins() internal {
         bytes memory agreed = consent();
         vm.deal(payer, 1 ether);
+        (bytes32 r, bytes32 vs) = compact(agreed);
+        vm.expectRevert(abi.encodeWithSelector(IBank.WrongValue.selector, 1, 0));
+        vm.prank(payer);
+        bank.openTabInCoin{value: 1}(payee, key, r, vs);
         vm.startPrank(payer);
         vm.expectRevert(abi.encodeWithSelector(IBank.WrongValue.selector, 1, 0));
         bank.openTab{value: 1}(payee, key, 1, agreed);
@@ -148,10 +152,10 @@ contract BankGoodTokenTest is BankTokenTest {
         ClaimState memory state = file(claimOf(6, four(20 ether, 0, 0, 0)), voucherOf(0, 30 ether, 5));
         uint256 before = balance(payer);
         object(state, 6);
-        assertEq(before - balance(payer), 70_000 * 5 gwei);
+        assertEq(before - balance(payer), ANSWER_GAS * 5 gwei);
         pass(ANSWER_WINDOW + 1);
         bank.strike(tab, state, 6);
-        assertEq(tabBalance(), DEPOSIT + 70_000 * 5 gwei);
+        assertEq(tabBalance(), DEPOSIT + ANSWER_GAS * 5 gwei);
     }
 }
 

@@ -15,6 +15,10 @@ contract BlockHeaderTest is Test {
         return BlockHeader.parse(header);
     }
 
+    function randaoOf(bytes calldata header) external pure returns (bytes32) {
+        return BlockHeader.randaoOf(header);
+    }
+
     function assertRefused(bytes memory header) private {
         vm.expectPartialRevert(BlockHeader.InvalidHeader.selector);
         this.parse(header);
@@ -26,6 +30,7 @@ contract BlockHeaderTest is Test {
         assertEq(read, number);
         assertEq(mixed, randao);
         assertEq(hash, keccak256(header));
+        assertEq(this.randaoOf(header), randao);
     }
 
     /// @dev Mainnet's block 23,000,000 is not here; this is EIP-1559's shape with the fields of a fork to come behind
@@ -36,6 +41,7 @@ contract BlockHeaderTest is Test {
         (uint256 number, bytes32 randao,) = this.parse(Headers.list(bytes.concat(fields, later)));
         assertEq(number, 12_345);
         assertEq(randao, RANDAO);
+        assertEq(this.randaoOf(Headers.list(bytes.concat(fields, later))), RANDAO);
         (number, randao,) = this.parse(Headers.list(fields));
         assertEq(randao, RANDAO);
     }

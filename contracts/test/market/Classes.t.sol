@@ -114,16 +114,16 @@ contract ClassesTest is MarketTest {
         }
     }
 
-    /// @dev 15 reviewers and the node with six tiles each are 120,832 bytes, with five 101,376.
+    /// @dev A case of 15 reviewers and the node with six tiles each takes 125,392 bytes, with five 105,936.
     function test_RefusesClassesWhoseCallsDoNotFit() public {
         ModelDescriptor memory wide = descriptor();
         wide.hiddenSize = 4096;
         ExecutionClass memory class = fresh(false);
         class.model = classes.registerModel(wide);
         class.tiles = 6;
-        refused(class, abi.encodeWithSelector(IClasses.CallTooLarge.selector, 16 * (256 + 6 * 1216), 120_000));
+        refused(class, abi.encodeWithSelector(IClasses.CallTooLarge.selector, 2000 + 16 * (416 + 6 * 1216), 120_000));
         class.tiles = 255;
-        refused(class, abi.encodeWithSelector(IClasses.CallTooLarge.selector, 16 * (256 + 255 * 1216), 120_000));
+        refused(class, abi.encodeWithSelector(IClasses.CallTooLarge.selector, 2000 + 16 * (416 + 255 * 1216), 120_000));
         class.tiles = 5;
         classes.registerClass(class);
     }
@@ -174,7 +174,7 @@ contract ClassesTest is MarketTest {
 
     function test_ASeatCoversTwoPenaltiesACaseAndTheReward() public {
         ExecutionClass memory class = fresh(true);
-        uint256 least = 2 * uint256(PENALTY) + 1_200_000 * 1e9 + PENALTY / 10;
+        uint256 least = 2 * uint256(PENALTY) + 1_600_000 * 1e9 + PENALTY / 10;
         class.seat = uint96(least - 1);
         refused(class, abi.encodeWithSelector(IClasses.SeatTooLow.selector, least - 1, least));
         class.seat = uint96(least);

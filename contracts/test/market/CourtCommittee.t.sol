@@ -9,10 +9,10 @@ import {
     CaseState,
     NodeReveal,
     Outcome,
-    Reveal,
     Rules
 } from "../../market/interfaces/MarketTypes.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
+import {Reveal, Reveals} from "../../market/libraries/Reveals.sol";
 import {Traces} from "../support/Traces.sol";
 import {CourtTest} from "./support/CourtTest.sol";
 import {Headers} from "./support/Headers.sol";
@@ -265,7 +265,7 @@ contract CourtCommitteeTest is CourtTest {
         Reveal[] memory reveals = reviewReveals(play, votes, "");
         reveals[1] = reveals[0];
         vm.expectPartialRevert(IJudgement.CommitmentMismatch.selector);
-        court.decide(play.caseId, play.state, nodeReveal(play, FALSE), reveals);
+        sendDecide(play, nodeReveal(play, FALSE), reveals);
     }
 
     function test_signaturesAreCountedToTheByte() public {
@@ -331,15 +331,15 @@ contract CourtCommitteeTest is CourtTest {
         vm.expectRevert(
             abi.encodeWithSelector(IJudgement.RevealMissing.selector, 3, play.state.phaseBlock + REVEAL_WINDOW)
         );
-        court.decide(play.caseId, play.state, shown, reveals);
+        sendDecide(play, shown, reveals);
         reveals[3] = kept;
         NodeReveal memory nothing;
         vm.expectRevert(
             abi.encodeWithSelector(IJudgement.RevealMissing.selector, 255, play.state.phaseBlock + REVEAL_WINDOW)
         );
-        court.decide(play.caseId, play.state, nothing, reveals);
+        sendDecide(play, nothing, reveals);
         reveals[2] = none;
-        court.decide(play.caseId, play.state, shown, reveals);
+        sendDecide(play, shown, reveals);
         assertOutcome(play, Outcome.Convicted);
         assertEq(stakeOf(node(106)), STAKE - 2 * UNIT);
     }
@@ -347,7 +347,7 @@ contract CourtCommitteeTest is CourtTest {
     function revealAs(Play memory play, uint256 place, Vote memory vote) private {
         Reveal memory shown = reviewReveal(play, place, vote, "");
         vm.prank(play.state.reviewers[place]);
-        court.reveal(play.caseId, play.state, place, shown);
+        court.reveal(play.caseId, play.state, place, packed(play, shown));
     }
 
     function test_aRevealThatDoesNotOpenIsNone() public {
@@ -360,28 +360,28 @@ contract CourtCommitteeTest is CourtTest {
         shown.tiles[7] ^= 0x01;
         vm.expectPartialRevert(IJudgement.InvalidOpening.selector);
         vm.prank(node(104));
-        court.reveal(play.caseId, play.state, 0, shown);
+        court.reveal(play.caseId, play.state, 0, packed(play, shown));
         vm.expectPartialRevert(IJudgement.NotReviewer.selector);
         vm.prank(stranger);
-        court.reveal(play.caseId, play.state, 0, shown);
+        court.reveal(play.caseId, play.state, 0, packed(play, shown));
         vm.expectPartialRevert(IJudgement.NotReviewer.selector);
         vm.prank(node(104));
-        court.reveal(play.caseId, play.state, type(uint256).max, shown);
+        court.reveal(play.caseId, play.state, type(uint256).max, packed(play, shown));
         shown.tiles[7] ^= 0x01;
         shown.opinion = ACCEPT;
         vm.expectPartialRevert(IJudgement.CommitmentMismatch.selector);
         vm.prank(node(104));
-        court.reveal(play.caseId, play.state, 0, shown);
+        court.reveal(play.caseId, play.state, 0, packed(play, shown));
         revealAs(play, 0, votes[0]);
         Reveal memory again = reviewReveal(play, 0, votes[0], "");
         bytes32 hearing = Messages.hearing(play.caseId, 0);
         vm.expectRevert(abi.encodeWithSelector(ICourt.AlreadyDone.selector, node(104), hearing));
         vm.prank(node(104));
-        court.reveal(play.caseId, play.state, 0, again);
+        court.reveal(play.caseId, play.state, 0, packed(play, again));
         pass(REVEAL_WINDOW + 1);
         vm.expectPartialRevert(IJudgement.TooLate.selector);
         vm.prank(node(104));
-        court.reveal(play.caseId, play.state, 0, again);
+        court.reveal(play.caseId, play.state, 0, packed(play, again));
     }
 
     function test_aMaskThatIsNotTheNodesOpensNothing() public {
@@ -392,13 +392,107 @@ contract CourtCommitteeTest is CourtTest {
         seed(play);
         NodeReveal memory shown = nodeReveal(play, FALSE);
         Reveal[] memory reveals = reviewReveals(play, votes, "");
-        vm.expectPartialRevert(IJudgement.InvalidOpening.selector);
-        court.decide(play.caseId, play.state, shown, reveals);
+        reveals[0].mask = uint8(Reveals.NODE);
+        failsToDecide(play, shown, reveals, IJudgement.InvalidOpening.selector);
         // A node's own tiles, masked with themselves, are not a reviewer's.
         reveals = reviewReveals(play, votes, shown.tiles);
         reveals[0].tiles = new bytes(512);
-        vm.expectPartialRevert(IJudgement.InvalidOpening.selector);
-        court.decide(play.caseId, play.state, shown, reveals);
+        failsToDecide(play, shown, reveals, IJudgement.InvalidOpening.selector);
+    }
+
+    /// @dev Packed before the revert is expected of the next call.
+    function failsToDecide(Play memory play, NodeReveal memory shown, Reveal[] memory reveals, bytes4 reason) private {
+        bytes memory all_ = packed(play, reveals);
+        vm.expectPartialRevert(reason);
+        court.decide(play.caseId, play.state, shown, all_);
+    }
+
+    function test_tilesAreMaskedByWhoeverStandsBefore() public {
+        Play memory play = begun(tolerant, FALSE);
+        Vote[] memory votes = say(5, REJECT, HONEST);
+        votes[1].opinion = CANNOT_TELL;
+        for (uint256 i = 0; i < 5; ++i) {
+            votes[i].score = SECOND_CUT + 1;
+        }
+        draw(play, 5);
+        commit(play, votes);
+        seed(play);
+        NodeReveal memory shown = nodeReveal(play, FALSE);
+        Reveal[] memory reveals = reviewReveals(play, votes, "");
+        bytes memory third = bytes.concat(reveals[2].tiles);
+        for (uint256 i = 0; i < 512; ++i) {
+            reveals[2].tiles[i] ^= reveals[0].tiles[i];
+            reveals[4].tiles[i] ^= third[i];
+        }
+        // Nobody, itself, whoever stands behind, whoever has no tiles.
+        uint8[4] memory others = [77, 2, 3, 1];
+        for (uint256 i = 0; i < 4; ++i) {
+            reveals[2].mask = others[i];
+            failsToDecide(play, shown, reveals, IJudgement.InvalidMask.selector);
+        }
+        (reveals[2].mask, reveals[4].mask) = (0, 2);
+        sendDecide(play, shown, reveals);
+        assertOutcome(play, Outcome.Convicted);
+    }
+
+    function test_ofANodeThatShowsNothingNoMaskIsMade() public {
+        Play memory play = begun(tolerant, FALSE);
+        Vote[] memory votes = say(5, REJECT, HONEST);
+        draw(play, 5);
+        commit(play, votes);
+        seed(play);
+        pass(REVEAL_WINDOW + 1);
+        NodeReveal memory none;
+        Reveal[] memory reveals = reviewReveals(play, votes, "");
+        reveals[0].mask = uint8(Reveals.NODE);
+        failsToDecide(play, none, reveals, IJudgement.InvalidMask.selector);
+        reveals[0].mask = uint8(Reveals.CLEAR);
+        sendDecide(play, none, reveals);
+        assertOutcome(play, Outcome.NodeMissing);
+    }
+
+    /// @dev A root that is the last one before it is left out; nothing may be missing at the end, or follow it.
+    function test_revealsAreReadToTheByte() public {
+        Play memory play = begun(exact, FALSE);
+        Vote[] memory votes = say(5, REJECT, HONEST);
+        draw(play, 5);
+        commit(play, votes);
+        NodeReveal memory shown = nodeReveal(play, FALSE);
+        Reveal[] memory reveals = reviewReveals(play, votes, "");
+        bytes memory all_ = packed(play, reveals[0]);
+        for (uint256 i = 1; i < 5; ++i) {
+            Reveal memory one = reveals[i];
+            all_ = abi.encodePacked(all_, one.opinion | uint8(Reveals.REPEATED), one.score, one.spread, one.salt);
+        }
+        vm.expectRevert(abi.encodeWithSelector(IJudgement.WrongLength.selector, all_.length + 1, all_.length));
+        court.decide(play.caseId, play.state, shown, bytes.concat(all_, hex"00"));
+        bytes memory short = bytes.concat(all_);
+        assembly ("memory-safe") {
+            mstore(short, sub(mload(short), 1))
+        }
+        // What is beyond the end reads as zero.
+        vm.expectPartialRevert(IJudgement.CommitmentMismatch.selector);
+        court.decide(play.caseId, play.state, shown, short);
+        court.decide(play.caseId, play.state, shown, all_);
+        assertOutcome(play, Outcome.Convicted);
+    }
+
+    function test_nobodyRepeatsARootThatIsNotItsOwn() public {
+        Play memory play = begun(exact, FALSE);
+        Vote[] memory votes = say(5, REJECT, HONEST);
+        votes[0].data = FALSE;
+        draw(play, 5);
+        commit(play, votes);
+        NodeReveal memory shown = nodeReveal(play, FALSE);
+        Reveal[] memory reveals = reviewReveals(play, votes, "");
+        Reveal memory one = reveals[1];
+        bytes memory all_ = packed(play, reveals[0]);
+        all_ = abi.encodePacked(all_, one.opinion | uint8(Reveals.REPEATED), one.score, one.spread, one.salt);
+        for (uint256 i = 2; i < 5; ++i) {
+            all_ = bytes.concat(all_, packed(play, reveals[i]));
+        }
+        vm.expectPartialRevert(IJudgement.CommitmentMismatch.selector);
+        court.decide(play.caseId, play.state, shown, all_);
     }
 
     function test_nobodyIsLeftOutBeforeTheWindowEnds() public {
@@ -411,11 +505,11 @@ contract CourtCommitteeTest is CourtTest {
         uint256 last = play.state.phaseBlock + REVEAL_WINDOW;
         vm.roll(last);
         vm.expectRevert(abi.encodeWithSelector(IJudgement.RevealMissing.selector, 255, last));
-        court.decide(play.caseId, play.state, none, reveals);
+        sendDecide(play, none, reveals);
         NodeReveal memory shown = nodeReveal(play, FALSE);
         reveals[1].opinion = NONE;
         vm.expectRevert(abi.encodeWithSelector(IJudgement.RevealMissing.selector, 1, last));
-        court.decide(play.caseId, play.state, shown, reveals);
+        sendDecide(play, shown, reveals);
     }
 
     function test_anExactClassShowsNoTilesAndARootThatIsNotZero() public {
@@ -424,13 +518,12 @@ contract CourtCommitteeTest is CourtTest {
         draw(play, 5);
         commit(play, votes);
         Reveal[] memory reveals = reviewReveals(play, votes, "");
-        reveals[0].tiles = new bytes(32);
         NodeReveal memory shown = nodeReveal(play, FALSE);
-        vm.expectPartialRevert(IJudgement.InvalidOpening.selector);
-        court.decide(play.caseId, play.state, shown, reveals);
-        shown.salt = "another";
+        shown.tiles = new bytes(32);
+        failsToDecide(play, shown, reveals, IJudgement.InvalidOpening.selector);
+        (shown.tiles, shown.salt) = ("", "another");
         vm.expectPartialRevert(IJudgement.TraceMismatch.selector);
-        court.decide(play.caseId, play.state, shown, reveals);
+        sendDecide(play, shown, reveals);
     }
 
     /// @dev A sampled tile more than a short trace has would convict who served it honestly.
@@ -466,11 +559,9 @@ contract CourtCommitteeTest is CourtTest {
             reveals[i].opinion = ACCEPT;
             reveals[i].salt = reviewSalt(play.state.reviewers[i]);
             (reveals[i].root, reveals[i].tiles, reveals[i].siblings) = all(play, play.state.reviewers[i]);
-            for (uint256 j = 0; j < shown.tiles.length; ++j) {
-                reveals[i].tiles[j] ^= shown.tiles[j];
-            }
+            reveals[i].mask = uint8(Reveals.CLEAR);
         }
-        court.decide(play.caseId, play.state, shown, reveals);
+        sendDecide(play, shown, reveals);
     }
 
     /// @dev The two tiles of two rows.
@@ -510,7 +601,7 @@ contract CourtCommitteeTest is CourtTest {
         court.seed(play.caseId, play.state, "");
         NodeReveal memory none;
         vm.expectPartialRevert(IJudgement.WrongPhase.selector);
-        court.decide(play.caseId, play.state, none, new Reveal[](0));
+        court.decide(play.caseId, play.state, none, "");
         vm.expectPartialRevert(IJudgement.WrongPhase.selector);
         court.revealNode(play.caseId, play.state, none);
         draw(play, 5);

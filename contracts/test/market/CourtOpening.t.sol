@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ICourt} from "../../market/interfaces/ICourt.sol";
 import {IDocket} from "../../market/interfaces/IDocket.sol";
 import {CaseKind, Order, Outcome, PotKind, Result, Rules, Verdict} from "../../market/interfaces/MarketTypes.sol";
@@ -379,7 +378,7 @@ contract CourtOpeningTest is CourtTest {
             mstore(add(signature, 0x40), s)
         }
         signature[64] = signature[64] == bytes1(uint8(27)) ? bytes1(uint8(28)) : bytes1(uint8(27));
-        expectOpen(play, client, abi.encodeWithSelector(ECDSA.ECDSAInvalidSignatureS.selector, s));
+        expectOpen(play, client, abi.encodeWithSelector(IDocket.WrongSignature.selector, address(0)));
     }
 
     function test_onlyANodeOfTheClassIsJudged() public {

@@ -9,9 +9,9 @@ import {
     Order,
     Outcome,
     PotKind,
-    Result,
-    Reveal
+    Result
 } from "../../market/interfaces/MarketTypes.sol";
+import {Reveal} from "../../market/libraries/Reveals.sol";
 import {CourtTest} from "./support/CourtTest.sol";
 
 /// @title Segments of a pipeline, each judged by itself; medians and clusters of tolerant classes
@@ -113,7 +113,7 @@ contract CourtPipelineTest is CourtTest {
         NodeReveal memory shown = nodeReveal(play, FALSE);
         Reveal[] memory reveals = reviewReveals(play, votes, "");
         vm.expectRevert(abi.encodeWithSelector(IJudgement.InvalidOpinion.selector, 0, MISSING_INPUT));
-        court.decide(play.caseId, play.state, shown, reveals);
+        sendDecide(play, shown, reveals);
     }
 
     function test_segmentsOfOneOrderAreCasesOfTheirOwn() public {

@@ -8,6 +8,8 @@ import {
     Opinion,
     Promise,
     Result,
+    Row,
+    SummonsKind,
     SummonsState,
     Tab,
     VrfProof,
@@ -19,6 +21,8 @@ import {SummonsTest} from "./support/SummonsTest.sol";
 /// @title What summons and convictions cost, the transaction's own gas included, everything cold, refunds not counted
 abstract contract EvidenceGasTest is SummonsTest {
     bytes internal call_;
+    /// @dev Computed before the test, in which the first call finds its receiver cold.
+    uint256 internal deposit;
 
     function halfNodes() internal pure override returns (uint256) {
         return 6;
@@ -35,6 +39,12 @@ abstract contract EvidenceGasTest is SummonsTest {
 
     function prepare() internal virtual;
 
+    /// @dev Within bounds, and more than what is paid for gas beside a tenth of L.
+    function proven(uint256 used) internal view {
+        assertLe(used, 260_000);
+        assertGt(used * 1 gwei + PENALTY / 10, creditOf(stranger), "a profit");
+    }
+
     function summonsCall(Play memory made) internal pure returns (bytes memory) {
         return abi.encodeCall(
             ISummons.summonCheck, (made.order, made.draw, made.drawSignature, 0, made.secret)
@@ -49,9 +59,8 @@ abstract contract EvidenceGasTest is SummonsTest {
                 summonsId,
                 current,
                 made.results,
-                made.resultSignatures,
-                check.verdicts,
-                check.signatures,
+                compacted(made.resultSignatures),
+                wordsOf(check.verdicts, check.signatures),
                 check.hints
             )
         );
@@ -60,38 +69,84 @@ abstract contract EvidenceGasTest is SummonsTest {
 
 contract SummonCheckGasTest is EvidenceGasTest {
     function prepare() internal override {
-        call_ = summonsCall(play(exact, WHOLE, 1));
+        Play memory made = play(exact, WHOLE, 1);
+        made.order.signature = "";
+        call_ = summonsCall(made);
+        deposit = summons.depositFor(SummonsKind.Check, block.basefee);
     }
 
-    /// @dev To reach: 90,000. Missed; this bound only keeps it from growing.
     function test_GasOfASummonedCheck() public {
-        assertLe(transact("summonCheck", address(summons), summoner, summons.depositFor(), call_), 110_000);
+        // To reach: 90,000. The transaction of `scripts/bench gas` takes 89,796; this one has larger numbers to encode.
+        assertLe(transact("summonCheck", address(summons), summoner, deposit, call_), 90_700);
     }
 }
 
 contract SummonResultsGasTest is EvidenceGasTest {
     function prepare() internal override {
         Play memory made = play(exact, WHOLE, 1);
+        made.order.signature = "";
         vm.roll(uint256(made.admission.blockNumber) + 10);
         call_ = abi.encodeCall(ISummons.summonResults, (made.order, made.admission, made.admissionSignature));
+        deposit = summons.depositFor(SummonsKind.Results, block.basefee);
     }
 
-    /// @dev To reach: 90,000. Missed; this bound only keeps it from growing.
     function test_GasOfSummonedResults() public {
-        assertLe(transact("summonResults", address(summons), summoner, summons.depositFor(), call_), 110_000);
+        assertLe(transact("summonResults", address(summons), summoner, deposit, call_), 90_000);
     }
 }
 
 contract AnswerCheckGasTest is EvidenceGasTest {
+    /// @dev The dearest answer: three seats of three nodes.
     function prepare() internal override {
-        Play memory made = play(exact, WHOLE, 1);
+        Play memory made;
+        for (uint64 i = 1; made.id == 0 || !isTypical(made); ++i) {
+            made = play(exact, WHOLE, i);
+        }
         summonCheck(made, 0);
         call_ = answerCall(made, checkOf(made, 0, Opinion.Accept));
     }
 
-    /// @dev To reach: 110,000. Missed; this bound only keeps it from growing.
+    /// @dev Three nodes by the first three tries: none falls on the inferencer, whose reads would be on top.
+    function isTypical(Play memory made) private view returns (bool) {
+        address[] memory seats = checkOf(made, 0, Opinion.Accept).seats;
+        if (distinct(seats).length < 3) return false;
+        bytes32 group = registry.groupId(exact, 0, LAYERS);
+        uint256 size = registry.sizeAt(group, made.order.order.referenceBlock);
+        bytes32 seed = Messages.segmentSeed(
+            Messages.checkSeed(made.id, made.secret, made.draw.beta, made.resultsHash), 0
+        );
+        for (uint256 i = 0; i < 3; ++i) {
+            uint256 place = (uint256(keccak256(abi.encode(seed, i))) >> 128) % size;
+            if (registry.entryAt(group, place, made.order.order.referenceBlock).operator != seats[i]) return false;
+        }
+        return true;
+    }
+
     function test_GasOfAnAnsweredCheck() public {
-        assertLe(transact("answerCheck", address(summons), scheduler, 0, call_), 140_000);
+        uint256 used = transact("answerCheck", address(summons), scheduler, 0, call_);
+        assertLe(used, 110_000);
+        assertGt(used * 1 gwei, summons.depositFor(SummonsKind.Check, block.basefee), "a profit");
+    }
+}
+
+/// @dev The cheapest: one node has all three seats.
+contract AnswerCheckOfOneGasTest is EvidenceGasTest {
+    function wholeNodes() internal pure override returns (uint256) {
+        return 3;
+    }
+
+    function prepare() internal override {
+        Play memory made;
+        for (uint64 i = 1; made.id == 0 || distinct(checkOf(made, 0, Opinion.Accept).seats).length > 1; ++i) {
+            made = play(exact, WHOLE, i);
+        }
+        summonCheck(made, 0);
+        call_ = answerCall(made, checkOf(made, 0, Opinion.Accept));
+    }
+
+    function test_WhoLetsItselfBeSummonedEarnsNothing() public {
+        uint256 used = transact("answerCheck of one node", address(summons), scheduler, 0, call_);
+        assertGt(used * 1 gwei, summons.depositFor(SummonsKind.Check, block.basefee), "a profit");
     }
 }
 
@@ -105,12 +160,14 @@ contract AnswerResultsGasTest is EvidenceGasTest {
         SummonsState memory current = state;
         call_ = abi.encodeCall(
             ISummons.answerResults,
-            (summonsId, current, made.nodes, made.results, made.resultSignatures, made.draw, made.drawSignature)
+            (summonsId, current, made.nodes, made.results, compacted(made.resultSignatures), made.draw, made.drawSignature)
         );
     }
 
     function test_GasOfAnsweredResults() public {
-        assertLe(transact("answerResults", address(summons), scheduler, 0, call_), 110_000);
+        uint256 used = transact("answerResults", address(summons), scheduler, 0, call_);
+        assertLe(used, 110_000);
+        assertGt(used * 1 gwei, summons.depositFor(SummonsKind.Results, block.basefee), "a profit");
     }
 }
 
@@ -123,7 +180,8 @@ contract ConvictSchedulerGasTest is EvidenceGasTest {
     }
 
     function test_GasOfAnUnansweredSummons() public {
-        transact("Summons.convict", address(summons), stranger, 0, call_);
+        uint256 used = transact("Summons.convict", address(summons), stranger, 0, call_);
+        assertGt(used * 1 gwei, creditOf(stranger), "a profit");
     }
 }
 
@@ -141,17 +199,18 @@ contract PassOnGasTest is EvidenceGasTest {
                 summonsId,
                 current,
                 made.results,
-                made.resultSignatures,
+                compacted(made.resultSignatures),
                 tab,
                 promised,
                 sign(SCHEDULER_KEY, Messages.hash(promised)),
                 check.hints
             )
         );
+        deposit = summons.passDepositFor(block.basefee);
     }
 
     function test_GasOfPassingOn() public {
-        transact("passOnCheck", address(summons), scheduler, summons.passDepositFor(), call_);
+        transact("passOnCheck", address(summons), scheduler, deposit, call_);
     }
 }
 
@@ -166,22 +225,23 @@ contract RespondGasTest is EvidenceGasTest {
         Promise memory promised = promiseOf(made, node, 0, Work.Check);
         Tab memory tab = nodeTab(node);
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        uint256 deposit = summons.passDepositFor();
+        deposit = summons.passDepositFor(block.basefee);
         SummonsState memory current = state;
         vm.recordLogs();
         vm.prank(scheduler);
         summons.passOnCheck{value: deposit}(
-            summonsId, current, made.results, made.resultSignatures, tab, promised, signature, check.hints
+            summonsId, current, made.results, compacted(made.resultSignatures), tab, promised, signature, check.hints
         );
         read();
         current = state;
         call_ = abi.encodeCall(
-            ISummons.respond, (summonsId, current, abi.encode(check.verdicts[0], check.signatures[0]))
+            ISummons.respond, (summonsId, current, "")
         );
     }
 
     function test_GasOfAResponse() public {
-        transact("respond", address(summons), node, 0, call_);
+        uint256 used = transact("respond", address(summons), node, 0, call_);
+        assertGt(used * 1 gwei, summons.passDepositFor(block.basefee), "a profit");
     }
 }
 
@@ -203,7 +263,7 @@ contract ConvictResultsGasTest is EvidenceGasTest {
     }
 
     function test_GasOfTwoResultsAndTheEvictionFromTwoGroups() public {
-        assertLe(transact("convictResults, evicted from two groups", address(evidence), stranger, 0, call_), 260_000);
+        proven(transact("convictResults, evicted from two groups", address(evidence), stranger, 0, call_));
     }
 }
 
@@ -222,7 +282,7 @@ contract ConvictNodesGasTest is EvidenceGasTest {
     }
 
     function test_GasOfWrongNodes() public {
-        assertLe(transact("convictNodes", address(evidence), stranger, 0, call_), 260_000);
+        proven(transact("convictNodes", address(evidence), stranger, 0, call_));
     }
 }
 
@@ -237,7 +297,7 @@ contract ConvictDrawsGasTest is EvidenceGasTest {
     }
 
     function test_GasOfTwoDraws() public {
-        assertLe(transact("convictDraws", address(evidence), stranger, 0, call_), 260_000);
+        proven(transact("convictDraws", address(evidence), stranger, 0, call_));
     }
 }
 
@@ -251,6 +311,22 @@ contract ConvictBetaGasTest is EvidenceGasTest {
     }
 
     function test_GasOfAWrongOutput() public {
-        assertLe(transact("convictBeta", address(evidence), stranger, 0, call_), 260_000);
+        proven(transact("convictBeta", address(evidence), stranger, 0, call_));
+    }
+}
+
+contract ConvictRowsGasTest is EvidenceGasTest {
+    function prepare() internal override {
+        // The cheapest conviction: short messages, no eviction, a reporter that is known to the bank.
+        bank.credit{value: 1}(stranger, 1);
+        Row memory one = Row(keccak256("order"), 0, 1, keccak256("row"), keccak256("previous"));
+        Row memory other = Row(keccak256("order"), 0, 1, keccak256("another row"), keccak256("previous"));
+        (bytes memory first, bytes memory second) =
+            (sign(EXACT_KEY, Messages.hash(one)), sign(EXACT_KEY, Messages.hash(other)));
+        call_ = abi.encodeCall(IEvidence.convictRows, (one, first, other, second));
+    }
+
+    function test_GasOfTwoRows() public {
+        proven(transact("convictRows", address(evidence), stranger, 0, call_));
     }
 }

@@ -4,7 +4,16 @@ pragma solidity ^0.8.30;
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {IEvidence} from "../../market/interfaces/IEvidence.sol";
 import {IRegistry} from "../../market/interfaces/IRegistry.sol";
-import {Fault, Opinion, Result, Row, Verdict} from "../../market/interfaces/MarketTypes.sol";
+import {
+    Fault,
+    Opinion,
+    Order,
+    Result,
+    Row,
+    SignedOrder,
+    TraceCommitment,
+    Verdict
+} from "../../market/interfaces/MarketTypes.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {Orders} from "../../market/libraries/Orders.sol";
 import {EvidenceTest} from "./support/EvidenceTest.sol";
@@ -151,7 +160,8 @@ contract EvidenceNodesTest is EvidenceTest {
     function test_ABadlyPaddedMessageIsNotTheSignedOne() public {
         (Result memory one, Result memory other) = (resultOf(1), resultOf(2));
         bytes memory call_ = abi.encodeCall(IEvidence.convictResults, (one, sign(one), one, sign(other)));
-        // The second message's segment gets a bit that a byte does not have: it hashes otherwise, and nobody signed that.
+        // The second message's segment gets a bit that a byte does not have: it hashes otherwise, and nobody signed
+        // that.
         call_[4 + 10 * 32 + 32 + 32] = 0x01;
         (bool success,) = address(evidence).call(call_);
         assertFalse(success);
@@ -197,5 +207,88 @@ contract EvidenceNodesTest is EvidenceTest {
         convict(resultOf(1), resultOf(2));
         (,, uint48 one, uint48 two) = registry.sliceOf(node);
         assertEq(uint256(one) + two, 0);
+    }
+
+    // ---- a verdict over another trace than was committed to
+
+    function commitmentOf(bytes32 result) private pure returns (TraceCommitment memory) {
+        return TraceCommitment(keccak256("order"), 1, result, keccak256("before the rows"));
+    }
+
+    function convictCommitment(bytes32 result) public {
+        TraceCommitment memory before = commitmentOf(result);
+        Verdict memory verdict = verdictOf(1);
+        evidence.convictCommitment(before, sign(key, Messages.hash(before)), verdict, sign(verdict));
+    }
+
+    function test_AVerdictOverAnotherTraceThanCommittedToCostsL() public {
+        this.convictCommitment(keccak256("result"));
+        assertEq(stakeOf(node), NODE_STAKE - PENALTY);
+        assertTrue(evidence.isProven(subject(Fault.TwoVerdicts)));
+    }
+
+    /// @dev A cheating scheduler shows a verifier one result, has it commit, and then another: it commits once more.
+    function test_ACommitmentForAnotherResultFramesNobody() public {
+        vm.expectRevert(
+            abi.encodeWithSelector(Orders.Mismatch.selector, keccak256("result"), keccak256("another result"))
+        );
+        this.convictCommitment(keccak256("another result"));
+    }
+
+    /// @dev Two verdicts, the second of which also breaks the commitment, are one offence.
+    function test_OneOffenceIsNotFinedAsTwoVerdictsAndAsABrokenCommitment() public {
+        (Verdict memory one, Verdict memory other) = (verdictOf(1), verdictOf(2));
+        evidence.convictVerdicts(one, sign(one), other, sign(other));
+        vm.expectRevert(abi.encodeWithSelector(IEvidence.AlreadyProven.selector, subject(Fault.TwoVerdicts)));
+        this.convictCommitment(keccak256("result"));
+        assertEq(stakeOf(node), NODE_STAKE - PENALTY);
+    }
+
+    // ---- how old the offence is
+
+    function convictOver(Order memory order) private {
+        (Result memory one, Result memory other) = (resultOf(1), resultOf(2));
+        (one.order, other.order) = (orderId(order), orderId(order));
+        evidence.convictResults(one, sign(one), other, sign(other));
+    }
+
+    function datedFails(SignedOrder memory order, bytes4 failure) private {
+        vm.expectPartialRevert(failure);
+        evidence.date(Fault.TwoResults, node, 1, order);
+    }
+
+    /// @dev Evidence that is shown late voids the leaf of its order, too, once the order is shown.
+    function test_AnOldOffenceVoidsFromItsOwnOrderOn() public {
+        Order memory order = newOrder(exact, HALVES, 1);
+        SignedOrder memory signed = signOrder(order);
+        pass(500);
+        datedFails(signed, IEvidence.NotProven.selector);
+        convictOver(order);
+        uint64 until = uint64(vm.getBlockNumber());
+        assertFalse(registry.isVoidByAny(node, order.referenceBlock), "nobody knows how old it is");
+        pass(10);
+        evidence.date(Fault.TwoResults, node, 1, signed);
+        assertTrue(registry.isVoidByAny(node, order.referenceBlock));
+        assertTrue(registry.isVoidByAny(node, order.referenceBlock - parameters().lag));
+        assertFalse(registry.isVoidByAny(node, order.referenceBlock - parameters().lag - 1));
+        assertTrue(registry.isVoidByAny(node, until));
+        assertFalse(registry.isVoidByAny(node, until + 1), "what it did since is not void");
+        datedFails(signed, IEvidence.AlreadyProven.selector);
+        assertEq(stakeOf(node), NODE_STAKE - PENALTY, "nothing more is taken");
+    }
+
+    function test_AnotherOrderDatesNoOffence() public {
+        Order memory order = newOrder(exact, HALVES, 1);
+        convictOver(order);
+        SignedOrder memory older = signOrder(order);
+        older.order.referenceBlock -= 100;
+        datedFails(older, IEvidence.NotProven.selector);
+        SignedOrder memory foreign_ = signOrder(order);
+        foreign_.client = stranger;
+        datedFails(foreign_, Orders.ForeignTab.selector);
+        vm.expectPartialRevert(IEvidence.NotProven.selector);
+        evidence.date(Fault.TwoRows, node, 1, signOrder(order));
+        vm.expectRevert(abi.encodeWithSelector(IRegistry.NotAuthorised.selector, address(this)));
+        registry.date(node, Fault.TwoResults, 0, 1);
     }
 }

@@ -111,6 +111,20 @@ contract LeavesTest is EvidenceTest {
         worthless(made, Orders.Mismatch.selector);
     }
 
+    /// @dev A scheduler that fed its node another prompt is owed nothing for what came of it.
+    function test_ResultsOverAnotherRequestAreWorthNothing() public {
+        Play memory made = load();
+        made.results[0].inputHead = keccak256("another request");
+        bytes32[] memory hashes = new bytes32[](2);
+        for (uint256 s = 0; s < 2; ++s) {
+            hashes[s] = Messages.hash(made.results[s]);
+            made.resultSignatures[s] = signAs(made.nodes[s], hashes[s]);
+        }
+        made.draw.results = Messages.resultsHash(hashes);
+        signAgain(made);
+        worthless(made, Orders.Mismatch.selector);
+    }
+
     /// @dev A client that never got this answer must be able to draw it and to doubt it, from now on.
     function test_ALeafNeedsADrawThatWasSignedLately() public {
         Play memory made = load();
@@ -231,16 +245,32 @@ contract LeavesTest is EvidenceTest {
         for (uint8 opinion = 0; opinion < 5; ++opinion) {
             Verdict memory verdict = verdictOf(made, 0, Opinion(opinion));
             bytes memory leaf = checkLeaf(made, promised, verdict, node, traceRoot(0));
-            if (opinion == uint8(Opinion.Reject)) {
+            if (opinion == uint8(Opinion.Reject) || opinion == uint8(Opinion.CannotTell)) {
+                vm.clearMockedCalls();
                 promiseFails(nodeTab(node), leaf, ILeaves.NotRejected.selector);
                 vm.mockCall(address(court), abi.encodeCall(ICourt.isVoided, (made.id, 0)), abi.encode(true));
             }
-            if (opinion == 1 || opinion == 2) {
+            if (opinion != 0 && opinion < 4) {
                 assertEq(leaves.leafWorth(nodeTab(node), LeafKind.Promise, 1, leaf), promised.price);
             } else {
                 promiseFails(nodeTab(node), leaf, ILeaves.NoOpinion.selector);
             }
         }
+    }
+
+    /// @dev A node that shows its trace to nobody leaves its verifiers without a verdict: once it was convicted for that
+    ///      their work is owed.
+    function test_ANodeThatOpensToNobodyDoesNotStarveItsVerifiers() public {
+        Play memory made = load();
+        address node = exactNode(0);
+        Promise memory promised = promiseOf(made, node, 0, Work.Check);
+        NodeReveal memory nothing;
+        bytes memory leaf =
+            shown(made, promised, verdictOf(made, 0, Opinion.CannotTell), node, nothing, nothing);
+        promiseFails(nodeTab(node), leaf, ILeaves.NotRejected.selector);
+        vm.prank(address(court));
+        registry.convict(made.nodes[0], Fault.NothingShown, 0, uint64(vm.getBlockNumber()));
+        assertEq(leaves.leafWorth(nodeTab(node), LeafKind.Promise, 1, leaf), promised.price);
     }
 
     /// @dev The verifier's dilemma: who always says yes saves the work, and must not be paid by a claim either.

@@ -43,6 +43,21 @@ contract MarketLogTest is MarketTest {
         }
     }
 
+    /// @dev The hash is made of the calldata as it lies there: a word with dirty bits is no entry.
+    function test_ABadlyPaddedEntryIsNone() public {
+        bytes memory call_ = abi.encodeCall(marketLog.post, (1, keccak256("root"), counts, "data"));
+        for (uint256 word = 2; word < 9; ++word) {
+            bytes memory dirty = bytes.concat(call_);
+            dirty[4 + 32 * word] = 0x01;
+            vm.prank(scheduler);
+            (bool success,) = address(marketLog).call(dirty);
+            assertFalse(success);
+        }
+        vm.prank(scheduler);
+        (bool clean,) = address(marketLog).call(call_);
+        assertTrue(clean);
+    }
+
     function test_OnlySchedulersPost() public {
         address[2] memory others = [stranger, exactNode(0)];
         for (uint256 i = 0; i < 2; ++i) {

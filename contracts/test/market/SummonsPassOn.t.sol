@@ -32,12 +32,12 @@ contract SummonsPassOnTest is SummonsTest {
     function passOn(address node) private {
         Promise memory promised = promiseOf(load(), node, 0, Work.Check);
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        uint256 deposit = summons.passDepositFor();
+        uint256 deposit = summons.passDepositFor(block.basefee);
         Tab memory tab = nodeTab(node);
         vm.recordLogs();
         vm.prank(scheduler);
         summons.passOnCheck{value: deposit}(
-            summonsId, state, load().results, load().resultSignatures, tab, promised, signature, hints
+            summonsId, state, load().results, compacted(load().resultSignatures), tab, promised, signature, hints
         );
         read();
     }
@@ -45,12 +45,12 @@ contract SummonsPassOnTest is SummonsTest {
     function passFails(address node, bytes memory failure) private {
         Promise memory promised = promiseOf(load(), node, 0, Work.Check);
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        uint256 deposit = summons.passDepositFor();
+        uint256 deposit = summons.passDepositFor(block.basefee);
         Tab memory tab = nodeTab(node);
         vm.expectRevert(failure);
         vm.prank(scheduler);
         summons.passOnCheck{value: deposit}(
-            summonsId, state, load().results, load().resultSignatures, tab, promised, signature, hints
+            summonsId, state, load().results, compacted(load().resultSignatures), tab, promised, signature, hints
         );
     }
 
@@ -87,14 +87,14 @@ contract SummonsPassOnTest is SummonsTest {
     function test_ASilentVerifierPaysAndIsReplacedByTheNextOfTheDraw() public {
         address silent = seats[0];
         passOn(silent);
-        assertEq(creditOf(silent), summons.passDepositFor());
+        assertEq(creditOf(silent), summons.passDepositFor(block.basefee));
         uint256 credit = creditOf(scheduler);
         silence();
         assertEq(state.passedTo, address(0));
         assertEq(state.deadline, vm.getBlockNumber() + parameters().summonsWindow);
         assertEq(summons.silentOf(summonsId).length, 1);
         for (uint256 i = 0; i < seats.length; ++i) assertTrue(seats[i] != silent);
-        assertGt(creditOf(scheduler), credit + summons.passDepositFor());
+        assertGt(creditOf(scheduler), credit + summons.passDepositFor(block.basefee));
         uint256 paid = creditOf(scheduler) - credit + creditOf(stranger);
         assertEq(NODE_STAKE - stakeOf(silent), paid + FEE_CAP / 3);
         assertEq(registry.convictionCount(silent), 0);
@@ -175,12 +175,12 @@ contract SummonsPassOnTest is SummonsTest {
     function test_APromiseForAnotherSegmentIsNotPassedOn() public {
         Promise memory promised = promiseOf(load(), seats[0], 1, Work.Check);
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        uint256 deposit = summons.passDepositFor();
+        uint256 deposit = summons.passDepositFor(block.basefee);
         Tab memory tab = nodeTab(seats[0]);
         vm.expectPartialRevert(ISummons.WrongPromise.selector);
         vm.prank(scheduler);
         summons.passOnCheck{value: deposit}(
-            summonsId, state, load().results, load().resultSignatures, tab, promised, signature, hints
+            summonsId, state, load().results, compacted(load().resultSignatures), tab, promised, signature, hints
         );
     }
 

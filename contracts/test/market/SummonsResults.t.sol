@@ -39,7 +39,7 @@ contract SummonsResultsTest is SummonsTest {
 
     function test_ResultsAreSummonedOnceTheyAreDueAndNotAfterTheLag() public {
         Play memory made = load();
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Results, block.basefee);
         vm.roll(due(made) - 1);
         vm.expectRevert(abi.encodeWithSelector(ISummons.TooEarly.selector, due(made), due(made) - 1));
         summons.summonResults{value: deposit}(made.order, made.admission, made.admissionSignature);
@@ -58,7 +58,7 @@ contract SummonsResultsTest is SummonsTest {
     function test_OnlyAnAdmissionOfThisOrderByItsSchedulerSummons() public {
         Play memory made = load();
         vm.roll(due(made));
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Results, block.basefee);
         bytes memory signature = sign(TAB_KEY, Messages.hash(made.admission));
         vm.expectRevert(abi.encodeWithSelector(Orders.WrongSigner.selector, tabKey, scheduler));
         summons.summonResults{value: deposit}(made.order, made.admission, signature);
@@ -156,7 +156,7 @@ contract SummonsResultsTest is SummonsTest {
 
     function passOnWith(Play memory made, address node, Promise memory promised) private {
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
-        uint256 deposit = summons.passDepositFor();
+        uint256 deposit = summons.passDepositFor(block.basefee);
         Tab memory tab = nodeTab(node);
         vm.recordLogs();
         vm.prank(scheduler);
@@ -170,7 +170,7 @@ contract SummonsResultsTest is SummonsTest {
         passOn(made, made.nodes[1], 1);
         assertEq(state.passedTo, made.nodes[1]);
         assertEq(state.deadline, vm.getBlockNumber() + parameters().summonsWindow);
-        assertEq(creditOf(made.nodes[1]), summons.passDepositFor());
+        assertEq(creditOf(made.nodes[1]), summons.passDepositFor(block.basefee));
         vm.roll(state.deadline + 1);
         uint96 deposit = state.deposit;
         convict(stranger);
@@ -179,7 +179,7 @@ contract SummonsResultsTest is SummonsTest {
         assertEq(registry.convictionCount(scheduler), 0);
         assertEq(registry.convictionCount(made.nodes[1]), 0);
         assertGt(creditOf(summoner), deposit);
-        uint256 paid = creditOf(summoner) + creditOf(stranger) + summons.passDepositFor();
+        uint256 paid = creditOf(summoner) + creditOf(stranger) + summons.passDepositFor(block.basefee);
         assertEq(NODE_STAKE - stakeOf(made.nodes[1]), paid + FEE_CAP / 3);
     }
 
@@ -219,7 +219,7 @@ contract SummonsResultsTest is SummonsTest {
     function test_OnlyTheSchedulerPassesOnAndOnlyToItsAdmittedNodeOnce() public {
         Play memory made = summonNow();
         Promise memory promised = promiseOf(made, exactNode(0), 0, Work.Inference);
-        uint256 deposit = summons.passDepositFor();
+        uint256 deposit = summons.passDepositFor(block.basefee);
         Tab memory tab = nodeTab(exactNode(0));
         bytes memory signature = sign(SCHEDULER_KEY, Messages.hash(promised));
         vm.expectRevert(abi.encodeWithSelector(Orders.NotDrawn.selector, exactNode(0)));
@@ -238,7 +238,7 @@ contract SummonsResultsTest is SummonsTest {
 
     function test_ANodeWithoutAPromiseIsNotPassedOnTo() public {
         Play memory made = summonNow();
-        uint256 deposit = summons.passDepositFor();
+        uint256 deposit = summons.passDepositFor(block.basefee);
         for (uint256 change = 0; change < 6; ++change) {
             Promise memory promised = promiseOf(made, made.nodes[0], 0, Work.Inference);
             Tab memory tab = nodeTab(made.nodes[0]);

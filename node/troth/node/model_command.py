@@ -148,3 +148,73 @@ def add(
         )
         result["transactions"] = sent
     show(result, as_json)
+
+
+@app.command()
+def register(
+    model: Annotated[str, typer.Argument(help="Name or path of a model folder.")],
+    *,
+    factory: Annotated[str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the deployment.")],
+    bank: Annotated[str, typer.Option("--bank", help="Its Bank, where the factory made several deployments.")] = "",
+    dtype: Annotated[str, typer.Option("--dtype", help="float32 or bfloat16.")] = "float32",
+    class_name: Annotated[str, typer.Option("--class-name", help="Name of the execution class.")] = "",
+    fee_cap: Annotated[
+        int, typer.Option("--fee-cap", help="Most that an order may cost, in the asset's smallest unit; 0: as usual.")
+    ] = 0,
+    positions: Annotated[int, typer.Option("--positions", help="Positions of the longest order; 0: as usual.")] = 0,
+    check_price: Annotated[
+        int, typer.Option("--check-price", help="Per 10^9 positions, to each seat that checks; 0: as usual.")
+    ] = 0,
+    check: Annotated[float, typer.Option("--check", help="Least percent of answers that are checked; 0: usual.")] = 0,
+    candidates: Annotated[int, typer.Option("--candidates", help="Nodes that may infer a segment.")] = 2,
+    verifiers: Annotated[int, typer.Option("--verifiers", help="Seats that check, odd; 0: as usual.")] = 0,
+    reviewers: Annotated[int, typer.Option("--reviewers", help="Seats of the court, odd; 0: as usual.")] = 0,
+    honest_share: Annotated[
+        float, typer.Option("--honest-share", help="Share of seats that is honest, at least; 0: as usual.")
+    ] = 0,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="A class whose traces are compared bit by bit; runs this machine's engine.")
+    ] = False,
+    engine: Annotated[str, typer.Option("--engine", envvar="TROTH_ENGINE", help="Of an exact class.")] = "vllm",
+    device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="Of an exact class.")] = "cpu",
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", help="report.json of `troth calibrate`; default: the shipped one of this model."),
+    ] = None,
+    rpc: Rpc = "http://127.0.0.1:8545",
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    broadcast: Broadcast = False,
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """Register a model and its execution class with a deployment of the market (dry run by default)."""
+    import asyncio
+
+    from troth.node.models.folder import find_model
+    from troth.node.models.market_class import Wanted, add_to_market
+    from troth.node.models.report import describe_with_progress, report_of
+    from troth.node.transactions import open_keystore
+
+    folder = find_model(home, model)
+    report = report_of(folder, describe_with_progress(folder, dtype))
+    wanted = Wanted(
+        fee_cap=fee_cap,
+        positions=positions,
+        check_price=check_price,
+        check_percent=check,
+        candidates=candidates,
+        verifiers=verifiers,
+        reviewers=reviewers,
+        honest_share=honest_share,
+    )
+    measured = wanted.measured(
+        report,
+        class_name or f"{folder.path.name}/torch/{dtype}",
+        dtype,
+        calibration,
+        (engine, device) if exact else None,
+    )
+    key = open_keystore(keystore, password_file, "the account that pays", "--keystore")
+    added = add_to_market(report, measured, wanted, key, rpc=rpc, factory=factory, bank=bank, broadcast=broadcast)
+    show(asyncio.run(added), as_json)

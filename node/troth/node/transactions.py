@@ -10,9 +10,14 @@ from typing import Any
 from troth.chain.adapter import Chain
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key, load_account
+from troth.chain.market import Market
 from troth.chain.passwords import read_password
+from troth.chain.records import Receipt, Simulation
 from troth.node.errors import ConfigError
 from troth.protocol.calls import Call
+from troth.protocol.market.calls import PartCall
+
+UNSENT = {"sent": False, "remedy": "Repeat with --broadcast to send it."}
 
 
 async def carry_out(chain: Chain, call: Call, key: Key, *, broadcast: bool) -> dict[str, Any]:
@@ -21,26 +26,31 @@ async def carry_out(chain: Chain, call: Call, key: Key, *, broadcast: bool) -> d
     Raises:
         ChainRejected: the contract refuses it, in a dry run as well.
     """
-    simulation = await chain.simulate(call, key.address)
+    told = _told(call, key, await chain.simulate(call, key.address))
+    return {**told, **(_sent(await chain.execute(call, key)) if broadcast else UNSENT)}
+
+
+async def carry_out_at(market: Market, call: PartCall, key: Key, *, broadcast: bool) -> dict[str, Any]:
+    """The same for a call to a deployment of the market."""
+    told = _told(call.call, key, await market.simulate(call, key.address))
+    return {**told, **(_sent(await market.execute(call, key)) if broadcast else UNSENT)}
+
+
+def _told(call: Call, key: Key, simulation: Simulation) -> dict[str, Any]:
     if simulation.rejection is not None:
         raise ChainRejected(call.function, simulation.rejection)
-    told: dict[str, Any] = {
+    return {
         "call": call.function,
         "from": key.address,
         "value": str(call.value),
         "gas": simulation.gas,
         "maximum_cost": str(simulation.maximum_cost),
     }
-    if not broadcast:
-        return {**told, "sent": False, "remedy": "Repeat with --broadcast to send it."}
-    receipt = await chain.execute(call, key)
-    return {
-        **told,
-        "sent": True,
-        "transaction": "0x" + receipt.transaction.hex(),
-        "block": receipt.block,
-        "gas": receipt.gas_used,
-    }
+
+
+def _sent(receipt: Receipt) -> dict[str, Any]:
+    transaction = "0x" + receipt.transaction.hex()
+    return {"sent": True, "transaction": transaction, "block": receipt.block, "gas": receipt.gas_used}
 
 
 async def carry_out_all(chain: Chain, calls: Sequence[Call], key: Key, *, broadcast: bool) -> list[dict[str, Any]]:

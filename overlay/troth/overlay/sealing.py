@@ -35,6 +35,4 @@ def unseal(sealed: bytes, secret: bytes, context: bytes) -> bytes:
     try:
         return _SUITE.decrypt(sealed, X25519PrivateKey.from_private_bytes(secret), context)
     except (InvalidTag, ValueError) as error:
-        raise SealBroken(
-            "The seal does not open", len(sealed), "Ask again, for this order's key."
-        ) from error
+        raise SealBroken("The seal does not open", len(sealed), "Ask again, for this order's key.") from error

@@ -45,6 +45,12 @@ class Place:
 
 async def find_place(rpc_url: str, factory: Address, bank: Address | None = None, start: int = 0) -> Place:
     """The deployment of a factory, or that of them whose Bank is named; WrongChain if there is not exactly one."""
+    found = await find_deployed(rpc_url, factory, bank, start)
+    return Place(factory, found.contracts, found.meta.block)
+
+
+async def find_deployed(rpc_url: str, factory: Address, bank: Address | None = None, start: int = 0) -> Deployed:
+    """What the factory said when that deployment stood, its parameters among it."""
     topic = named("event", FACTORY)["Deployed"].topic
     read = decoder(Deployed, named("event", FACTORY)["Deployed"])
     rpc = Rpc(rpc_url, timeout=REQUEST_TIMEOUT)
@@ -57,7 +63,8 @@ async def find_place(rpc_url: str, factory: Address, bank: Address | None = None
     if len(mine) != 1:
         what = f"The factory has {len(mine)} deployments that fit"
         raise WrongChain(what, factory, "Name one of them by its Bank, and a start block not after it.")
-    return Place(factory, mine[0].contracts, mine[0].meta.block)
+    event: Deployed = mine[0]
+    return event
 
 
 class Market:

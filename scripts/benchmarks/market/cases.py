@@ -22,9 +22,8 @@ from benchmarks.market.orders import (
 )
 from benchmarks.market.stage import PARAMETERS, Sent, Stage
 from troth.protocol.assignment import tile_indices
-from troth.protocol.calls import mask_tiles
 from troth.protocol.dtype import Dtype
-from troth.protocol.market import messages
+from troth.protocol.market import messages, reveals
 from troth.protocol.market.events import CaseDecided, CaseOpened, CaseSeeded, ReviewersDrawn, ReviewsCommitted
 from troth.protocol.market.fold import case_after
 from troth.protocol.market.messages import sign, state_hash
@@ -211,8 +210,9 @@ def decide(case: Case, salts: dict[Address, Hash32]) -> None:
     """All reveals in one call. Credits that outlive the case are written before."""
     case.stage.credit(*case.state.reviewers, case.client)
     node, node_tiles = _node_reveal(case)
-    reveals = [_reveal(case, reviewer, salts[reviewer], node_tiles) for reviewer in case.state.reviewers]
-    event = case.send("decide", case.identifier, case.state, node, reveals).only(CaseDecided)
+    shown = [_reveal(case, reviewer, salts[reviewer]) for reviewer in case.state.reviewers]
+    packed = reveals.encode(shown, node_tiles)
+    event = case.send("decide", case.identifier, case.state, node, packed).only(CaseDecided)
     assert event.outcome is Outcome.CONVICTED
 
 
@@ -228,9 +228,8 @@ def _node_reveal(case: Case) -> tuple[NodeReveal, bytes]:
     return NodeReveal(Hash32(trace.root), hash_of("node salt"), opening.tiles, siblings), opening.tiles
 
 
-def _reveal(case: Case, reviewer: Address, salt: Hash32, node_tiles: bytes) -> Reveal:
+def _reveal(case: Case, reviewer: Address, salt: Hash32) -> Reveal:
     trace = case.traces[reviewer]
     opening = trace.open(_indices(case))
     siblings = tuple(Hash32(sibling) for sibling in opening.siblings)
-    tiles = mask_tiles(opening.tiles, node_tiles) if opening.tiles else b""
-    return Reveal(Hash32(trace.root), Opinion.REJECT, SCORE, SPREAD, salt, tiles, siblings)
+    return Reveal(Hash32(trace.root), Opinion.REJECT, SCORE, SPREAD, salt, opening.tiles, siblings)

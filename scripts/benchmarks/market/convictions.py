@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.market.orders import (
@@ -16,14 +16,14 @@ from benchmarks.market.orders import (
     serve,
     verdicts_of,
 )
-from benchmarks.market.stage import ETHER, HALF, LAYERS, PARAMETERS, WHOLE, Sent, Stage, account, key
+from benchmarks.market.stage import ETHER, GWEI, HALF, LAYERS, PARAMETERS, WHOLE, Sent, Stage, account, key
 from benchmarks.market.tabs import voucher_of
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import claims, messages
 from troth.protocol.market.events import Claimed, Convicted, Evicted, Summoned
-from troth.protocol.market.messages import sign
+from troth.protocol.market.messages import Signed, compact, sign, word_of
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import ExecutionClass, Opinion, Result, Row, Verdict
+from troth.protocol.market.types import ExecutionClass, Opinion, Result, Row, SummonsKind, Verdict
 from troth.protocol.types import Address, Hash32
 
 LANES = 4
@@ -48,15 +48,19 @@ class Summons:
 
 def summon(stage: Stage, rules: ExecutionClass, node: Address) -> Summons:
     """A check and results of one segment are asked for and shown; k = 3 distinct verifiers."""
-    deposit: int = stage.read(Part.SUMMONS, "depositFor", returns=int)
-    deposit = max(deposit, 10**14)
     stage.credit(stage.scheduler.address)
-    check, answer_check = _check(stage, rules, node, deposit)
-    results, answer_results = _results(stage, rules, node, deposit)
+    check, answer_check = _check(stage, rules, node)
+    results, answer_results = _results(stage, rules, node)
     return Summons(check, answer_check, results, answer_results)
 
 
-def _check(stage: Stage, rules: ExecutionClass, node: Address, deposit: int) -> tuple[int, int]:
+def _deposit(stage: Stage, kind: SummonsKind) -> int:
+    """The least at the base fee that the stage sets for each call."""
+    least: int = stage.read(Part.SUMMONS, "depositFor", kind, GWEI, returns=int)
+    return least
+
+
+def _check(stage: Stage, rules: ExecutionClass, node: Address) -> tuple[int, int]:
     for attempt in range(100):
         leaf = serve(stage, open_tab(stage, f"summoned {attempt}"), rules, [node], name=f"summoned {attempt}")
         alpha = (leaf.digest, leaf.secrets.draw, leaf.draw.beta, leaf.draw.results)
@@ -64,26 +68,30 @@ def _check(stage: Stage, rules: ExecutionClass, node: Address, deposit: int) -> 
         verifiers, hints = draw_verifiers(stage, leaf, rules, seed)
         if len(set(verifiers)) == len(verifiers):
             break
-    arguments = (leaf.signed, leaf.draw, leaf.draw_signature, 0, leaf.secrets.draw)
+    # Nobody looks at the key's signature: it may be left out.
+    arguments = (replace(leaf.signed, signature=b""), leaf.draw, leaf.draw_signature, 0, leaf.secrets.draw)
     client = leaf.signed.client
+    deposit = _deposit(stage, SummonsKind.CHECK)
     asked = stage.send(Part.SUMMONS, "summonCheck", *arguments, sender=client, value=deposit)
     event = asked.only(Summoned)
     verdicts, signatures = verdicts_of(stage, leaf, verifiers, Opinion.ACCEPT, locks=False)
-    shown = (list(leaf.results), list(leaf.result_signatures), list(verdicts), list(signatures), hints)
+    words = [word_of(Signed(*one)) for one in zip(verdicts, signatures, strict=True)]
+    shown = (list(leaf.results), [compact(one) for one in leaf.result_signatures], words, hints)
     answered = stage.send(
         Part.SUMMONS, "answerCheck", event.summons_id, event.state, *shown, sender=stage.scheduler.address
     )
     return asked.gas, answered.gas
 
 
-def _results(stage: Stage, rules: ExecutionClass, node: Address, deposit: int) -> tuple[int, int]:
+def _results(stage: Stage, rules: ExecutionClass, node: Address) -> tuple[int, int]:
     leaf = serve(stage, open_tab(stage, "without results"), rules, [node], name="without results")
     stage.mine(PARAMETERS.summons_window)
-    arguments = (leaf.signed, leaf.admission, leaf.admission_signature)
+    arguments = (replace(leaf.signed, signature=b""), leaf.admission, leaf.admission_signature)
+    deposit = _deposit(stage, SummonsKind.RESULTS)
     asked = stage.send(Part.SUMMONS, "summonResults", *arguments, sender=leaf.signed.client, value=deposit)
     event = asked.only(Summoned)
     draw, signature = resigned(stage, leaf.draw, stage.scheduler, block_number=stage.block)
-    shown = ([node], list(leaf.results), list(leaf.result_signatures), draw, signature)
+    shown = ([node], list(leaf.results), [compact(one) for one in leaf.result_signatures], draw, signature)
     answered = stage.send(
         Part.SUMMONS, "answerResults", event.summons_id, event.state, *shown, sender=stage.scheduler.address
     )

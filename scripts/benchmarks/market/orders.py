@@ -124,7 +124,7 @@ def serve(
         if is_typical(proof):
             break
         salt += 1
-    results = tuple(_result(digest, segment, len(nodes), trace_commitment) for segment in range(len(nodes)))
+    results = tuple(_result(order, digest, segment, len(nodes), trace_commitment) for segment in range(len(nodes)))
     signed = tuple(
         sign(result, stage.domain, stage.keys[node].secret).signature
         for result, node in zip(results, nodes, strict=True)
@@ -177,11 +177,11 @@ def _order(
     )
 
 
-def _result(digest: Hash32, segment: int, count: int, trace_commitment: Hash32) -> Result:
+def _result(order: Order, digest: Hash32, segment: int, count: int, trace_commitment: Hash32) -> Result:
     return Result(
         order=digest,
         segment=segment,
-        input_head=hash_of(f"head {segment}"),
+        input_head=hash_of(f"head {segment}") if segment else order.request_hash,
         output_head=hash_of(f"head {segment + 1}"),
         prompt=PROMPT,
         cached=0,

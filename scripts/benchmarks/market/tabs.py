@@ -18,7 +18,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.market import claims, prices
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.events import Claimed
-from troth.protocol.market.messages import abi_type, sign
+from troth.protocol.market.messages import abi_type, compact, sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import (
     Draw,
@@ -38,7 +38,7 @@ TABS = 32
 CLAIMED = 1_000
 """Leaves of the claim: a thousand, so that a path has ten steps."""
 ROOT = Path(__file__).resolve().parents[3]
-TOKEN = ROOT / "artifacts/contracts/test/market/support/BankMocks.sol/GoodToken.json"
+TOKEN = ROOT / "artifacts/contracts/test/market/support/BenchmarkToken.sol/BenchmarkToken.json"
 PERMIT = keccak256(b"Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)")
 DOMAIN = keccak256(b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)")
 
@@ -87,8 +87,9 @@ def _open_coin(stage: Stage) -> int:
     payer, tab_key = account("a new payer"), key("a new tab")
     stage.fund(payer)
     consent = sign(TabConsent(payer, stage.scheduler.address), stage.domain, tab_key.secret).signature
-    arguments = (stage.scheduler.address, tab_key.address, ETHER, consent)
-    return stage.send(Part.BANK, "openTab", *arguments, sender=payer, value=ETHER).gas
+    short = compact(consent)
+    arguments = (stage.scheduler.address, tab_key.address, short.r, short.vs)
+    return stage.send(Part.BANK, "openTabInCoin", *arguments, sender=payer, value=ETHER).gas
 
 
 def voucher_of(

@@ -10,9 +10,11 @@ from troth.audit.history import Contradiction
 from troth.chain.market import Place
 from troth.protocol.errors import ProtocolError
 from troth.protocol.events import Log, LogMeta
-from troth.protocol.market.events import Event, Moved, parse_log
+from troth.protocol.market.court_money import unpack_movements
+from troth.protocol.market.events import Event, MovedMany, parse_log
 from troth.protocol.market.fold import apply
 from troth.protocol.market.state import State
+from troth.protocol.market.types import Movement
 from troth.protocol.types import Hash32
 
 Kind = TypeVar("Kind")
@@ -53,10 +55,13 @@ class History:
         """The state before the first event of a transaction."""
         return next(step.before for step in self.steps if step.event.meta.transaction == transaction)
 
-    def moved(self, transaction: Hash32, subject: Hash32) -> tuple[Moved, ...]:
-        """The movements of a transaction that belong to a subject."""
+    def moved(self, transaction: Hash32, case_id: Hash32) -> tuple[Movement, ...]:
+        """The movements of a transaction that belong to a case."""
         return tuple(
-            event for event, _ in self.of(Moved) if event.meta.transaction == transaction and event.subject == subject
+            one
+            for event, _ in self.of(MovedMany)
+            if event.meta.transaction == transaction and event.subject == case_id
+            for one in unpack_movements(case_id, event.movements)
         )
 
     def beside(self, event: Any, kind: type[Kind]) -> tuple[Kind, ...]:

@@ -12,13 +12,13 @@ import {
     Opinion,
     Order,
     Result,
-    Reveal,
     ReviewCommitment,
     SignedOrder,
     Verdict,
     VrfProof
 } from "../../../market/interfaces/MarketTypes.sol";
 import {Messages} from "../../../market/libraries/Messages.sol";
+import {Reveal, Reveals} from "../../../market/libraries/Reveals.sol";
 import {MarketTest} from "./MarketTest.sol";
 
 /// @title An order of the exact class as it was served, and its case on the real deployment, for whoever attacks it
@@ -232,10 +232,15 @@ abstract contract AttackStage is MarketTest {
         for (uint256 i = 0; i < all.length; ++i) all[i] = reviewOf(trial.state.reviewers[i], opinion);
     }
 
+    /// @dev As the Court reads them, in an exact class.
+    function packed(Reveal[] memory shown) internal pure returns (bytes memory all) {
+        for (uint256 i = 0; i < shown.length; ++i) all = bytes.concat(all, Reveals.pack(shown[i], false));
+    }
+
     /// @dev From the draw of the reviewers to the last word, all of one opinion.
     function conclude(Trial memory trial, Opinion opinion) internal {
         drawReviewers(trial);
         commit(trial, opinion);
-        court.decide(trial.id, trial.state, nodeReveal(), reviews(trial, opinion));
+        court.decide(trial.id, trial.state, nodeReveal(), packed(reviews(trial, opinion)));
     }
 }

@@ -30,6 +30,11 @@ abstract contract BankTest is Test {
     uint256 internal constant KEY = 0x7ab0;
     uint256 internal constant OTHER_KEY = 0x7ab1;
     bytes32 internal constant SUBJECT = keccak256("subject");
+    /// @dev Gas that an answer with an order, and a struck claim, are worth.
+    uint256 internal constant ANSWER_GAS = 130_000;
+    uint256 internal constant CHECK_GAS = 115_000;
+    uint256 internal constant PROMISE_GAS = 98_000;
+    uint256 internal constant STRUCK_GAS = 90_000;
 
     IBank internal bank;
     MockRegistry internal registry = new MockRegistry();
@@ -112,7 +117,7 @@ abstract contract BankTest is Test {
     }
 
     function answerGas() internal pure returns (uint96) {
-        return uint96(70_000 * BASE_FEE);
+        return uint96(ANSWER_GAS * BASE_FEE);
     }
 
     function claimGas() internal pure returns (uint96) {
@@ -124,6 +129,15 @@ abstract contract BankTest is Test {
     function signed(uint256 secret, bytes32 structHash) internal view returns (bytes memory) {
         (uint8 v, bytes32 r, bytes32 s) = vm.sign(secret, digestOf(structHash));
         return abi.encodePacked(r, s, v);
+    }
+
+    /// @dev A signature as EIP-2098 writes it.
+    function compact(bytes memory signature) internal pure returns (bytes32 r, bytes32 vs) {
+        assembly ("memory-safe") {
+            r := mload(add(signature, 0x20))
+            vs := mload(add(signature, 0x40))
+        }
+        if (signature[64] == 0x1c) vs |= bytes32(uint256(1) << 255);
     }
 
     function digestOf(bytes32 structHash) internal view returns (bytes32) {

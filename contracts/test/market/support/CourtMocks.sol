@@ -5,7 +5,6 @@ import {
     Ask,
     DrawRequest,
     Fault,
-    Movement,
     PotKind,
     Rules,
     SummonsKind,
@@ -50,17 +49,34 @@ contract MockBank {
         balanceOf[kind][id] = 0;
     }
 
-    function move(bytes32, Movement[] calldata made) external {
-        for (uint256 i = 0; i < made.length; ++i) {
-            Movement calldata movement = made[i];
-            uint96 balance = balanceOf[movement.fromKind][movement.fromId];
-            if (balance < movement.amount) {
-                revert InsufficientPot(movement.fromKind, movement.fromId, balance, movement.amount);
-            }
-            balanceOf[movement.fromKind][movement.fromId] = balance - movement.amount;
-            balanceOf[movement.toKind][movement.toId] += movement.amount;
+    /// @dev As the Bank reads them: 33 bytes each.
+    function moveMany(bytes32 subject, bytes calldata made) external {
+        require(made.length % 33 == 0, "not whole movements");
+        for (uint256 i = 0; i < made.length; i += 33) {
+            bytes32 account = bytes32(uint256(uint160(bytes20(made[i + 1:i + 21]))));
+            uint96 amount = uint96(bytes12(made[i + 21:i + 33]));
+            PotKind from = PotKind(uint8(made[i]) >> 4);
+            PotKind to = PotKind(uint8(made[i]) & 0xf);
+            _move(from, _potOf(from, subject, account), to, _potOf(to, subject, account), amount);
+            ++movements;
         }
-        movements += made.length;
+    }
+
+    function _potOf(PotKind kind, bytes32 subject, bytes32 account) private pure returns (bytes32) {
+        if (kind == PotKind.Bond) return subject;
+        return kind == PotKind.Burnt ? bytes32(0) : account;
+    }
+
+    function _move(PotKind from, bytes32 fromId, PotKind to, bytes32 toId, uint96 amount) private {
+        uint96 balance = balanceOf[from][fromId];
+        if (balance < amount) revert InsufficientPot(from, fromId, balance, amount);
+        balanceOf[from][fromId] = balance - amount;
+        balanceOf[to][toId] += amount;
+    }
+
+    function stakeOf(address operator) external view returns (uint96, uint96) {
+        bytes32 id = bytes32(uint256(uint160(operator)));
+        return (balanceOf[PotKind.Stake][id], balanceOf[PotKind.Locked][id]);
     }
 
     function collect(bytes32, address, PotKind kind, bytes32 id, uint96 amount) external payable returns (uint96) {
@@ -159,6 +175,11 @@ contract MockRegistry {
     function rulesOf(bytes32 executionClass) external view returns (Rules memory rules) {
         rules = _rules[executionClass];
         if (rules.seat == 0) revert UnknownClass(executionClass);
+    }
+
+    function committeeOf(bytes32 executionClass) external view returns (bool, uint8, uint8) {
+        Rules memory rules = _rules[executionClass];
+        return (rules.exact, rules.verifiers, rules.reviewers);
     }
 
     function vrfKeyOf(address scheduler) external view returns (uint256 x, uint256 y) {

@@ -17,7 +17,6 @@ import {
     Parameters,
     PotKind,
     Result,
-    Reveal,
     ReviewCommitment,
     Rules,
     SignedOrder,
@@ -26,6 +25,7 @@ import {
     VrfProof
 } from "../../../market/interfaces/MarketTypes.sol";
 import {Messages} from "../../../market/libraries/Messages.sol";
+import {Reveal, Reveals} from "../../../market/libraries/Reveals.sol";
 import {P256Prover} from "../../support/P256Prover.sol";
 import {Traces} from "../../support/Traces.sol";
 import {MockBank, MockHistory, MockRegistry, MockSummons} from "./CourtMocks.sol";
@@ -565,9 +565,26 @@ abstract contract CourtTest is Test {
         shown.salt = reviewSalt(reviewer);
         if (!hasTrace(vote.opinion)) return shown;
         (shown.root, shown.tiles, shown.siblings) = opened(play.state, vote.data, reviewer);
+        shown.mask = uint8(mask.length == 0 ? Reveals.CLEAR : Reveals.NODE);
         for (uint256 i = 0; i < mask.length; ++i) {
             shown.tiles[i] ^= mask[i];
         }
+    }
+
+    /// @dev As the Court reads it.
+    function packed(Play memory play, Reveal memory shown) internal view returns (bytes memory) {
+        return Reveals.pack(shown, play.state.executionClass == tolerant && hasTrace(shown.opinion));
+    }
+
+    function packed(Play memory play, Reveal[] memory reveals) internal view returns (bytes memory all) {
+        for (uint256 i = 0; i < reveals.length; ++i) {
+            all = bytes.concat(all, packed(play, reveals[i]));
+        }
+    }
+
+    function sendDecide(Play memory play, NodeReveal memory shown, Reveal[] memory reveals) internal {
+        bytes memory all = packed(play, reveals);
+        court.decide(play.caseId, play.state, shown, all);
     }
 
     function reviewReveals(Play memory play, Vote[] memory votes, bytes memory mask)
@@ -585,7 +602,7 @@ abstract contract CourtTest is Test {
     function decide(Play memory play, bytes32 data, Vote[] memory votes) internal {
         NodeReveal memory shown;
         if (data != 0) shown = nodeReveal(play, data);
-        court.decide(play.caseId, play.state, shown, reviewReveals(play, votes, shown.tiles));
+        sendDecide(play, shown, reviewReveals(play, votes, shown.tiles));
     }
 
     /// @dev From the draw of reviewers with a seat each to the last word.

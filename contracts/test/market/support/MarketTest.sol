@@ -28,10 +28,13 @@ import {
     Rules,
     SchedulerRegistration,
     Segment,
+    Signature,
     SignedOrder,
     Tab,
     TabConsent,
-    VrfProof
+    Verdict,
+    VrfProof,
+    Word
 } from "../../../market/interfaces/MarketTypes.sol";
 import {IRegistry} from "../../../market/interfaces/IRegistry.sol";
 import {ISummons} from "../../../market/interfaces/ISummons.sol";
@@ -619,6 +622,31 @@ abstract contract MarketTest is Test {
     {
         admission = Admission({order: orderId(order), nodes: Messages.nodesHash(nodes), blockNumber: last()});
         signature = sign(SCHEDULER_KEY, Messages.hash(admission));
+    }
+
+    /// @dev Verdicts as a summons' answer shows them.
+    function wordsOf(Verdict[] memory verdicts, bytes[] memory signatures) internal pure returns (Word[] memory words) {
+        words = new Word[](verdicts.length);
+        for (uint256 i = 0; i < words.length; ++i) {
+            words[i] =
+                Word(verdicts[i].commitment, verdicts[i].opinion, verdicts[i].locks, compact(signatures[i]));
+        }
+    }
+
+    function compacted(bytes[] memory signatures) internal pure returns (Signature[] memory short) {
+        short = new Signature[](signatures.length);
+        for (uint256 i = 0; i < short.length; ++i) short[i] = compact(signatures[i]);
+    }
+
+    /// @dev A signature as EIP-2098 writes it.
+    function compact(bytes memory signature) internal pure returns (Signature memory) {
+        (bytes32 r, bytes32 vs) = (bytes32(0), bytes32(0));
+        assembly ("memory-safe") {
+            r := mload(add(signature, 0x20))
+            vs := mload(add(signature, 0x40))
+        }
+        if (signature[64] == 0x1c) vs |= bytes32(uint256(1) << 255);
+        return Signature(r, vs);
     }
 
     /// @dev Each place once, in the order in which they were drawn.

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Vm} from "@uniswap/v4-core/lib/forge-std/src/Vm.sol";
-import {SummonsState} from "../../../market/interfaces/MarketTypes.sol";
+import {SummonsKind, SummonsState} from "../../../market/interfaces/MarketTypes.sol";
 import {ISummons} from "../../../market/interfaces/ISummons.sol";
 import {EvidenceTest} from "./EvidenceTest.sol";
 
@@ -22,7 +22,7 @@ abstract contract SummonsTest is EvidenceTest {
     }
 
     function summonCheck(Play memory made, uint8 segment) internal {
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Check, block.basefee);
         vm.recordLogs();
         vm.prank(summoner);
         summonsId =
@@ -31,7 +31,7 @@ abstract contract SummonsTest is EvidenceTest {
     }
 
     function summonResults(Play memory made) internal {
-        uint256 deposit = summons.depositFor();
+        uint256 deposit = summons.depositFor(SummonsKind.Results, block.basefee);
         vm.recordLogs();
         vm.prank(summoner);
         summonsId = summons.summonResults{value: deposit}(made.order, made.admission, made.admissionSignature);
@@ -40,13 +40,13 @@ abstract contract SummonsTest is EvidenceTest {
 
     function answerCheck(Play memory made, Check memory check) internal {
         summons.answerCheck(
-            summonsId, state, made.results, made.resultSignatures, check.verdicts, check.signatures, check.hints
+            summonsId, state, made.results, compacted(made.resultSignatures), wordsOf(check.verdicts, check.signatures), check.hints
         );
     }
 
     function answerResults(Play memory made) internal {
         summons.answerResults(
-            summonsId, state, made.nodes, made.results, made.resultSignatures, made.draw, made.drawSignature
+            summonsId, state, made.nodes, made.results, compacted(made.resultSignatures), made.draw, made.drawSignature
         );
     }
 

@@ -306,7 +306,11 @@ def require_verdicts(
         if (verdict.order, verdict.segment, verdict.result) != wanted:
             raise InvalidCheck("The verdict is over another result", verdict.result, "Ask for one over this result.")
         commitment = commitments.get(verifier)
-        if commitment is None or commitment.require(view.domain, verifier).commitment != verdict.commitment:
+        hidden = None if commitment is None else commitment.require(view.domain, verifier)
+        if hidden is None or (hidden.order, hidden.segment, hidden.result, hidden.commitment) != (
+            *wanted,
+            verdict.commitment,
+        ):
             raise InvalidCheck(
                 "The verdict names another commitment", verdict.commitment, "Ask for what was committed."
             )

@@ -84,8 +84,12 @@ def two_verdicts(one: Signed[Verdict], other: Signed[Verdict], domain: Domain) -
 
 
 def other_commitment(before: Signed[TraceCommitment], verdict: Signed[Verdict], domain: Domain) -> Conviction:
-    """A verdict over another trace than the one that its verifier had committed to before it saw the node's rows."""
-    _require_same(before.message, verdict.message, ("order", "segment"))
+    """A verdict over another trace than the one that its verifier had committed to before it saw the node's rows.
+
+    Both name the same result: whoever is shown two results of a dishonest node commits for each. It is the offence of
+    two verdicts, so that one place convicts once, by either.
+    """
+    _require_same(before.message, verdict.message, ("order", "segment", "result"))
     _require_differing(before.message, verdict.message, ("commitment",))
     return Conviction(Fault.TWO_VERDICTS, _one_signer(before, verdict, domain), before.message.order)
 
@@ -160,6 +164,17 @@ def _meet(results: Sequence[Result], digest: Hash32, order: Order) -> bool:
     except InvalidResults:
         return False
     return True
+
+
+def void_from(conviction_block: int, lag: int, *, reference_age: int, reference_block: int | None = None) -> int:
+    """The earliest reference block whose leaves a node's conviction by two words voids.
+
+    The words do not tell how old they are: without their order it is the oldest that could have been served on
+    (``reference_age``), less the lag. Anyone who shows an older order (Evidence.date) has it void from there on.
+    """
+    oldest = max(conviction_block - reference_age, 0)
+    offence = oldest if reference_block is None else min(oldest, reference_block)
+    return max(offence - lag, 0)
 
 
 def fine(bonded: int, penalty: int) -> tuple[int, int]:

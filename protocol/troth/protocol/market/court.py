@@ -51,6 +51,14 @@ def last_opening_block(draw_block: int, parameters: Parameters) -> int:
     return draw_block + parameters.lag + SUMMONS_WINDOWS * parameters.summons_window
 
 
+def answer_age(parameters: Parameters) -> int:
+    """Blocks from an order's reference block to the last draw over its results that the court hears.
+
+    Also that of a leaf which is shown for the first time at the end of a claim that was filed within the lag.
+    """
+    return last_opening_block(parameters.reference_age, parameters) + parameters.claim_delay + parameters.answer_window
+
+
 def kind_of(majority: Opinion | None) -> CaseKind:
     """What kind of case a check's majority leaves; None: the leaf was not drawn, so no secret and no verdict is shown.
 
@@ -144,14 +152,16 @@ class Hearing:
 class Finding:
     """What the openings of a case say; sets hold indices of reviewers. Outcome NONE: there is no proper cluster.
 
-    ``paid``: the cluster told something and earned its reward. ``wrong``: said yes or no outside of a cluster that
-    says one of them. ``pooled``: the outcome counts in the pool of the node's owner.
+    ``paid``: the cluster told something and earned its reward. ``telling``: said yes or no, and showed tiles.
+    ``wrong``: said so outside of a cluster that says one of them. ``pooled``: the outcome counts in the pool of the
+    node's owner.
     """
 
     outcome: Outcome
     cluster: frozenset[int] = frozenset()
     paid: bool = False
     silent: frozenset[int] = frozenset()
+    telling: frozenset[int] = frozenset()
     wrong: frozenset[int] = frozenset()
     score: int = 0
     spread: int = 0
@@ -184,6 +194,7 @@ def judge(hearing: Hearing, rules: Rules) -> Finding:
         cluster=cluster,
         paid=opinion not in {Opinion.NONE, Opinion.CANNOT_TELL},
         silent=frozenset(range(len(hearing.seats))) - shown.keys(),
+        telling=_saying(shown, *TOLD),
         # A node that shows nothing proves nobody wrong.
         wrong=_saying(shown, *TOLD) - cluster if told and hearing.node else frozenset(),
         score=weighted_median([(one.score, seats) for one, seats in compared]),

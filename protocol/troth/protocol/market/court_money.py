@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from troth.protocol.errors import InvalidField
 from troth.protocol.market import prices
 from troth.protocol.market.court import Finding, case_of
 from troth.protocol.market.economy import REWARD_SHARE
 from troth.protocol.market.errors import InvalidCase
 from troth.protocol.market.prices import PER
+from troth.protocol.market.reveals import Sample
 from troth.protocol.market.types import CaseKind, CaseState, Fault, Movement, Opinion, Outcome, PotKind, Rules
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Address, Hash32, address_to_bytes
 
@@ -41,45 +43,99 @@ def apply_movements(balances: Mapping[Pot, int], movements: Sequence[Movement]) 
     return after
 
 
-_DRAW, _COMMIT, _SEED, _DECIDE = 90_000, 50_000, 80_000, 120_000
+_MOVEMENT = 33
+"""Bytes of a packed movement: the kinds that it leaves and enters, four bits each; an account; an amount."""
+
+
+def pack_movements(subject: Hash32, movements: Sequence[Movement]) -> bytes:
+    """Movements of a case as Bank.moveMany takes them: a bond is the case's, what is burnt is nobody's."""
+    packed = bytearray()
+    for one in movements:
+        accounts = {pot for kind, pot in _ends(one) if kind not in {PotKind.BOND, PotKind.BURNT}}
+        bonds = {pot for kind, pot in _ends(one) if kind is PotKind.BOND}
+        if len(accounts) > 1 or not bonds <= {subject}:
+            raise InvalidCase("A case moves money between its bond, one account and nobody", one, "Split the movement.")
+        account = accounts.pop()[12:] if accounts else bytes(20)
+        packed += bytes([one.from_kind << 4 | one.to_kind]) + account + one.amount.to_bytes(12)
+    return bytes(packed)
+
+
+def unpack_movements(subject: Hash32, packed: bytes) -> tuple[Movement, ...]:
+    """The movements that MovedMany tells of; raises InvalidField for other bytes."""
+    if len(packed) % _MOVEMENT:
+        raise InvalidField(f"A packed movement has {_MOVEMENT} bytes", len(packed), "Take the event's bytes.")
+    made = []
+    for start in range(0, len(packed), _MOVEMENT):
+        kinds, account = packed[start], packed[start + 1 : start + 21]
+        amount = int.from_bytes(packed[start + 21 : start + _MOVEMENT])
+        source, target = (_pot_of(PotKind(kind), subject, account) for kind in (kinds >> 4, kinds & 0xF))
+        made.append(Movement(*source, *target, amount))
+    return tuple(made)
+
+
+def _ends(movement: Movement) -> tuple[Pot, Pot]:
+    return (movement.from_kind, movement.from_id), (movement.to_kind, movement.to_id)
+
+
+def _pot_of(kind: PotKind, subject: Hash32, account: bytes) -> Pot:
+    if kind is PotKind.BOND:
+        return kind, subject
+    return BURNT if kind is PotKind.BURNT else (kind, Hash32(bytes(12) + account))
+
+
+_DOUBT, _OPEN = 185_000, 270_000
+_DRAW, _DRAW_REVIEWER = 72_000, 5_000
+_COMMIT, _COMMIT_REVIEWER = 44_000, 3_200
+_SEED, _SEED_REVIEWER = 58_000, 2_200
+_DECIDE, _SHOWN, _PAID, _CONVICT = 105_000, 3_500, 5_000, 20_000
+_TILE, _LEVEL = 4_000, 650
 
 
 @dataclass(frozen=True, slots=True)
 class CaseGas:
     """What the steps of a case cost, as far as it is paid back (library CaseGas), at a price per 10^9 gas.
 
-    Below what each step costs at least, so that nobody earns by carrying cases on. ``reviewers``: distinct ones.
+    Below what each step costs at least, so that nobody earns by carrying cases on. ``reviewers``: distinct ones;
+    ``rows`` of the trace that is judged, on which the depth of its tree depends.
     """
 
     rules: Rules
+    rows: int
     price: int
 
     def opening(self, kind: CaseKind) -> int:
         """Opening a case; a doubt shows no verifiers."""
-        return self._worth(120_000 if kind is CaseKind.DOUBT else 250_000)
+        return self._worth(_DOUBT if kind is CaseKind.DOUBT else _OPEN)
 
     def drawing(self, reviewers: int) -> int:
         """Proving the beacon and drawing the reviewers."""
-        return self._worth(_DRAW + 3_000 * reviewers)
+        return self._worth(_DRAW + _DRAW_REVIEWER * reviewers)
 
     def committing(self, reviewers: int) -> int:
         """Ending the commitments."""
-        return self._worth(_COMMIT + 2_500 * reviewers)
+        return self._worth(_COMMIT + _COMMIT_REVIEWER * reviewers)
 
-    @property
-    def seeding(self) -> int:
+    def seeding(self, reviewers: int) -> int:
         """Proving the beacon that picks the tiles."""
-        return self._worth(_SEED)
+        return self._worth(_SEED + _SEED_REVIEWER * reviewers)
 
-    def deciding(self, reviewers: int) -> int:
-        """Comparing all openings."""
-        return self._worth(_DECIDE + (6_000 + 8_000 * self.rules.tiles) * reviewers)
+    def deciding(self, reviewers: int, finding: Finding, *, convicts: bool) -> int:
+        """Comparing all openings, and paying whom they pay."""
+        paid = len(finding.cluster) if finding.paid else 0
+        return self._worth(self._decide(reviewers - len(finding.silent), paid, convicts, len(finding.telling)))
 
     @property
     def whole(self) -> int:
-        """An opening and two rounds: what a bond holds."""
-        per_reviewer = 3_000 + 2_500 + 6_000 + 8_000 * self.rules.tiles
-        return self._worth(250_000 + 2 * (_DRAW + _COMMIT + _SEED + _DECIDE + per_reviewer * self.rules.reviewers))
+        """An opening and two rounds, at most: what a bond holds."""
+        seats = self.rules.reviewers
+        each = _DRAW_REVIEWER + _COMMIT_REVIEWER + _SEED_REVIEWER
+        a_round = _DRAW + _COMMIT + _SEED + each * seats + self._decide(seats, seats, True, seats)
+        return self._worth(_OPEN + 2 * a_round)
+
+    def _decide(self, shown: int, paid: int, convicts: bool, telling: int) -> int:
+        sample = Sample.of(self.rules, self.rows)
+        compared = sample.tiles * telling * (_TILE + _LEVEL * sample.depth)
+        return _DECIDE + _SHOWN * shown + _PAID * paid + _CONVICT * convicts + compared
 
     def _worth(self, gas: int) -> int:
         return gas * self.price // PER
@@ -88,7 +144,7 @@ class CaseGas:
 def bond_of(rules: Rules, rows: int, gas_price: int) -> int:
     """What an opener puts up: eight units, the pay of m' seats, and the gas of all steps at the ceiling price."""
     units = prices.BOND_UNITS + prices.REWARD_UNITS * rules.reviewers
-    return prices.unit(rules, rows + 1) * units + CaseGas(rules, gas_price).whole
+    return prices.unit(rules, rows + 1) * units + CaseGas(rules, rows, gas_price).whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +241,7 @@ def settle(state: CaseState, finding: Finding, rules: Rules, around: Circumstanc
     gas; the rest returns to the opener if the leaf fell.
     """
     draft = _Draft((PotKind.BOND, case_of(state)), around.balances, state.bond)
-    gas = CaseGas(rules, around.gas_price)
+    gas = CaseGas(rules, state.rows, around.gas_price)
     if finding.outcome in {Outcome.NONE, Outcome.UNDECIDED}:
         return _leave_undecided(draft, state, finding, gas, around)
     pool = around.pool.counted(around.block, rules)
@@ -197,7 +253,8 @@ def settle(state: CaseState, finding: Finding, rules: Rules, around: Circumstanc
     for index in sorted(finding.cluster) if finding.paid else ():
         draft.pay(state.reviewers[index], prices.REWARD_UNITS * state.unit * state.seats[index])
     since = len(draft.movements)
-    _pay_gas(draft, state, gas, around.decider, since)
+    spent = gas.deciding(len(state.reviewers), finding, convicts=convicted is not None)
+    _pay_gas(draft, state, gas, (around.decider, spent), since)
     if convicted is not None:
         _pay_opener(draft, state, 0 if convicted[1] is Fault.POOLED else taken, gas, since)
     elif finding.outcome is Outcome.REFUNDED:
@@ -225,7 +282,8 @@ def _leave_undecided(
     draft: _Draft, state: CaseState, finding: Finding, gas: CaseGas, around: Circumstances
 ) -> tuple[Movement, ...]:
     """No proper cluster: the round's gas is paid, and silence fined. After the second round the leaf falls."""
-    _pay_gas(draft, state, gas, around.decider, 0)
+    spent = gas.deciding(len(state.reviewers), finding, convicts=False)
+    _pay_gas(draft, state, gas, (around.decider, spent), 0)
     _fine_reviewers(draft, state, finding.silent)
     if state.round % 2:
         draft.pay(state.opener, draft.left, 0)
@@ -247,13 +305,14 @@ def _take_penalty(draft: _Draft, state: CaseState, convicted: tuple[Address, Fau
     return taken
 
 
-def _pay_gas(draft: _Draft, state: CaseState, gas: CaseGas, decider: Address, since: int) -> None:
+def _pay_gas(draft: _Draft, state: CaseState, gas: CaseGas, decided: tuple[Address, int], since: int) -> None:
+    """Gas of this round, to those who paid it; ``decided``: who decides, and what that costs."""
     reviewers = len(state.reviewers)
     steps = (
         (state.drawer, gas.drawing(reviewers)),
         (state.committer, gas.committing(reviewers)),
-        (state.seeder, gas.seeding),
-        (decider, gas.deciding(reviewers)),
+        (state.seeder, gas.seeding(reviewers)),
+        decided,
     )
     for account, amount in steps:
         if account != ZERO_ADDRESS:

@@ -16,8 +16,11 @@ from troth.protocol.market.types import ExecutionClass
 
 ONE = 10**18
 """The number one, in fixed point."""
-CASE_GAS = 1_200_000
-"""Gas of a whole case in a tolerant class, which a seat reserves. Less, and who judges could go unpaid."""
+CASE_GAS = 1_600_000
+"""Gas of a whole case in a tolerant class that suspends the node, which a seat reserves.
+
+Less, and who judges could go unpaid.
+"""
 GAIN_TIMES, LOSS_TIMES = 3, 2
 """What is lost is at least 3/2 of what is gained. Less leaves no room for an honest share that was guessed too high."""
 FEES_COVERED = 2

@@ -86,6 +86,15 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class MovedMany:
+    """Movements of one case in their order, packed (``court_money.unpack_movements``)."""
+
+    subject: Hash32
+    movements: bytes
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
 class Collected:
     """Money came in from outside; ``amount`` is what arrived."""
 
@@ -225,6 +234,7 @@ class ClaimSettled:
 
 BankEvent = (
     Moved
+    | MovedMany
     | Collected
     | Withdrawn
     | TabOpened

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, assert_never
 
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import events as on
+from troth.protocol.market.court_money import unpack_movements
 from troth.protocol.market.events import BankEvent, CourtEvent, Event, RegistryEvent, SummonsEvent
 from troth.protocol.market.state import (
     NOTHING,
@@ -86,6 +87,8 @@ def _money(event: BankEvent, state: State) -> State:
     match event:
         case on.Moved():
             return _moved(event, state)
+        case on.MovedMany():
+            return _moved_many(event, state)
         case on.Collected():
             return _came(state, event.kind, event.id, event.amount, event.balance)
         case on.Withdrawn():
@@ -134,6 +137,16 @@ def _moved(event: on.Moved, state: State) -> State:
     if given != event.to_balance:
         _refuse("The pot that money came to holds another sum than before and what came", event)
     return with_pot(state, event.to_kind, event.to_id, event.to_balance)
+
+
+def _moved_many(event: on.MovedMany, state: State) -> State:
+    for one in unpack_movements(event.subject, event.movements):
+        left = state.pot(one.from_kind, one.from_id) - one.amount
+        if one.from_kind is PotKind.BURNT or left < 0:
+            _refuse("A pot paid more than it held", event)
+        state = with_pot(state, one.from_kind, one.from_id, left)
+        state = with_pot(state, one.to_kind, one.to_id, state.pot(one.to_kind, one.to_id) + one.amount)
+    return state
 
 
 def _tab_opened(event: on.TabOpened, state: State) -> State:

@@ -6,7 +6,8 @@ answer for the first time, has its lottery and the court as if it had been answe
 with the node's result. A promise of a check is shown with the verdict over the result that the scheduler drew. A yes
 needs two traces that were hidden when the verifier committed to its own, the verifier's and the node's; in a tolerant
 class each with the one tile that both roots together pick. So a verifier that always says yes is paid nothing: it has
-no trace that agrees. A no costs nothing to say, so it is owed once the result fell.
+no trace that agrees. A no costs nothing to say, so it is owed once the result fell; so is the word of who cannot tell,
+or a node that opens its trace to nobody would have its verifiers work for nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidOpening
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import messages, prices
-from troth.protocol.market.checks import Opened, agree
+from troth.protocol.market.checks import Opened, agree, rows_of
 from troth.protocol.market.errors import InvalidClaim
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
 from troth.protocol.market.types import (
@@ -100,6 +101,8 @@ Leaf = OrderLeaf | InferenceLeaf | CheckLeaf
 class Standing:
     """What the chain says in the block of an answer: about the deployment, the class and who is part of a leaf.
 
+    ``window`` is a summons', and ``answer_age`` the blocks from an order's reference block to the last draw over its
+    results that the court hears (``court.answer_age``).
     ``rules`` are those of the order's class, or of the payee's for a promise. ``bonded`` is what each node of that
     class that can be slashed has at stake, locked or not. ``convicted``: who was convicted of something around the
     leaf's block. ``voided``: the court voided the promised segment, or for an order's leaf any segment of it.
@@ -109,6 +112,7 @@ class Standing:
     domain: Domain
     block: int
     window: int
+    answer_age: int
     rules: Rules
     bonded: Mapping[Address, int]
     convicted: frozenset[Address] = frozenset()
@@ -185,7 +189,7 @@ def tile_of(roots: tuple[Hash32, Hash32], result: Result, rules: Rules) -> int:
     """The tile of both traces that a check's leaf shows; nobody knew it when the verifier committed."""
     own, judged = roots
     seed = Hash32(keccak256(to_hash32(own) + to_hash32(judged)))
-    count = tile_count(_rows(result), rules.hidden_size, Dtype(rules.dtype))
+    count = tile_count(rows_of(result, rules), rules.hidden_size, Dtype(rules.dtype))
     return tile_indices(seed, result.segment, 1, count)[0]
 
 
@@ -223,6 +227,10 @@ def _order_worth(leaf: OrderLeaf, tab: Tab, standing: Standing) -> int:
     """The fee, once everything that makes it owed is shown."""
     order, domain = leaf.order.order, standing.domain
     _require_key(tab, order, leaf.order.signature, standing)
+    if leaf.results and leaf.results[0].input_head != order.request_hash:
+        raise InvalidClaim(
+            "The first segment read another request", leaf.results[0].input_head, "Only what was ordered is owed."
+        )
     nodes = _signers(leaf, messages.order_id(order, domain), domain)
     _require_fresh(leaf, tab.payee, messages.order_id(order, domain), standing)
     for node in nodes:
@@ -255,6 +263,9 @@ def _require_fresh(leaf: OrderLeaf, scheduler: Address, digest: Hash32, standing
     if not standing.block - standing.window <= named.block_number <= standing.block:
         what = f"The draw is not of the last {standing.window} blocks"
         raise InvalidClaim(what, named.block_number, "Sign it again.")
+    if named.block_number > leaf.order.order.reference_block + standing.answer_age:
+        what = f"The court hears draws up to {standing.answer_age} blocks after the order's"
+        raise InvalidClaim(what, named.block_number, "It can no longer be judged, so that nothing is owed.")
     typed_data.require_signer(named, standing.domain, leaf.draw_signature, scheduler)
 
 
@@ -267,13 +278,13 @@ def _require_checked(leaf: CheckLeaf, tab: Tab, standing: Standing) -> None:
     _require_drawn(leaf, tab, domain)
     if verdict.opinion == Opinion.ACCEPT:
         _require_agreement(check, tab.payee, standing.rules)
-    elif verdict.opinion != Opinion.REJECT:
-        raise InvalidClaim("Who cannot tell has not checked", verdict.opinion, "Claim without it.")
+    elif verdict.opinion not in {Opinion.REJECT, Opinion.CANNOT_TELL}:
+        raise InvalidClaim("That is no verifier's opinion", verdict.opinion, "Claim without it.")
     elif not (
         typed_data.recover(check.result, domain, check.result_signature) in standing.convicted or standing.voided
     ):
         place = (verdict.order, verdict.segment)
-        raise InvalidClaim("The verifier rejects, and the result stands", place, "Bring it to the court first.")
+        raise InvalidClaim("The verifier accepts nothing, and the result stands", place, "Bring it to the court first.")
 
 
 def _require_drawn(leaf: CheckLeaf, tab: Tab, domain: Domain) -> None:
@@ -312,7 +323,7 @@ def _agree(check: ShownCheck, rules: Rules) -> bool:
 
 
 def _require_tile(one: NodeReveal, index: int, result: Result, rules: Rules) -> None:
-    rows, opening = _rows(result), TileOpening(one.tiles, one.siblings)
+    rows, opening = rows_of(result, rules), TileOpening(one.tiles, one.siblings)
     try:
         proven = opening_root(rows, rules.hidden_size, Dtype(rules.dtype), [index], opening)
     except InvalidOpening as error:
@@ -323,11 +334,6 @@ def _require_tile(one: NodeReveal, index: int, result: Result, rules: Rules) -> 
 
 def _opened(one: NodeReveal) -> Opened:
     return Opened(one.root, one.salt, TileOpening(one.tiles, one.siblings))
-
-
-def _rows(result: Result) -> int:
-    """Rows of a result's trace; all that it counts, since nothing is opened here but one tile."""
-    return max(prices.positions(result) - 1, 1)
 
 
 def _require_key(tab: Tab, message: Order | Promise, signature: bytes, standing: Standing) -> None:

@@ -258,6 +258,17 @@ def verify_check(
     return checks.majority(drawn, checks.honest_opinions(opinions, check.node, opened, view.rules))
 
 
+def may_withhold(case: CaseState, order: Hash32, node: Address, segment: int) -> bool:
+    """Whether a payer may keep back a leaf that is due while this case runs.
+
+    What is judged may wait for the judgement: whoever opened the case staked a bond on it. Beyond that only a case that
+    suspends its node permits to withhold, and only what that node served; a rejection that nobody brought to the court
+    permits nothing, since saying no is free. Other nodes' leaves are due as ever, those of the same order too.
+    """
+    judged = (case.order, case.segment) == (order, segment)
+    return judged or (case.suspends and node == case.node)
+
+
 def decide_case(order: Order, case: CaseFile, said: Opinion | None, view: View) -> Decided:
     """The outcome of a case over one segment and the money that moves, for reviewers that the beacon drew."""
     state = case.state

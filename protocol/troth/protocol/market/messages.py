@@ -20,8 +20,11 @@ from troth.protocol.market.types import (
     Opinion,
     Order,
     Result,
+    Signature,
     SummonsKind,
     Tab,
+    Verdict,
+    Word,
 )
 from troth.protocol.types import Address, Hash32, Segment, address_to_bytes, segments_from_ends, to_hash32
 
@@ -204,6 +207,20 @@ def review_commitment(
     """keccak256(abi.encode(hearing, reviewer, root, opinion, score, spread, salt)): what a reviewer signs."""
     numbers = b"".join(_number(value) for value in (opinion, score, spread))
     return Hash32(keccak256(to_hash32(hearing) + _account(reviewer) + to_hash32(root) + numbers + to_hash32(salt)))
+
+
+def compact(signature: bytes) -> Signature:
+    """A signature of 65 bytes in 64; raises InvalidField for another length or parity."""
+    if len(signature) != 65 or signature[64] not in (27, 28):
+        raise InvalidField("A signature is r, s, and 27 or 28", signature, "Take the signature of an account.")
+    parity = (signature[64] - 27) << 7
+    return Signature(Hash32(signature[:32]), Hash32(bytes([signature[32] | parity]) + signature[33:64]))
+
+
+def word_of(verdict: Signed[Verdict]) -> Word:
+    """A verdict as the answer of a summons shows it: order, segment and result are known there."""
+    said = verdict.message
+    return Word(said.commitment, said.opinion, said.locks, compact(verdict.signature))
 
 
 def segment_count(ends: Hash32) -> int:

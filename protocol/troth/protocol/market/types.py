@@ -412,10 +412,14 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class TraceCommitment:
-    """A verifier's hidden trace root, signed before it sees the node's rows."""
+    """A verifier's hidden trace root, signed before it sees the node's rows.
+
+    ``result`` is the struct hash of what it will judge: who is shown another result commits once more.
+    """
 
     order: Hash32
     segment: Uint8
+    result: Hash32
     commitment: Hash32
 
 
@@ -441,6 +445,24 @@ class Verdict:
     commitment: Hash32
     opinion: Uint8
     locks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A signature of 64 bytes (EIP-2098): ``vs`` is s with the parity in its uppermost bit."""
+
+    r: Hash32
+    vs: Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a verdict says where order, segment and result are known, as a summons' answer shows it."""
+
+    commitment: Hash32
+    opinion: Uint8
+    locks: bool
+    signature: Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -555,7 +577,7 @@ class CaseState:
 
 @dataclass(frozen=True, slots=True)
 class Reveal:
-    """What a reviewer shows; absent: opinion NONE. Tiles are XORed with the node's if the node shows its own."""
+    """What a reviewer shows, its tiles in the clear; absent: opinion NONE. ``reveals`` packs it for the Court."""
 
     root: Hash32 = NO_HASH
     opinion: Uint8 = 0

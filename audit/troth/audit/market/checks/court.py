@@ -15,13 +15,12 @@ from troth.audit.market.inputs import call_behind, value
 from troth.audit.market.subject import Check, Subject, differing, shown, unavailable
 from troth.audit.report import Finding, Kind, Result
 from troth.protocol import typed_data, vrf
-from troth.protocol.calls import mask_tiles
 from troth.protocol.calls.call import DecodedCall
 from troth.protocol.errors import InvalidProof, InvalidSignature
 from troth.protocol.events import LogMeta
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
-from troth.protocol.market import court, court_money, draws, lottery, messages, prices
+from troth.protocol.market import court, court_money, draws, lottery, messages, prices, reveals
 from troth.protocol.market.events import (
     CaseDecided,
     CaseOpened,
@@ -40,7 +39,6 @@ from troth.protocol.market.types import (
     CaseState,
     Draw,
     DrawRequest,
-    Movement,
     NodeReveal,
     Opinion,
     Outcome,
@@ -165,7 +163,7 @@ def _kind(subject: Subject, event: CaseOpened, before: State, opening: Opening, 
         yield _wrong("M6", event, "Beta is not the output of the scheduler's proof")
     signers = (_signer(result, subject.evidence.domain, signature) for result, signature in _signed_results(opening))
     owners = {before.owner_of(signer) for signer in signers if signer is not None}
-    owners |= {before.owner_of(node) for node in before.silent_in_check(event.order, opening.segment)}
+    owners |= _silent_owners(subject, before, event, opening)
     chance = messages.check_seed(event.order, opening.secret, beta, opening.draw.results)
     seed = messages.segment_seed(chance, opening.segment)
     drawn = _draw(subject, before, state, seed=seed, count=rules.verifiers, excluded=owners)
@@ -185,6 +183,14 @@ def _kind(subject: Subject, event: CaseOpened, before: State, opening: Opening, 
     if rejected is not (state.kind is CaseKind.REJECTION):
         whose = "A" if rejected else "No"
         yield _wrong("M6", event, f"{whose} majority of the drawn seats rejects, and the case is a {state.kind.name}")
+
+
+def _silent_owners(subject: Subject, before: State, event: CaseOpened, opening: Opening) -> set[Address]:
+    """Who was passed over in the check for its silence, and shows no verdict of its own: a complete check stands."""
+    signed = zip(opening.verdicts, opening.verdict_signatures, strict=False)
+    signers = (_signer(verdict, subject.evidence.domain, signature) for verdict, signature in signed)
+    spoke = {before.owner_of(signer) for signer in signers if signer is not None}
+    return {before.owner_of(node) for node in before.silent_in_check(event.order, opening.segment)} - spoke
 
 
 def _signed_results(opening: Opening) -> Iterator[tuple[NodeResult, bytes]]:
@@ -314,10 +320,12 @@ def _decided(
     """What follows from what was shown, and what it moves."""
     before = subject.history.before(event.meta.transaction)
     rules = _rules(before, state.execution_class)
-    node, reveals = value(call, "node", NodeReveal), value(call, "reveals", tuple[Reveal, ...])
-    yield from _openings(event, state, node, reveals)
+    node, packed = value(call, "node", NodeReveal), value(call, "reveals", bytes)
+    sample = reveals.Sample.of(rules, state.rows)
+    revealed = reveals.decode(packed, len(state.reviewers), sample, node.tiles)
+    yield from _openings(event, state, node, revealed)
     own = court.Showing(node.root, node.tiles) if node.root != ZERO_HASH else None
-    showings = tuple(_showing(reveal, node.tiles) for reveal in reveals)
+    showings = tuple(_showing(reveal) for reveal in revealed)
     judged = court.judge(court.Hearing(state.kind, state.seats, showings, own), rules)
     if isinstance(event, CaseRestarted):
         if judged.outcome is not Outcome.NONE:
@@ -335,13 +343,13 @@ def _decided(
 
 
 def _openings(
-    event: CaseDecided | CaseRestarted, state: CaseState, node: NodeReveal, reveals: tuple[Reveal, ...]
+    event: CaseDecided | CaseRestarted, state: CaseState, node: NodeReveal, revealed: tuple[Reveal, ...]
 ) -> Iterator[Finding]:
     """Each reveal is of what its maker committed to."""
     if node.root != ZERO_HASH and messages.trace_commitment(node.root, node.salt) != state.trace_commitment:
         yield _wrong("M9", event, "The node's reveal is not of the trace that it signed", party=state.node)
     hearing = messages.hearing_id(event.case_id, state.round)
-    for reviewer, commitment, reveal in zip(state.reviewers, state.commitments, reveals, strict=False):
+    for reviewer, commitment, reveal in zip(state.reviewers, state.commitments, revealed, strict=False):
         if reveal.opinion == Opinion.NONE:
             continue
         expected = messages.review_commitment(
@@ -357,11 +365,10 @@ def _openings(
             yield _wrong("M9", event, f"The reveal of {reviewer} is not of its commitment", party=reviewer)
 
 
-def _showing(reveal: Reveal, node_tiles: bytes) -> court.Showing | None:
+def _showing(reveal: Reveal) -> court.Showing | None:
     if reveal.opinion == Opinion.NONE:
         return None
-    tiles = mask_tiles(reveal.tiles, node_tiles) if reveal.tiles and node_tiles else reveal.tiles
-    return court.Showing(reveal.root, tiles, Opinion(reveal.opinion), reveal.score, reveal.spread)
+    return court.Showing(reveal.root, reveal.tiles, Opinion(reveal.opinion), reveal.score, reveal.spread)
 
 
 def _paid(
@@ -374,11 +381,7 @@ def _paid(
     drawn_up = court_money.settle(state, judged, rules, _circumstances(event, state, before))
     # What is paid out of the bond depends on the price of gas, which the logs do not show.
     expected = [one for one in drawn_up if (one.from_kind, one.from_id) != bond]
-    actual = [
-        Movement(one.from_kind, one.from_id, one.to_kind, one.to_id, one.amount)
-        for one in moved
-        if (one.from_kind, one.from_id) != bond
-    ]
+    actual = [one for one in moved if (one.from_kind, one.from_id) != bond]
     if Counter(actual) != Counter(expected):
         both = (("recorded", shown(str(actual))), ("recomputed", shown(str(expected))))
         what = "Fines, locks and slashes are not those that the outcome brings"

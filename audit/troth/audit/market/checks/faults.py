@@ -58,6 +58,7 @@ _FUNCTIONS = (
     "convictHeads",
     "convictPayer",
     "convictByProof",
+    "date",
 )
 
 
@@ -117,6 +118,8 @@ def _evidence(subject: Subject, call: DecodedCall, before: State) -> Conviction 
         return convictions.other_commitment(before_rows, verdict, domain)
     order = value(call, "order", SignedOrder)
     digest = messages.order_id(order.order, domain)
+    if name == "date":
+        return Conviction(Fault(call.value("fault")), call.value("node"), digest)
     if name in {"convictAdmissions", "convictDraws"}:
         word: type[Any] = Admission if name == "convictAdmissions" else Draw
         one, other = _signed(call, "one", word), _signed(call, "other", word)
@@ -167,7 +170,8 @@ def _convicted(subject: Subject, event: Convicted) -> Iterator[Finding]:
     )
     if not caused and not decided:
         yield _wrong(event, "A conviction has no cause in its transaction")
-    if event.void_until != event.meta.block or event.void_from > event.void_until:
+    # One that is dated voids until its conviction, and no further.
+    if event.void_until > event.meta.block or event.void_from > event.void_until:
         yield _wrong(event, "A conviction voids other blocks than from the lag before the offence until now")
 
 
