@@ -375,7 +375,8 @@ class CourtStage:
             for verifier in seats.seats:
                 key, hidden = self.key_of(verifier).secret, hash_of(f"{verifier} {result.segment}")
                 said = opinion if result.segment == len(results) - 1 else Opinion.ACCEPT
-                commitments.append(sign(TraceCommitment(result.order, result.segment, hidden), domain, key))
+                before = TraceCommitment(result.order, result.segment, struct_hash(result), hidden)
+                commitments.append(sign(before, domain, key))
                 verdict = Verdict(result.order, result.segment, struct_hash(result), hidden, said, locks)
                 verdicts.append(sign(verdict, domain, key))
         return tuple(commitments), tuple(verdicts)

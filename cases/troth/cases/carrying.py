@@ -292,7 +292,7 @@ class Carrier:
                 continue
             if event.party in reveals or (event.party == look.state.node and node is not None):
                 continue
-            shown = calls.shown_reveal(await self._courtroom.input_of(event.meta.transaction))
+            shown = calls.shown_reveal(await self._courtroom.input_of(event.meta.transaction), look.state, look.rules)
             if shown is not None:
                 self._keep(look, event.party, shown)
 

@@ -24,6 +24,7 @@ from troth.protocol.market.calls import PartCall
 from troth.protocol.market.messages import KeyCheck, signed_by_account
 from troth.protocol.market.state import CaseRecord
 from troth.protocol.market.types import CaseKind, SummonsKind
+from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Hash32
 
 
@@ -104,8 +105,17 @@ class Opener:
     # ---- acting
 
     async def convict(self, proof: Proof) -> Mined:
-        """Take L from who convicts itself; raises Refused where it was done before."""
-        return await self.courtroom.send(await self._conviction(proof))
+        """Take L from who convicts itself; raises Refused where it was done before.
+
+        Where the order is older than the contract knows, it is shown, too: leaves since then are void.
+        """
+        mined = await self.courtroom.send(await self._conviction(proof))
+        if proof.date is not None and proof.reference_block < mined.block - await self._reference_age():
+            await self.courtroom.send(proof.date(self.courtroom.contracts))
+        return mined
+
+    async def _reference_age(self) -> int:
+        return parameters_of((await self.courtroom.seen()).state).reference_age
 
     async def summon(self, evidence: Evidence, summon: Summon) -> Mined:
         """Ask a scheduler on chain for what it owes."""
@@ -198,7 +208,8 @@ class Opener:
 
     async def _summons(self, evidence: Evidence, summon: Summon, seen: Seen) -> PartCall:
         contracts = self.courtroom.contracts
-        least: int = await self.courtroom.read(calls.summons_deposit(contracts))
+        asked = calls.summons_deposit(contracts, summon.kind, await self.courtroom.base_fee())
+        least: int = await self.courtroom.read(asked)
         # The base fee moves until the call is mined; twice as much is taken, and given back with it.
         value = value_of(seen, least + least // 2)
         if summon.kind is SummonsKind.RESULTS:
