@@ -141,11 +141,16 @@ class Opener:
     async def bring(self, evidence: Evidence, wanted: Wanted, folder: Path | None = None) -> Hash32:
         """Open a case, and return its id; raises NothingToDo where it cannot be, or not within ``most_bond``.
 
-        One that somebody else opened meanwhile is as good.
+        One that somebody else opened is as good: its reviewers are served from this evidence, too.
         """
+        seen, drawn = await self.courtroom.seen(), messages.case_id(evidence.order_id, wanted.segment)
+        standing = seen.state.cases.get(drawn)
+        if standing is not None and standing.live:
+            self.journal.follow(drawn, evidence, folder)
+            return drawn
         bring = await self._possible(evidence, wanted)
         case_id = case_id_of(evidence, bring)
-        wanted = replace(wanted, after=(await self.courtroom.seen()).block)
+        wanted = replace(wanted, after=seen.block)
         self.journal.follow(case_id, evidence, folder, wanted.encode())
         followed = self.journal.case(case_id)
         assert followed is not None
