@@ -128,6 +128,22 @@ async def test_every_conviction_by_a_file(court: CourtStage, tmp_path: Path) -> 
     assert convicted == set(FAULTS.values())
 
 
+async def test_an_old_order_is_shown_with_its_conviction(court: CourtStage) -> None:
+    """Two words do not tell how old they are: leaves since the order are void, not only since the reference age."""
+    served = await court.serve(parts=(1, 2))
+    node = court.key_of(served.nodes[0])
+    other = again(court.stage, served.results[0], node, output_hash=hash_of("other"))
+    held = replace(served, other_results=(other,))
+    court.stage.anvil.mine(300)
+    opener = court.carrier(court.stage.anvil.keys[8]).opener
+    (proof,) = (await opener.assess(held)).convictions
+    await opener.convict(proof)
+    reference = served.signed_order.order.reference_block
+    state = await court.follower.catch_up()
+    assert state.is_void(node.address, reference)
+    assert not state.is_void(node.address, reference - 50)
+
+
 async def test_a_claim_left_short_convicts_the_scheduler_that_promised(court: CourtStage) -> None:
     stage, reporter = court.stage, court.stage.anvil.keys[8]
     node = stage.nodes[0]

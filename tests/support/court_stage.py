@@ -375,9 +375,9 @@ class CourtStage:
             for verifier in seats.seats:
                 key, hidden = self.key_of(verifier).secret, hash_of(f"{verifier} {result.segment}")
                 said = opinion if result.segment == len(results) - 1 else Opinion.ACCEPT
-                place = (result.order, result.segment, struct_hash(result))
-                commitments.append(sign(TraceCommitment(*place, hidden), domain, key))
-                verdict = Verdict(*place, hidden, said, locks)
+                before = TraceCommitment(result.order, result.segment, struct_hash(result), hidden)
+                commitments.append(sign(before, domain, key))
+                verdict = Verdict(result.order, result.segment, struct_hash(result), hidden, said, locks)
                 verdicts.append(sign(verdict, domain, key))
         return tuple(commitments), tuple(verdicts)
 

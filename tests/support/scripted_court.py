@@ -21,6 +21,7 @@ from troth.chain.headers import RawHeader
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import court, messages
 from troth.protocol.market import events as on
+from troth.protocol.market import reveals as packing
 from troth.protocol.market.calls import argument, read_call
 from troth.protocol.market.fold import apply
 from troth.protocol.market.messages import Signed, sign
@@ -115,6 +116,9 @@ class ScriptedCourt:
     async def read(self, view: Any) -> Any:
         raise AssertionError(view)
 
+    async def base_fee(self) -> int:
+        return 1
+
     async def simulate(self, call: Any) -> Any:
         raise AssertionError(call)
 
@@ -178,7 +182,8 @@ class ScriptedCourt:
         self._require(record, CasePhase.COMMITTED)
         state, late = record.state, place.block > record.state.phase_block + WINDOWS.reveal_window
         node = argument(decoded, "node", NodeReveal)
-        reveals = argument(decoded, "reveals", tuple[Reveal, ...])
+        packed, count = argument(decoded, "reveals", bytes), len(state.reviewers)
+        reveals = packing.decode(packed, count, packing.Sample(), node.tiles)
         revealed = {party for of, party in record.reveals if of == state.round}
         awaited = [
             one

@@ -206,6 +206,19 @@ async def test_reviewers_are_furnished_once_with_what_the_driver_has(tmp_path: P
     assert sorted(driver.parties.furnished) == sorted(REVIEWERS)
 
 
+async def test_a_prompt_is_kept_no_longer_than_the_case(tmp_path: Path) -> None:
+    driver = Driver(tmp_path / "journal.sqlite")
+    driver.journal.follow(driver.court.case_id, of_journey(SCENE.scene, SCENE.journey), tmp_path)
+    await driver.tick()
+    followed = driver.journal.case(driver.court.case_id)
+    assert followed is not None
+    assert followed.evidence is not None
+    await driver.carry()
+    followed = driver.journal.case(driver.court.case_id)
+    assert followed is not None
+    assert (followed.evidence, followed.ended) == (None, "CONVICTED")
+
+
 async def test_a_case_that_nobody_opened_is_waited_for(tmp_path: Path) -> None:
     driver = Driver(tmp_path / "journal.sqlite")
     progress = await driver.carrier.tick(bytes(32))  # type: ignore[arg-type]

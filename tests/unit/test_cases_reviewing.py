@@ -228,7 +228,7 @@ async def test_an_engine_that_breaks_accuses_nobody(bench: Seat) -> None:
 
 async def test_it_posts_and_shows_by_itself_where_nobody_asks(bench: Seat) -> None:
     await bench.look()
-    bench.court.mine(WINDOWS.commit_window * 5 // 8 - 2)
+    bench.court.mine(WINDOWS.commit_window * 5 // 8 - 3)
     await bench.look()
     assert "post" not in bench.court.sent
     bench.court.mine()
@@ -246,13 +246,13 @@ async def test_who_was_asked_posts_only_before_incomplete_sets_count(bench: Seat
     await bench.look()
     assert bench.pledge() is not None
     state = bench.court.case
-    bench.court.mine(WINDOWS.commit_window * 5 // 8)
+    bench.court.mine(WINDOWS.commit_window * 6 // 8 - 3)
     await bench.look()
     assert "post" not in bench.court.sent
-    bench.court.block = state.phase_block + WINDOWS.commit_window * 6 // 8 - 1
+    bench.court.mine()
     await bench.look()
     assert "post" in bench.court.sent
-    assert bench.court.block <= state.phase_block + WINDOWS.commit_window * 3 // 4
+    assert bench.court.block < state.phase_block + WINDOWS.commit_window * 3 // 4
 
 
 async def test_a_node_shows_its_trace_when_asked_and_by_itself(bench: Seat) -> None:

@@ -168,6 +168,10 @@ def _cases(reading: _Reading) -> Iterator[Bring]:
     if signer_of(draw, evidence) != view.tab.payee:
         reading.against.append("The scheduler of the tab did not sign the draw.")
         return
+    reference = evidence.signed_order.order.reference_block
+    if not reference <= draw.message.block_number <= reference + court.answer_age(reading.parameters):
+        reading.against.append("The draw names a block that no answer to this order can be of.")
+        return
     nodes = [signer_of(one, evidence) for one in evidence.results]
     for segment, (result, node) in enumerate(zip(results, nodes, strict=True)):
         if node is None or (result.order, result.segment) != (reading.digest, segment):

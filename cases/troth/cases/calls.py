@@ -6,13 +6,11 @@ Only this module knows how arguments are laid out; everything else works with th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from troth.cases.evidence import Evidence
-from troth.protocol.calls import mask_tiles
-from troth.protocol.errors import InvalidField
-from troth.protocol.market import calls, court, draws, messages
+from troth.protocol.errors import ProtocolError
+from troth.protocol.market import calls, court, draws, messages, reveals
 from troth.protocol.market.calls import PartCall, PartView
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.parts import Part
@@ -23,6 +21,7 @@ from troth.protocol.market.types import (
     Contracts,
     Draw,
     DrawRequest,
+    Fault,
     NodeReveal,
     Opinion,
     Order,
@@ -31,6 +30,7 @@ from troth.protocol.market.types import (
     ReviewCommitment,
     Row,
     Rules,
+    SummonsKind,
     SummonsState,
     Tab,
     TraceCommitment,
@@ -114,7 +114,7 @@ def seed(contracts: Contracts, state: CaseState, header: bytes) -> PartCall:
 
 def reveal(contracts: Contracts, state: CaseState, place: int, shown: Reveal) -> PartCall:
     """Court.reveal: a reviewer's own showing, in the clear."""
-    return calls.build(contracts, Part.COURT, "reveal", court.case_of(state), state, place, shown)
+    return calls.build(contracts, Part.COURT, "reveal", court.case_of(state), state, place, reveals.encode([shown]))
 
 
 def reveal_node(contracts: Contracts, state: CaseState, shown: NodeReveal) -> PartCall:
@@ -123,20 +123,12 @@ def reveal_node(contracts: Contracts, state: CaseState, shown: NodeReveal) -> Pa
 
 
 def decide(
-    contracts: Contracts, state: CaseState, node: NodeReveal | None, reveals: Mapping[Address, Reveal]
+    contracts: Contracts, state: CaseState, node: NodeReveal | None, shown: Mapping[Address, Reveal]
 ) -> PartCall:
-    """Court.decide: everything that was shown in the clear; tiles are masked with the node's here."""
-    shown = node or NodeReveal()
-
-    def given(reviewer: Address) -> Reveal:
-        one = reveals.get(reviewer)
-        if one is None:
-            return Reveal()
-        masked = mask_tiles(one.tiles, shown.tiles) if one.tiles and shown.tiles else one.tiles
-        return replace(one, tiles=masked)
-
-    made = [given(reviewer) for reviewer in state.reviewers]
-    return calls.build(contracts, Part.COURT, "decide", court.case_of(state), state, shown, made)
+    """Court.decide: everything that was shown, in the clear; it is packed and masked here."""
+    own = node or NodeReveal()
+    packed = reveals.encode([shown.get(reviewer, Reveal()) for reviewer in state.reviewers], own.tiles)
+    return calls.build(contracts, Part.COURT, "decide", court.case_of(state), state, own, packed)
 
 
 def expire(contracts: Contracts, state: CaseState) -> PartCall:
@@ -169,15 +161,16 @@ def verifiers_request(
     return draws.verifiers_request(order, rules, span, messages.segment_seed(chance, segment), excluded)
 
 
-def shown_reveal(data: bytes) -> Reveal | NodeReveal | None:
+def shown_reveal(data: bytes, state: CaseState, rules: Rules) -> Reveal | NodeReveal | None:
     """What a call of Court.reveal or Court.revealNode showed, read back from its calldata; None if it is none."""
     try:
         call = calls.read_call(Part.COURT, data)
         if call.entry.name == "reveal":
-            return calls.argument(call, "reveal_", Reveal)
+            packed = calls.argument(call, "reveal_", bytes)
+            return reveals.decode(packed, 1, reveals.Sample.of(rules, state.rows))[0]
         if call.entry.name == "revealNode":
             return calls.argument(call, "reveal_", NodeReveal)
-    except (InvalidField, ValueError):
+    except (ProtocolError, ValueError):
         return None
     return None
 
@@ -248,6 +241,11 @@ def convict_heads(contracts: Contracts, evidence: Evidence, draw: Signed[Draw], 
     return calls.build(contracts, Part.EVIDENCE, "convictHeads", *arguments)
 
 
+def date(contracts: Contracts, evidence: Evidence, fault: Fault, node: Address, segment: int) -> PartCall:
+    """The order of a node's conviction by two words: an old one voids leaves from its own lag on."""
+    return calls.build(contracts, Part.EVIDENCE, "date", fault, node, segment, evidence.signed_order)
+
+
 def convict_payer(contracts: Contracts, tab: Tab) -> PartCall:
     """A tab that did not cover a settled claim."""
     return calls.build(contracts, Part.EVIDENCE, "convictPayer", tab)
@@ -286,6 +284,6 @@ def convict_silence(contracts: Contracts, summons: Hash32, state: SummonsState) 
     return calls.build(contracts, Part.SUMMONS, "convict", summons, state)
 
 
-def summons_deposit(contracts: Contracts) -> PartView[int]:
-    """Read of the least deposit of a summons now."""
-    return calls.view(contracts, Part.SUMMONS, "depositFor", returns=int)
+def summons_deposit(contracts: Contracts, kind: SummonsKind, base_fee: int) -> PartView[int]:
+    """Read of the least deposit of a summons at a base fee."""
+    return calls.view(contracts, Part.SUMMONS, "depositFor", kind, base_fee, returns=int)

@@ -141,17 +141,16 @@ class Carrier:
         return await self._carry_on(look)
 
     async def _open(self, followed: Followed) -> Progress | None:
+        """Open what is wanted and does not stand; None: it stands."""
         if self._opener is None:
             return None
         try:
             await self._opener.open(followed)
         except NothingToDo as error:
-            # It may stand by another's opening, or the chain may have moved; what can never be is not tried for ever.
-            if (await self._courtroom.seen()).state.cases.get(followed.case_id) is not None:
-                self._journal.opened(followed.case_id)
-                return None
             self._journal.end(followed.case_id, GIVEN_UP)
             return Progress(followed.case_id, None, f"not opened: {error}", over=True)
+        except Refused as refused:
+            return Progress(followed.case_id, None, f"not opened yet: {refused}")
         return None
 
     # ---- one step
@@ -293,7 +292,7 @@ class Carrier:
                 continue
             if event.party in reveals or (event.party == look.state.node and node is not None):
                 continue
-            shown = calls.shown_reveal(await self._courtroom.input_of(event.meta.transaction))
+            shown = calls.shown_reveal(await self._courtroom.input_of(event.meta.transaction), look.state, look.rules)
             if shown is not None:
                 self._keep(look, event.party, shown)
 

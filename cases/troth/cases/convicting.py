@@ -6,7 +6,7 @@ Whoever holds two words of one party that contradict each other need not know wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -41,11 +41,17 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A conviction with what its call shows; ``request``: the draw whose hints the call takes, if it takes any."""
+    """A conviction with what its call shows; ``request``: the draw whose hints the call takes, if it takes any.
+
+    ``date`` shows a node's order of ``reference_block``, where the evidence holds it.
+    """
 
     conviction: Conviction
     build: Callable[[Contracts, bytes], PartCall]
     request: DrawRequest | None = None
+    segment: int = 0
+    date: Callable[[Contracts], PartCall] | None = None
+    reference_block: int = 0
 
     @property
     def words(self) -> str:
@@ -58,7 +64,7 @@ def proofs_in(evidence: Evidence, state: State, view: View | None) -> tuple[Proo
 
     One for each party and fault: a subject convicts once.
     """
-    found = [*_of_nodes(evidence), *_of_payers(evidence, state)]
+    found = [*(_dated(one, evidence) for one in _of_nodes(evidence)), *_of_payers(evidence, state)]
     if view is not None:
         require_order(evidence, view)
         found += [*_of_two_words(evidence, view), *_of_schedulers(evidence, view)]
@@ -66,16 +72,40 @@ def proofs_in(evidence: Evidence, state: State, view: View | None) -> tuple[Proo
     return tuple(reversed(first.values()))
 
 
+def _dated(proof: Proof, evidence: Evidence) -> Proof:
+    """With the order, where it is the one that the words are about."""
+    found = proof.conviction
+    if evidence.order is None or evidence.tab is None or found.order != evidence.order_id:
+        return proof
+    order = evidence.order.message
+    date = _plain(calls.date, evidence, found.fault, found.convict, proof.segment)
+    return replace(proof, date=lambda contracts: date(contracts, b""), reference_block=order.reference_block)
+
+
 def _of_nodes(evidence: Evidence) -> Iterator[Proof]:
     domain = evidence.domain
-    for pair in _pairs(evidence, (*evidence.results, *evidence.other_results), ("order", "segment")):
-        yield from _tried(partial(convictions.two_results, *pair, domain), _plain(calls.convict_results, *pair))
-    for rows in _pairs(evidence, evidence.signed_rows, ("order", "segment", "position")):
-        yield from _tried(partial(convictions.two_rows, *rows, domain), _plain(calls.convict_rows, *rows))
-    for said in _pairs(evidence, evidence.verdicts, ("order", "segment", "result")):
-        yield from _tried(partial(convictions.two_verdicts, *said, domain), _plain(calls.convict_verdicts, *said))
-    for both in _committed(evidence):
-        yield from _tried(partial(convictions.other_commitment, *both, domain), _plain(calls.convict_commitment, *both))
+    rules: tuple[tuple[Any, Any, Iterator[tuple[Signed[Any], Signed[Any]]]], ...] = (
+        (
+            convictions.two_results,
+            calls.convict_results,
+            _pairs(evidence, (*evidence.results, *evidence.other_results), ("order", "segment")),
+        ),
+        (
+            convictions.two_rows,
+            calls.convict_rows,
+            _pairs(evidence, evidence.signed_rows, ("order", "segment", "position")),
+        ),
+        (
+            convictions.two_verdicts,
+            calls.convict_verdicts,
+            _pairs(evidence, evidence.verdicts, ("order", "segment", "result")),
+        ),
+        (convictions.other_commitment, calls.convict_commitment, _committed(evidence)),
+    )
+    for rule, call, pairs in rules:
+        for one, other in pairs:
+            for proof in _tried(partial(rule, one, other, domain), _plain(call, one, other)):
+                yield replace(proof, segment=one.message.segment)
 
 
 def _of_two_words(evidence: Evidence, view: View) -> Iterator[Proof]:
@@ -171,13 +201,17 @@ def _pairs(
 
 
 def _committed(evidence: Evidence) -> Iterator[tuple[Signed[Any], Signed[Any]]]:
-    """Each commitment with the verdicts of its signer over the same segment."""
+    """Each commitment with the verdicts of its signer over the same result."""
     before: dict[tuple[Any, ...], list[Signed[Any]]] = {}
     for one in evidence.commitments:
-        key = (signer_of(one, evidence), one.message.order, one.message.segment)
-        before.setdefault(key, []).append(one)
+        before.setdefault(_place(evidence, one), []).append(one)
     for said in evidence.verdicts:
-        key = (signer_of(said, evidence), said.message.order, said.message.segment)
-        for one in before.get(key, ()):
-            if key[0] is not None and one.message.commitment != said.message.commitment:
+        place = _place(evidence, said)
+        for one in before.get(place, ()):
+            if place[0] is not None and one.message.commitment != said.message.commitment:
                 yield one, said
+
+
+def _place(evidence: Evidence, one: Signed[Any]) -> tuple[Any, ...]:
+    """Who speaks about which result."""
+    return signer_of(one, evidence), one.message.order, one.message.segment, one.message.result

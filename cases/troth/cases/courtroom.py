@@ -84,6 +84,9 @@ class Courtroom(Protocol):
     async def read(self, view: PartView[Any]) -> Any:
         """A contract's own word."""
 
+    async def base_fee(self) -> int:
+        """Of the next block, wei per gas."""
+
     async def simulate(self, call: PartCall) -> Simulation:
         """What a call would do and cost now, without sending it."""
 
@@ -140,6 +143,11 @@ class LiveCourtroom:
     async def read(self, view: PartView[Any]) -> Any:
         """A contract's own word."""
         return await self.market.read(view)
+
+    async def base_fee(self) -> int:
+        """Of the next block, wei per gas."""
+        fees = await self.market.chain.fees()
+        return (fees.maximum - fees.priority) // 2
 
     async def simulate(self, call: PartCall) -> Simulation:
         """What a call would do and cost now, without sending it."""

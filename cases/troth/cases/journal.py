@@ -45,8 +45,8 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A case that is carried. ``wanted``: how it is to be opened, canonical JSON of the order to open; empty: it is
-    carried as it stands. ``evidence`` None: only what the chain has."""
+    """A case that is carried. ``wanted``: how it is to be opened where it does not stand (``opening.Wanted``); empty:
+    it is carried as it stands. ``evidence`` None: only what the chain has."""
 
     case_id: Hash32
     evidence: Evidence | None
@@ -85,7 +85,7 @@ class Journal:
     def follow(
         self, case_id: Hash32, evidence: Evidence | None = None, folder: Path | None = None, wanted: str = ""
     ) -> None:
-        """Carry a case from now on; evidence that is known already is kept, and so is that it ended."""
+        """Carry a case from now on; what is known already is kept. One that ended goes on if there is something new."""
         data = None if evidence is None else files.encode(evidence)
         place = "" if folder is None else str(folder)
         with self._guarded() as database:
@@ -94,19 +94,14 @@ class Journal:
                 " evidence=coalesce(excluded.evidence, evidence),"
                 " folder=CASE excluded.folder WHEN '' THEN folder ELSE excluded.folder END,"
                 " wanted=CASE excluded.wanted WHEN '' THEN wanted ELSE excluded.wanted END,"
-                " ended=CASE excluded.wanted WHEN '' THEN ended ELSE '' END",
+                " ended=CASE WHEN excluded.wanted='' AND excluded.evidence IS NULL THEN ended ELSE '' END",
                 (case_id, data, place, wanted),
             )
 
-    def opened(self, case_id: Hash32) -> None:
-        """It stands on the chain: it is not to be opened any more."""
-        with self._guarded() as database:
-            database.execute("UPDATE cases SET wanted='' WHERE case_id=?", (case_id,))
-
     def end(self, case_id: Hash32, how: str) -> None:
-        """It is over; nothing is done for it any more."""
+        """It is over; nothing is done for it any more, and the prompt in its evidence is kept no longer."""
         with self._guarded() as database:
-            database.execute("UPDATE cases SET ended=?, wanted='' WHERE case_id=?", (how, case_id))
+            database.execute("UPDATE cases SET ended=?, wanted='', evidence=NULL WHERE case_id=?", (how, case_id))
 
     def case(self, case_id: Hash32) -> Followed | None:
         """One case."""

@@ -17,6 +17,7 @@ from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.overlay.operator import Operator
+from troth.protocol.market import messages
 from troth.protocol.types import Address
 
 
@@ -45,10 +46,15 @@ class Office:
 
     async def rejected(self, evidence: Evidence, segment: int) -> None:
         """Bring a rejection: it is in the journal when this returns, and the carrier opens it and carries it on."""
+        seen, case_id = await self.courtroom.seen(), messages.case_id(evidence.order_id, segment)
+        standing = seen.state.cases.get(case_id)
+        if standing is not None and standing.live:
+            self.journal.follow(case_id, evidence)
+            return
         found = await self.opener.assess(evidence)
         bring = next((one for one in found.cases if one.segment == segment and not one.openers), None)
         if bring is not None:
-            wanted = Wanted(segment, suspend=bring.may_suspend, most_bond=self.most_bond)
+            wanted = Wanted(segment, suspend=bring.may_suspend, most_bond=self.most_bond, after=seen.block)
             self.journal.follow(case_id_of(evidence, bring), evidence, wanted=wanted.encode())
 
 

@@ -7,7 +7,7 @@ after the restart, or finds that it stands.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +22,9 @@ from troth.cases.standing import view_of
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.messages import KeyCheck, signed_by_account
+from troth.protocol.market.state import CaseRecord
 from troth.protocol.market.types import CaseKind, SummonsKind
+from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Hash32
 
 
@@ -35,16 +37,22 @@ class CaseOpener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How a case is to be opened."""
+    """How a case is to be opened. ``after``: the block that was seen when it was wanted; only a case that was opened
+    later is the one that is meant, so that a reorganisation which takes the opening away is mended by another."""
 
     segment: int
     suspend: bool = False
     most_bond: int | None = None
     unready: bool = False
+    after: int = 0
 
     def encode(self) -> str:
         """For the journal."""
-        return json.dumps([self.segment, self.suspend, self.most_bond, self.unready])
+        return json.dumps([self.segment, self.suspend, self.most_bond, self.unready, self.after])
+
+    def is_met_by(self, record: CaseRecord | None) -> bool:
+        """Whether this case, as it stands or ended, is what was wanted."""
+        return record is not None and (record.live or record.events[0].meta.block > self.after)
 
     @classmethod
     def decode(cls, text: str) -> Wanted:
@@ -97,8 +105,17 @@ class Opener:
     # ---- acting
 
     async def convict(self, proof: Proof) -> Mined:
-        """Take L from who convicts itself; raises Refused where it was done before."""
-        return await self.courtroom.send(await self._conviction(proof))
+        """Take L from who convicts itself; raises Refused where it was done before.
+
+        Where the order is older than the contract knows, it is shown, too: leaves since then are void.
+        """
+        mined = await self.courtroom.send(await self._conviction(proof))
+        if proof.date is not None and proof.reference_block < mined.block - await self._reference_age():
+            await self.courtroom.send(proof.date(self.courtroom.contracts))
+        return mined
+
+    async def _reference_age(self) -> int:
+        return parameters_of((await self.courtroom.seen()).state).reference_age
 
     async def summon(self, evidence: Evidence, summon: Summon) -> Mined:
         """Ask a scheduler on chain for what it owes."""
@@ -124,24 +141,36 @@ class Opener:
     async def bring(self, evidence: Evidence, wanted: Wanted, folder: Path | None = None) -> Hash32:
         """Open a case, and return its id; raises NothingToDo where it cannot be, or not within ``most_bond``.
 
-        One that somebody else opened meanwhile is as good.
+        One that somebody else opened is as good: its reviewers are served from this evidence, too.
         """
+        seen, drawn = await self.courtroom.seen(), messages.case_id(evidence.order_id, wanted.segment)
+        standing = seen.state.cases.get(drawn)
+        if standing is not None and standing.live:
+            self.journal.follow(drawn, evidence, folder)
+            return drawn
         bring = await self._possible(evidence, wanted)
         case_id = case_id_of(evidence, bring)
+        wanted = replace(wanted, after=seen.block)
         self.journal.follow(case_id, evidence, folder, wanted.encode())
-        await self.open(self.journal.case(case_id))
+        followed = self.journal.case(case_id)
+        assert followed is not None
+        try:
+            await self.open(followed)
+        except Refused as refused:
+            self.journal.end(case_id, refused.name)
+            raise NothingToDo(str(refused), case_id.hex(), "Look what stands on the chain.") from refused
         return case_id
 
-    async def open(self, followed: Followed | None) -> bool:
-        """Open a case that the journal wants; whether it stands now. Raises NothingToDo where it never will."""
-        if followed is None or followed.evidence is None or not followed.wanted:
+    async def open(self, followed: Followed) -> bool:
+        """Open a case that the journal wants, unless it stands; whether it does now.
+
+        Raises NothingToDo where it cannot be opened any more, Refused where it cannot be now.
+        """
+        if followed.evidence is None or not followed.wanted:
             return False
-        seen = await self.courtroom.seen()
-        standing = seen.state.cases.get(followed.case_id)
-        if standing is not None and standing.live:
-            self.journal.opened(followed.case_id)
+        seen, wanted = await self.courtroom.seen(), Wanted.decode(followed.wanted)
+        if wanted.is_met_by(seen.state.cases.get(followed.case_id)):
             return True
-        wanted = Wanted.decode(followed.wanted)
         bring = await self._possible(followed.evidence, wanted)
         call = await self._case(followed.evidence, bring, wanted, seen)
         number = self.journal.intend(followed.case_id, call.call.function, seen.next)
@@ -149,11 +178,10 @@ class Opener:
             mined = await self.courtroom.send(call)
         except Refused as refused:
             self.journal.note(number, refused.name, seen.next)
-            if refused.name != "CaseUnderWay":
-                raise NothingToDo(str(refused), followed.case_id.hex(), "Look what stands on the chain.") from refused
-        else:
-            self.journal.note(number, "mined", mined.block)
-        self.journal.opened(followed.case_id)
+            if refused.name == "CaseUnderWay":
+                return True
+            raise
+        self.journal.note(number, "mined", mined.block)
         return True
 
     async def _possible(self, evidence: Evidence, wanted: Wanted) -> Bring:
@@ -185,7 +213,8 @@ class Opener:
 
     async def _summons(self, evidence: Evidence, summon: Summon, seen: Seen) -> PartCall:
         contracts = self.courtroom.contracts
-        least: int = await self.courtroom.read(calls.summons_deposit(contracts))
+        asked = calls.summons_deposit(contracts, summon.kind, await self.courtroom.base_fee())
+        least: int = await self.courtroom.read(asked)
         # The base fee moves until the call is mined; twice as much is taken, and given back with it.
         value = value_of(seen, least + least // 2)
         if summon.kind is SummonsKind.RESULTS:

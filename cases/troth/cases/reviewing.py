@@ -97,6 +97,7 @@ class Reviewer:
     timing: Timing = Timing()
     report: Callable[[str], None] = _log.info
     _preparing: dict[Hash32, asyncio.Task[None]] = field(default_factory=dict)
+    _engine: asyncio.Lock = field(default_factory=asyncio.Lock)
     _pledge_asked: set[Hash32] = field(default_factory=set)
     _shown_asked: set[Hash32] = field(default_factory=set)
 
@@ -183,7 +184,8 @@ class Reviewer:
         inputs = Inputs(state.order, state.execution_class, span, gathered.text, gathered.before, last)
         bench = Bench(state, seat.definition, seat.rules, gathered.papers, gathered.text)
         try:
-            own = await self.recompute.recompute(inputs)
+            async with self._engine:  # one prefill of this length at a time
+                own = await self.recompute.recompute(inputs)
             return await asyncio.to_thread(judge, bench, own, gathered.rows, gathered.opening)
         except Exception as error:  # noqa: BLE001 - whatever an engine raises
             # An engine that cannot run this must not accuse anybody, nor be silent, which costs stake. Its message may
@@ -271,7 +273,8 @@ class Reviewer:
         pledged = self._pledged(seat)
         posted = (seat.state.round, self.operator.address) in seat.record.posts
         eighths = self.timing.own if seat.hearing in self._pledge_asked else self.timing.unasked
-        if pledged is None or posted or seen.next < seat.at(eighths):
+        # A block early: what is sent now may be mined one later, when incomplete sets count already.
+        if pledged is None or posted or seen.next + 1 < seat.at(eighths):
             return
         await self._send(seat, calls.post(self.courtroom.contracts, seat.state, pledged.commitment))
 

@@ -10,6 +10,9 @@ from troth.protocol.market import court
 from troth.protocol.market.types import CasePhase, CaseState, Parameters, Rules
 from troth.protocol.types import ZERO_HASH
 
+TURNS = 8
+"""Blocks after a window in which drivers take turns at what is possible for ever."""
+
 
 class Move(Enum):
     """A call that carries a case on, or what is awaited before it."""
@@ -31,18 +34,18 @@ class Move(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What comes next, possible in blocks ``first`` to ``last`` (None: for ever)."""
+    """What comes next, from block ``first`` on, until ``last``. What is possible for ever, like an expiry, has a
+    ``last``, too, within which drivers take turns."""
 
     move: Move
     first: int
-    last: int | None = None
+    last: int
 
     def is_due(self, block: int, share: float) -> bool:
         """Whether a driver that lets others go first for a ``share`` of the window acts in this block."""
         if not self.move.is_call:
             return False
-        span = 0 if self.last is None else self.last - self.first
-        return block >= self.first + int(share * span)
+        return block >= self.first + int(share * (self.last - self.first))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def next_step(state: CaseState, block: int, given: Given, parameters: Parameters
     if state.phase is CasePhase.DRAWN:
         return _committing(state, block, given, parameters)
     if block > last:
-        return Step(Move.EXPIRE, last + 1)
+        return Step(Move.EXPIRE, last + 1, last + TURNS)
     first = state.phase_block + parameters.lookahead + 1
     if block < first:
         return Step(Move.BLOCKS, first, last)
@@ -78,7 +81,7 @@ def _committing(state: CaseState, block: int, given: Given, parameters: Paramete
     window = parameters.commit_window
     last = state.phase_block + window
     if block > last:
-        return Step(Move.EXPIRE, last + 1)
+        return Step(Move.EXPIRE, last + 1, last + TURNS)
     if not court.may_end_commitments(state, given.committed, block, parameters):
         return Step(Move.COMMITMENTS, state.phase_block + 1, last)
     whole = all(given.committed)
@@ -90,7 +93,7 @@ def _showing(state: CaseState, block: int, given: Given, last: int) -> Step:
         commitment != ZERO_HASH and not shown for commitment, shown in zip(state.commitments, given.shown, strict=True)
     )
     if given.node and not awaited:
-        return Step(Move.DECIDE, state.phase_block + 1)
+        return Step(Move.DECIDE, state.phase_block + 1, last)
     if block > last:
-        return Step(Move.DECIDE, last + 1)
+        return Step(Move.DECIDE, last + 1, last + TURNS)
     return Step(Move.SHOWINGS, state.phase_block + 1, last)

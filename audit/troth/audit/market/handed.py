@@ -30,7 +30,7 @@ FILES_LIMIT = 1_000
 
 def evidence_in(folder: Path) -> Iterator[tuple[Path, Evidence | ProtocolError]]:
     """Every file of a folder that has the name of evidence or of a receipt."""
-    named = sorted(one for one in folder.iterdir() if one.suffix in {files.SUFFIX, ".receipt", ".json"})
+    named = sorted(one for one in folder.iterdir() if one.suffix in {files.SUFFIX, ".receipt"})
     for path in named[:FILES_LIMIT]:
         try:
             yield path, read_evidence(path)
