@@ -81,6 +81,7 @@ contract Registry is IRegistry {
     ///      (Classes): so many tries suffice for any group.
     uint256 private constant FIRST_TRIES = 256;
     uint256 private constant TRIES_PER_SEAT = 128;
+    uint256 private constant RULES_BYTES = 20 * 32;
 
     IBank private immutable BANK;
     address private immutable COURT;
@@ -558,19 +559,22 @@ contract Registry is IRegistry {
             last = sizes.latestSize() - 1;
         }
         sizes.putSize(last);
-        Entry memory moved;
         if (place == last) {
-            emit EntryChanged(group, uint32(place), moved, uint32(last));
-            return;
+            Entry memory nobody;
+            return _announce(group, place, nobody, last);
         }
         uint256 word = _entries[group][last].latest;
-        moved = Entries.unpack(word);
+        Entry memory moved = Entries.unpack(word);
         assert(moved.operator != operator);
+        // It lies at `place` from now on, as the membership says of who leaves.
         Standing storage standing = _standings[moved.operator];
-        uint48 segment = membership >> 32;
-        if (standing.one >> 32 == segment) standing.one = segment << 32 | uint48(place);
-        else standing.two = segment << 32 | uint48(place);
+        if (standing.one >> 32 == membership >> 32) standing.one = membership;
+        else standing.two = membership;
         _put(group, place, moved, Entries.tagIn(word), last);
+    }
+
+    function _announce(bytes32 group, uint256 place, Entry memory entry, uint256 size) private {
+        emit EntryChanged(group, uint32(place), entry, uint32(size));
     }
 
     function _leaveAll(address operator, bytes32 class, Standing memory standing) private {
@@ -649,7 +653,7 @@ contract Registry is IRegistry {
     function _put(bytes32 group, uint256 place, Entry memory entry, uint256 tag, uint256 size) private {
         entry.fromBlock = uint32(block.number);
         _entries[group][place].put(Entries.tagged(Entries.pack(entry), tag));
-        emit EntryChanged(group, uint32(place), entry, uint32(size));
+        _announce(group, place, entry, size);
     }
 
     function _memberships(Standing memory standing) private pure returns (uint48[2] memory) {
@@ -744,7 +748,11 @@ contract Registry is IRegistry {
     /// @inheritdoc IRegistry
     function rulesOf(bytes32 executionClass) external view returns (Rules memory) {
         _wordOf(executionClass);
-        return _rules[executionClass];
+        Rules memory rules = _rules[executionClass];
+        // A struct of plain values lies in memory as it is encoded: to encode it again would be 300 bytes of code.
+        assembly ("memory-safe") {
+            return(rules, RULES_BYTES)
+        }
     }
 
     /// @inheritdoc IRegistry
@@ -791,16 +799,15 @@ contract Registry is IRegistry {
     }
 
     /// @inheritdoc IRegistry
-    function sizeAt(bytes32 group, uint256 blockNumber) external view returns (uint256) {
+    function sizeAt(bytes32 group, uint256 blockNumber) public view returns (uint256) {
         (uint256 word,) = _sizes[group].walk(blockNumber);
         return History.sizeIn(word, blockNumber);
     }
 
     /// @inheritdoc IRegistry
     function entryAt(bytes32 group, uint256 place, uint256 blockNumber) external view returns (Entry memory) {
-        (uint256 sizes,) = _sizes[group].walk(blockNumber);
-        if (place >= History.sizeIn(sizes, blockNumber)) return Entries.unpack(0);
-        (uint256 word,) = _entries[group][place].walk(blockNumber);
+        uint256 word;
+        if (place < sizeAt(group, blockNumber)) (word,) = _entries[group][place].walk(blockNumber);
         return Entries.unpack(word);
     }
 

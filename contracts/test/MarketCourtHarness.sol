@@ -99,6 +99,10 @@ contract MarketCourtHarness {
         return _rules;
     }
 
+    function committeeOf(bytes32) external view returns (bool exact, uint8 verifiers, uint8 reviewers) {
+        return (_rules.exact, _rules.verifiers, _rules.reviewers);
+    }
+
     function classOf(address operator) external view returns (bytes32) {
         return _classes[operator];
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -118,6 +118,15 @@ def stage(court_harness: Any) -> Stage:
     made = Stage(harness, ZERO_ADDRESS, ZERO_ADDRESS)
     made.send(harness.functions.begin(to_abi(PARAMETERS), [creation_code(part) for part in ("judgement", "leaves")]))
     return Stage(harness, *(harness.functions.parts(number).call() for number in range(2)))
+
+
+@pytest.fixture(autouse=True)
+def _same_chain(stage: Stage) -> Iterator[None]:
+    """Each test begins at the stage's block: an order grows too old to be owed, however many tests ran before."""
+    provider = stage.harness.w3.provider
+    before = provider.make_request("evm_snapshot", [])["result"]
+    yield
+    assert provider.make_request("evm_revert", [before])["result"]
 
 
 # -------------------------------------------------------------------------------------------------- what was shown
@@ -266,7 +275,9 @@ def _worth_here(leaf: leaves.Leaf, tab: Tab, standing: leaves.Standing, number: 
 
 def _both(stage: Stage, leaf: leaves.Leaf, tab: Tab, standing: leaves.Standing, number: int = 1) -> int | None:
     _stand(stage, standing, SCENE.order.execution_class)
-    fresh = replace(standing, block=stage.block(), window=PARAMETERS.summons_window)
+    fresh = replace(
+        standing, block=stage.block(), window=PARAMETERS.summons_window, answer_age=court.answer_age(PARAMETERS)
+    )
     found = _worth_on_chain(stage, leaf, tab, number)
     assert found == _worth_here(leaf, tab, fresh, number)
     return found
@@ -274,7 +285,7 @@ def _both(stage: Stage, leaf: leaves.Leaf, tab: Tab, standing: leaves.Standing, 
 
 def _sayable(name: str) -> bool:
     """Whether the harness, whose court and summonses never found anything, can stand as this leaf has it."""
-    return not ORDERS[name][1].keys() & {"block", "voided", "unanswered"}
+    return not ORDERS[name][1].keys() & {"block", "answer_age", "voided", "unanswered"}
 
 
 @pytest.mark.parametrize("name", ["honest", *filter(_sayable, ORDERS)])
@@ -290,6 +301,20 @@ def test_draws_are_fresh_for_as_long_in_both(stage: Stage) -> None:
     for age, owed in ((window, True), (window + 1, False), (0, True), (-1, False)):
         leaf = redrawn(ORDER_LEAF, now - age)
         here = _worth_here(leaf, VIEW.tab, replace(STANDING, block=now, window=window))
+        assert _worth_on_chain(stage, leaf, VIEW.tab) == here
+        assert (here is not None) is owed
+
+
+def test_draws_are_heard_up_to_the_same_age_in_both(stage: Stage) -> None:
+    _stand(stage, STANDING, SCENE.order.execution_class)
+    oldest = SCENE.order.reference_block + court.answer_age(PARAMETERS)
+    stage.harness.w3.provider.make_request("anvil_mine", [hex(oldest + 1 - stage.block())])
+    standing = replace(
+        STANDING, block=stage.block(), window=PARAMETERS.summons_window, answer_age=court.answer_age(PARAMETERS)
+    )
+    for block, owed in ((oldest, True), (oldest + 1, False)):
+        leaf = redrawn(ORDER_LEAF, block)
+        here = _worth_here(leaf, VIEW.tab, standing)
         assert _worth_on_chain(stage, leaf, VIEW.tab) == here
         assert (here is not None) is owed
 
