@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain import keystore
-from troth.demo import cli
 from troth.demo.anvil import fund, rpc, start_anvil
 from troth.demo.network import PASSWORD, LocalNetwork
 from troth.demo.party import Party
