@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import rlp  # type: ignore[import-untyped]
+
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.client.errors import AnswerUnavailable
@@ -22,6 +24,9 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Parameters, SignedOrder, SummonsKind
 from troth.protocol.types import Address
+
+BASE_FEE = 15
+"""Place of the base fee in a block's header (EIP-1559)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +62,11 @@ def _unsummoned(entry: Entry, segments: int, state: State) -> int:
     return next((segment for segment, one in enumerate(ids) if one not in state.summons), segments - 1)
 
 
-async def deposit_of(market: Market) -> int:
-    """The least deposit of a summons now."""
-    asked = view(market.contracts, Part.SUMMONS, "depositFor", returns=int)
+async def deposit_of(market: Market, kind: SummonsKind) -> int:
+    """The least deposit of a summons of this kind at the newest block's base fee."""
+    header = rlp.decode((await market.header()).raw)
+    base_fee = int.from_bytes(header[BASE_FEE])
+    asked = view(market.contracts, Part.SUMMONS, "depositFor", kind, base_fee, returns=int)
     found: int = await market.read(asked)
     return found
 
@@ -99,7 +106,7 @@ class AutomaticSummons:
 
     async def summon(self, entry: Entry, due: Due) -> str:
         """What was done, in one line."""
-        deposit = await deposit_of(self.market)
+        deposit = await deposit_of(self.market, due.kind)
         if deposit * 3 // 2 > self.most:
             limit = self.asset.show(self.most)
             return f"not summoned: the deposit is {self.asset.show(deposit)}, and [market] summons allows {limit}"

@@ -108,7 +108,7 @@ async def summon(purse: Purse, configuration: Configuration, order: str, *, broa
             if due is None:
                 what = "Nothing of this order can be summoned"
                 raise ReceiptNotFound(what, f"it is {entry.phase}", "`troth client receipts` shows its state.")
-            deposit = await deposit_of(market)
+            deposit = await deposit_of(market, due.kind)
             sender = purse.payer("")
             wallet = purse.wallet(sender, broadcast=broadcast)
             calls = await calls_of(market, asset, entry, due, deposit, sender)
