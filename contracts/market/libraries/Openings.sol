@@ -87,14 +87,23 @@ library Openings {
 
     /// @notice Tiles of the calldata, XORed with `mask`, of the same length; in the clear if it is empty.
     function unmasked(uint256 position, uint256 length, bytes memory mask) internal pure returns (bytes memory tiles) {
-        tiles = new bytes(length);
         assembly ("memory-safe") {
+            tiles := mload(0x40)
             let to := add(tiles, 0x20)
+            mstore(tiles, length)
+            mstore(0x40, add(to, length))
             calldatacopy(to, position, length)
             if mload(mask) {
                 let apart := sub(mask, tiles)
-                for { let end := add(to, length) } lt(to, end) { to := add(to, 0x20) } {
+                // A tile is a multiple of four words.
+                for { let end := add(to, length) } lt(to, end) { to := add(to, 0x80) } {
                     mstore(to, xor(mload(to), mload(add(to, apart))))
+                    let next := add(to, 0x20)
+                    mstore(next, xor(mload(next), mload(add(next, apart))))
+                    next := add(to, 0x40)
+                    mstore(next, xor(mload(next), mload(add(next, apart))))
+                    next := add(to, 0x60)
+                    mstore(next, xor(mload(next), mload(add(next, apart))))
                 }
             }
         }
