@@ -76,16 +76,14 @@ library Agreement {
         assembly ("memory-safe") {
             let apart := sub(second, first)
             let end := add(add(first, 0x20), mload(first))
-            let twice := add(slack, slack)
-            let top := sub(width, 1)
             for { let at := add(first, 0x20) } lt(at, end) { at := add(at, 0x20) } {
                 let a := mload(at)
                 let b := mload(add(at, apart))
                 let kept := sub(guards, shr(1, and(xor(a, b), scale)))
-                a := sub(add(slack, and(a, compared)), and(b, compared))
-                // The difference the other way round, modulo 2^256.
-                kept := and(kept, and(a, sub(twice, a)))
-                agreed := add(agreed, shr(top, and(kept, guards)))
+                a := and(a, compared)
+                b := and(b, compared)
+                kept := and(kept, and(sub(add(slack, a), b), sub(add(slack, b), a)))
+                agreed := add(agreed, shr(sub(width, 1), and(kept, guards)))
             }
             // Neighbouring counters are added in lanes twice as wide; modulo 2^lane - 1 a word is the sum of its lanes.
             let half := sub(shl(width, 1), 1)

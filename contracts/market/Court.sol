@@ -242,8 +242,8 @@ contract Court is ICourt, ReentrancyGuardTransient {
         }
     }
 
-    /// @dev Room for what a reviewer signs: where a ReviewCommitment without its commitment is in memory, and behind it what
-    ///      Messages.digest hashes.
+    /// @dev Room for what a reviewer signs: where a ReviewCommitment without its commitment is in memory, and behind it
+    ///      what Messages.digest hashes.
     function _word(bytes32 domain, bytes32 hearing) private pure returns (uint256 word) {
         bytes32 typeHash = Messages.REVIEW_COMMITMENT_TYPE;
         assembly ("memory-safe") {

@@ -171,9 +171,12 @@ contract Judgement is IJudgement {
         if (!hearing.rules.exact) {
             bytes memory mask = _maskAt(shown, place, end);
             uint256 length = hearing.sample.tileBytes();
-            tiles = Openings.unmasked(end + 1, length, mask);
-            siblings = end + 1 + length;
-            end = siblings + hearing.sample.siblingBytes();
+            unchecked {
+                // Places in the calldata, and lengths that the class bounds.
+                tiles = Openings.unmasked(end + 1, length, mask);
+                siblings = end + 1 + length;
+                end = siblings + hearing.sample.siblingBytes();
+            }
             head.tiles = tiles;
         }
         _requireTiles(hearing, place, head.root, tiles, siblings);
@@ -612,9 +615,12 @@ contract Judgement is IJudgement {
         address[] calldata reviewers = state.reviewers;
         uint8[] calldata seats = state.seats;
         uint256 reward = Prices.REWARD_UNITS * state.unit;
-        for (; cluster != 0; cluster &= cluster - 1) {
-            uint256 i = _lowest(cluster);
-            draft.pay(reviewers[i], reward * _seatsOf(seats, i));
+        unchecked {
+            // Six units of 96 bits by seats of eight.
+            for (; cluster != 0; cluster &= cluster - 1) {
+                uint256 i = _lowest(cluster);
+                draft.pay(reviewers[i], reward * _seatsOf(seats, i));
+            }
         }
     }
 

@@ -36,12 +36,16 @@ library Openings {
 
     /// @notice Bytes of the tiles of an opening.
     function tileBytes(Sample memory sample) internal pure returns (uint256) {
-        return sample.places.length * TileTree.TILE_BYTES;
+        unchecked {
+            return sample.places.length * TileTree.TILE_BYTES;
+        }
     }
 
     /// @notice Bytes of the siblings of an opening.
     function siblingBytes(Sample memory sample) internal pure returns (uint256) {
-        return sample.places.length * sample.depth * 32;
+        unchecked {
+            return sample.places.length * sample.depth * 32;
+        }
     }
 
     /// @notice The trace root that an opening proves; zero if its tiles belong to different trees.
@@ -50,13 +54,16 @@ library Openings {
     function rootOf(Sample memory sample, bytes memory tiles, uint256 siblings) internal pure returns (bytes32 root) {
         uint256[] memory places = sample.places;
         uint256 depth = sample.depth;
-        for (uint256 j = 0; j < places.length; ++j) {
-            uint256 place = places[j];
-            bytes32 hash = TileTree.leaf(place, tiles, j * TileTree.TILE_BYTES);
-            hash = _climb(hash, place, siblings, depth);
-            if (j == 0) root = hash;
-            else if (hash != root) return 0;
-            siblings += depth * 32;
+        unchecked {
+            // No class samples more tiles than eight bits count, and no tree is deeper than 32.
+            for (uint256 j = 0; j < places.length; ++j) {
+                uint256 place = places[j];
+                bytes32 hash = TileTree.leaf(place, tiles, j * TileTree.TILE_BYTES);
+                hash = _climb(hash, place, siblings, depth);
+                if (j == 0) root = hash;
+                else if (hash != root) return 0;
+                siblings += depth * 32;
+            }
         }
         uint256 shape = sample.shape;
         assembly ("memory-safe") {

@@ -44,8 +44,8 @@ library Reveals {
         bytes tiles;
     }
 
-    /// @notice Reads the reveal that begins at a position of the calldata into an empty head. What is read beyond the reveals is
-    ///         for the caller to refuse, by where the last one ends.
+    /// @notice Reads the reveal that begins at a position of the calldata into an empty head. What is read beyond the
+    ///         reveals is for the caller to refuse, by where the last one ends.
     /// @dev A function that returned the struct would make an empty one first, each time.
     /// @param last root of the last one that has one
     function read(Head memory head, uint256 position, bytes32 last) internal pure {
