@@ -95,32 +95,41 @@ contract Court is ICourt, ReentrancyGuardTransient {
         bytes calldata,
         bool
     ) external payable nonReentrant returns (bytes32 caseId) {
-        (CaseState memory state, bytes memory locks) =
-            abi.decode(DOCKET.handOn(IDocket.examine.selector, 0), (CaseState, bytes));
-        caseId = Messages.caseId(state.order, _place(state.kind, state.segment));
-        state.round = _requireOpenable(caseId, state);
-        state.bond = BANK.collect{value: msg.value}(caseId, msg.sender, PotKind.Bond, caseId, state.bond);
+        (States.Copy memory state, bytes memory locks) = States.taken(DOCKET.handOn(IDocket.examine.selector, 0));
+        (bytes32 order, bool suspends) = (bytes32(state.get(States.ORDER)), state.get(States.SUSPENDS) != 0);
+        address node = address(uint160(state.get(States.NODE)));
+        uint8 round;
+        (caseId, round) = _requireOpenable(order, state);
+        uint96 bond = uint96(state.get(States.BOND));
+        state.set(States.ROUND, round);
+        state.set(States.BOND, BANK.collect{value: msg.value}(caseId, msg.sender, PotKind.Bond, caseId, bond));
         _enter(caseId, state, CasePhase.Opened);
-        emit CaseOpened(caseId, state.order, state.node, state);
+        state.announce(CaseOpened.selector, caseId, order, node);
         _move(locks);
-        if (state.suspends && !REGISTRY.suspend(state.node, caseId)) revert NotSuspended(state.node);
-    }
-
-    function _place(CaseKind kind, uint256 segment) private pure returns (uint256) {
-        return kind == CaseKind.Doubt ? Messages.DOUBTS + segment : segment;
+        if (suspends && !REGISTRY.suspend(node, caseId)) revert NotSuspended(node);
     }
 
     /// @dev In time, and not decided. A case that was lost for lack of data or interest leaves the leaf open: whoever
     ///      has the data gets the whole window again. A Doubt needs a leaf that no drawn case is or was about.
+    /// @return caseId of this order and segment
     /// @return round first round of this opening
-    function _requireOpenable(bytes32 caseId, CaseState memory state) private view returns (uint8 round) {
-        if (state.kind == CaseKind.Doubt) _requireReopenable(Messages.caseId(state.order, state.segment));
+    function _requireOpenable(bytes32 order, States.Copy memory state)
+        private
+        view
+        returns (bytes32 caseId, uint8 round)
+    {
+        uint256 segment = state.get(States.SEGMENT);
+        caseId = Messages.caseId(order, segment);
+        if (state.get(States.KIND) == uint256(CaseKind.Doubt)) {
+            _requireReopenable(caseId);
+            caseId = Messages.caseId(order, Messages.DOUBTS + segment);
+        }
         uint256 ended = _requireReopenable(caseId);
         uint256 openings = uint8(ended >> 8);
-        uint256 lastBlock = (ended == 0 ? state.answeredAt : ended >> 16) + OPENING_WINDOW;
+        uint256 lastBlock = (ended == 0 ? state.get(States.ANSWERED_AT) : ended >> 16) + OPENING_WINDOW;
         if (openings == MOST_OPENINGS) revert CaseClosed(caseId, Outcome(uint8(ended)));
         if (block.number > lastBlock) revert TooLate(block.number, lastBlock);
-        return uint8(2 * openings);
+        round = uint8(2 * openings);
     }
 
     function _requireReopenable(bytes32 caseId) private view returns (uint256 ended) {
@@ -138,11 +147,25 @@ contract Court is ICourt, ReentrancyGuardTransient {
     function draw(bytes32 caseId, CaseState calldata given, bytes calldata, bytes calldata) external {
         States.Copy memory state = _load(caseId, given, MOST_ARRAYS);
         (bytes32 randao, address[] memory reviewers, uint8[] memory seats) =
-            abi.decode(DOCKET.handOn(IDocket.drawReviewers.selector, 0), (bytes32, address[], uint8[]));
+            _readDrawn(DOCKET.handOn(IDocket.drawReviewers.selector, 0));
         state.setReviewers(reviewers, seats);
         state.set(States.DRAWER, uint160(msg.sender));
         _enter(caseId, state, CasePhase.Drawn);
         emit ReviewersDrawn(caseId, msg.sender, given.round, randao, reviewers, seats);
+    }
+
+    /// @dev abi.decode without copies and checks: the Docket is one of our own.
+    function _readDrawn(bytes memory answer)
+        private
+        pure
+        returns (bytes32 randao, address[] memory reviewers, uint8[] memory seats)
+    {
+        assembly ("memory-safe") {
+            let data := add(answer, 0x20)
+            randao := mload(data)
+            reviewers := add(data, mload(add(data, 0x20)))
+            seats := add(data, mload(add(data, 0x40)))
+        }
     }
 
     /// @inheritdoc ICourt
@@ -194,42 +217,63 @@ contract Court is ICourt, ReentrancyGuardTransient {
         bytes calldata signatures
     ) private view returns (bytes32[] memory united) {
         bytes32 hearing = Messages.hearing(caseId, given.round);
-        bytes32 domain = Messages.separator(address(BANK));
+        uint256 word = _word(Messages.separator(address(BANK)), hearing);
         uint256 marks = _marks[hearing];
         address[] calldata reviewers = given.reviewers;
-        uint256 begin = _position(signatures);
-        uint256 used = 0;
-        united = new bytes32[](commitments.length);
-        for (uint256 i = 0; i < united.length; ++i) {
-            address reviewer = reviewers[i];
-            bytes32 commitment = commitments[i];
-            uint256 position = begin + used;
-            if (commitment != 0) used += Signatures.BYTES;
-            if (used > signatures.length) revert WrongCount(signatures.length, used);
-            if (marks >> i & 1 != 0) {
-                commitment = _posts[hearing][reviewer];
-            } else if (commitment != 0) {
-                address signer = Signatures.signerAt(_word(domain, hearing, commitment), position);
-                if (signer != reviewer) revert WrongSigner(i, signer, reviewer);
+        uint256 position = _position(signatures);
+        uint256 end = position + signatures.length;
+        united = commitments;
+        unchecked {
+            for (uint256 i = 0; i < united.length; ++i) {
+                // There are as many reviewers as commitments, and the state is the Court's own.
+                (address reviewer, bytes32 commitment) = (_at(reviewers, i), united[i]);
+                if (commitment != 0) position += Signatures.BYTES;
+                if (marks >> i & 1 != 0) {
+                    united[i] = _posts[hearing][reviewer];
+                } else if (commitment != 0) {
+                    address signer = Signatures.signerAt(_digest(word, commitment), position - Signatures.BYTES);
+                    if (signer != reviewer) {
+                        if (position > end) break;
+                        revert WrongSigner(i, signer, reviewer);
+                    }
+                }
             }
-            united[i] = commitment;
+            if (position != end) revert WrongCount(signatures.length, position + signatures.length - end);
         }
-        if (used != signatures.length) revert WrongCount(signatures.length, used);
     }
 
-    /// @dev What a reviewer signs: Messages.digest of its ReviewCommitment.
-    function _word(bytes32 domain, bytes32 hearing, bytes32 commitment) private pure returns (bytes32 digest) {
+    /// @dev Room for what a reviewer signs: where a ReviewCommitment without its commitment is in memory, and behind it
+    ///      what Messages.digest hashes.
+    function _word(bytes32 domain, bytes32 hearing) private pure returns (uint256 word) {
         bytes32 typeHash = Messages.REVIEW_COMMITMENT_TYPE;
         assembly ("memory-safe") {
-            let free := mload(0x40)
-            mstore(free, typeHash)
-            mstore(add(free, 0x20), hearing)
-            mstore(add(free, 0x40), commitment)
-            let structHash := keccak256(free, 0x60)
-            mstore(free, shl(240, 0x1901))
-            mstore(add(free, 0x02), domain)
-            mstore(add(free, 0x22), structHash)
-            digest := keccak256(free, 0x42)
+            word := mload(0x40)
+            mstore(0x40, add(word, 0xc0))
+            mstore(word, typeHash)
+            mstore(add(word, 0x20), hearing)
+            mstore(add(word, 0x60), shl(240, 0x1901))
+            mstore(add(word, 0x62), domain)
+        }
+    }
+
+    /// @dev Messages.digest of the ReviewCommitment in `word` with this commitment.
+    function _digest(uint256 word, bytes32 commitment) private pure returns (bytes32 digest) {
+        assembly ("memory-safe") {
+            mstore(add(word, 0x40), commitment)
+            mstore(add(word, 0x82), keccak256(word, 0x60))
+            digest := keccak256(add(word, 0x60), 0x42)
+        }
+    }
+
+    function _seatsAt(uint8[] calldata seats, uint256 i) private pure returns (uint256 count) {
+        assembly ("memory-safe") {
+            count := calldataload(add(seats.offset, shl(5, i)))
+        }
+    }
+
+    function _at(address[] calldata accounts, uint256 i) private pure returns (address account) {
+        assembly ("memory-safe") {
+            account := calldataload(add(accounts.offset, shl(5, i)))
         }
     }
 
@@ -238,10 +282,13 @@ contract Court is ICourt, ReentrancyGuardTransient {
         uint8[] calldata seats = given.seats;
         uint256 all = 0;
         uint256 committed = 0;
-        for (uint256 i = 0; i < commitments.length; ++i) {
-            uint256 count = seats[i];
-            all += count;
-            if (commitments[i] != 0) committed += count;
+        unchecked {
+            for (uint256 i = 0; i < commitments.length; ++i) {
+                // Of a state that is the Court's own.
+                uint256 count = _seatsAt(seats, i);
+                all += count;
+                if (commitments[i] != 0) committed += count;
+            }
         }
         if (committed == all) return;
         if (2 * committed <= all) revert TooFewCommitments(committed, all);

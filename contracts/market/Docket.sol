@@ -150,12 +150,12 @@ contract Docket is IDocket {
     }
 
     function _readOrder(CaseState memory state, bytes32 domain, SignedOrder calldata given) private view {
-        Order memory order = given.order;
+        Order calldata order = given.order;
         bytes32 tab = Messages.tabId(Tab({payer: given.client, payee: given.scheduler, key: given.key}));
         if (tab != order.tab) revert WrongTab(order.tab, tab);
         // Its payer opened it: nobody becomes a client by somebody else's word.
         if (!BANK.tabOf(tab).known) revert TabUnknown(tab);
-        state.order = Messages.digest(domain, Messages.hash(order));
+        state.order = Messages.digest(domain, Messages.hashOf(order));
         if (!SignatureChecker.isValidSignatureNowCalldata(given.key, state.order, given.signature)) {
             revert WrongSignature(given.key);
         }
@@ -193,14 +193,14 @@ contract Docket is IDocket {
     function _readResult(
         CaseState memory state,
         bytes32 domain,
-        Result memory result,
+        Result calldata result,
         bytes calldata signature,
         uint256 place
     ) private view returns (bytes32 structHash) {
         if (result.order != state.order || result.segment != place) {
             revert ForeignResult(place, result.order, result.segment);
         }
-        structHash = Messages.hash(result);
+        structHash = Messages.hashOf(result);
         address signer = _signerOf(domain, structHash, signature);
         state.excluded.add(REGISTRY.ownerOf(signer));
         if (place != state.segment) return structHash;
@@ -234,15 +234,14 @@ contract Docket is IDocket {
     function _readDraw(
         CaseState memory state,
         bytes32 domain,
-        Draw calldata given,
+        Draw calldata draw,
         bytes calldata signature,
         bytes32 expected
     ) private view {
-        Draw memory draw = given;
         if (draw.order != state.order || draw.results != expected) {
             revert ForeignDraw(draw.order, draw.results, expected);
         }
-        if (_signerOf(domain, Messages.hash(draw), signature) != state.scheduler) {
+        if (_signerOf(domain, Messages.hashOf(draw), signature) != state.scheduler) {
             revert WrongSignature(state.scheduler);
         }
         if (
@@ -341,14 +340,14 @@ contract Docket is IDocket {
         if (signatures.length != verdicts.length) revert WrongCount(signatures.length, verdicts.length);
         signers = new address[](verdicts.length);
         for (uint256 i = 0; i < signers.length; ++i) {
-            Verdict memory verdict = verdicts[i];
+            Verdict calldata verdict = verdicts[i];
             if (verdict.order != state.order || verdict.segment != state.segment || verdict.result != state.result) {
                 revert ForeignVerdict(i, verdict.result);
             }
             if (verdict.opinion == 0 || verdict.opinion > uint8(Opinion.CannotTell)) {
                 revert InvalidOpinion(i, verdict.opinion);
             }
-            signers[i] = _signerOf(domain, Messages.hash(verdict), signatures[i]);
+            signers[i] = _signerOf(domain, Messages.hashOf(verdict), signatures[i]);
         }
     }
 
@@ -450,9 +449,14 @@ contract Docket is IDocket {
                 address operator = drawn[i];
                 uint256 mark = 1 << uint8(uint160(operator));
                 uint256 place = seen & mark == 0 ? count : _placeOf(operator, drawn, count);
-                if (place == count) drawn[count++] = operator;
+                if (place == count) ++count;
                 seen |= mark;
-                ++seats[place];
+                // Neither is longer than `total`.
+                assembly ("memory-safe") {
+                    let at := shl(5, add(place, 1))
+                    mstore(add(drawn, at), operator)
+                    mstore(add(seats, at), add(mload(add(seats, at)), 1))
+                }
             }
             assembly ("memory-safe") {
                 mstore(drawn, count)

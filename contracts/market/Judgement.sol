@@ -76,14 +76,14 @@ contract Judgement is IJudgement {
     /// @dev What is shown, after its checks. Reviewer i is bit i.
     /// @param node whether the node shows its trace
     /// @param saying who shows an opinion, by its number
-    /// @param heads where in memory each opened reveal is (Reveals.Head)
+    /// @param heads each opened reveal, at its reviewer's place
     struct Shown {
         bool node;
         bytes32 nodeRoot;
         bytes nodeTiles;
         uint256 opened;
         uint256[7] saying;
-        uint256[] heads;
+        Reveals.Head[] heads;
     }
 
     /// @inheritdoc IJudgement
@@ -94,9 +94,10 @@ contract Judgement is IJudgement {
             revert NotReviewer(HandedOn.caller(), reviewer);
         }
         Shown memory shown;
-        shown.heads = new uint256[](state.reviewers.length);
+        shown.heads = new Reveals.Head[](state.reviewers.length);
         uint256 position = _position(reveal_);
-        Reveals.Head memory head = Reveals.read(position, 0);
+        Reveals.Head memory head = shown.heads[reviewer];
+        head.read(position, 0);
         if (head.opinion == 0) revert InvalidOpinion(reviewer, 0);
         _requireCommitted(hearing, reviewer, HandedOn.caller(), state.commitments[reviewer], head);
         uint256 end = _openReveal(hearing, shown, reviewer, head);
@@ -170,9 +171,12 @@ contract Judgement is IJudgement {
         if (!hearing.rules.exact) {
             bytes memory mask = _maskAt(shown, place, end);
             uint256 length = hearing.sample.tileBytes();
-            tiles = Openings.unmasked(end + 1, length, mask);
-            siblings = end + 1 + length;
-            end = siblings + hearing.sample.siblingBytes();
+            unchecked {
+                // Places in the calldata, and lengths that the class bounds.
+                tiles = Openings.unmasked(end + 1, length, mask);
+                siblings = end + 1 + length;
+                end = siblings + hearing.sample.siblingBytes();
+            }
             head.tiles = tiles;
         }
         _requireTiles(hearing, place, head.root, tiles, siblings);
@@ -181,18 +185,6 @@ contract Judgement is IJudgement {
     function _note(Shown memory shown, uint256 place, Reveals.Head memory head) private pure {
         shown.opened |= 1 << place;
         shown.saying[head.opinion] |= 1 << place;
-        uint256[] memory heads = shown.heads;
-        assembly ("memory-safe") {
-            mstore(add(add(heads, 0x20), shl(5, place)), head)
-        }
-    }
-
-    /// @dev Of a reviewer that is among `opened`.
-    function _headOf(Shown memory shown, uint256 place) private pure returns (Reveals.Head memory head) {
-        uint256[] memory heads = shown.heads;
-        assembly ("memory-safe") {
-            head := mload(add(add(heads, 0x20), shl(5, place)))
-        }
     }
 
     /// @dev The tiles that these are XORed with: who agrees with another has them nearly equal, and zeros are cheap.
@@ -203,7 +195,7 @@ contract Judgement is IJudgement {
         }
         if (by == Reveals.CLEAR) return "";
         if (by == Reveals.NODE) mask = shown.nodeTiles;
-        else if (shown.opened >> by & 1 != 0 && by != place) mask = _headOf(shown, by).tiles;
+        else if (shown.opened >> by & 1 != 0 && by != place) mask = shown.heads[by].tiles;
         if (mask.length == 0) revert InvalidMask(place, by);
     }
 
@@ -277,7 +269,7 @@ contract Judgement is IJudgement {
         finding.silent = ~shown.opened & ((1 << seats.length) - 1);
         finding.telling = shown.saying[uint256(Opinion.Accept)] | shown.saying[uint256(Opinion.Reject)];
         finding.cluster = _properCluster(rules, shown, seats);
-        uint256 opinion = finding.cluster == 0 ? 0 : _headOf(shown, _lowest(finding.cluster)).opinion;
+        uint256 opinion = finding.cluster == 0 ? 0 : shown.heads[_lowest(finding.cluster)].opinion;
         finding.paid = opinion != 0 && opinion != uint256(Opinion.CannotTell);
         if (opinion == uint256(Opinion.Accept) || opinion == uint256(Opinion.Reject)) {
             // A node that shows nothing proves nobody wrong.
@@ -298,7 +290,7 @@ contract Judgement is IJudgement {
     {
         address[] calldata reviewers = state.reviewers;
         bytes32[] calldata commitments = state.commitments;
-        shown.heads = new uint256[](reviewers.length);
+        shown.heads = new Reveals.Head[](reviewers.length);
         if (node.root == 0) {
             _requireExcusable(state, NODE, true, Marks.NODE);
         } else {
@@ -310,7 +302,8 @@ contract Judgement is IJudgement {
         uint256 position = begin;
         bytes32 last;
         for (uint256 i = 0; i < reviewers.length; ++i) {
-            Reveals.Head memory head = Reveals.read(position, last);
+            Reveals.Head memory head = shown.heads[i];
+            head.read(position, last);
             position = head.end;
             if (head.opinion == 0) {
                 _requireExcusable(state, i, commitments[i] != 0, 1 << Marks.REVEALS + i);
@@ -344,7 +337,7 @@ contract Judgement is IJudgement {
         if (!shown.node) return valid;
         for (uint256 rest = shown.saying[uint256(Opinion.Accept)]; rest != 0; rest &= rest - 1) {
             uint256 i = _lowest(rest);
-            Reveals.Head memory head = _headOf(shown, i);
+            Reveals.Head memory head = shown.heads[i];
             if (!_agree(rules, head.root, shown.nodeRoot, head.tiles, shown.nodeTiles)) valid ^= 1 << i;
         }
     }
@@ -360,7 +353,7 @@ contract Judgement is IJudgement {
                 fresh &= fresh - 1;
                 unseen &= ~(members | fresh);
                 // Only who is of one opinion can agree.
-                Reveals.Head memory head = _headOf(shown, v);
+                Reveals.Head memory head = shown.heads[v];
                 uint256 rest = unseen & shown.saying[head.opinion];
                 if (head.opinion > uint256(Opinion.Reject)) {
                     fresh |= rest;
@@ -368,7 +361,7 @@ contract Judgement is IJudgement {
                 }
                 for (; rest != 0; rest &= rest - 1) {
                     uint256 w = _lowest(rest);
-                    Reveals.Head memory other = _headOf(shown, w);
+                    Reveals.Head memory other = shown.heads[w];
                     if (_agree(rules, head.root, other.root, head.tiles, other.tiles)) fresh |= 1 << w;
                 }
             }
@@ -450,7 +443,7 @@ contract Judgement is IJudgement {
             for (; members != 0; members &= members - 1) {
                 uint256 i = _lowest(members);
                 uint256 weight = _seatsOf(seats, i);
-                _insert(sorted, count++, uint256(uint32(_headOf(shown, i).numbers >> shift)) << 8 | weight);
+                _insert(sorted, count++, uint256(uint32(shown.heads[i].numbers >> shift)) << 8 | weight);
                 total += weight;
             }
             uint256 passed = 0;
@@ -622,9 +615,12 @@ contract Judgement is IJudgement {
         address[] calldata reviewers = state.reviewers;
         uint8[] calldata seats = state.seats;
         uint256 reward = Prices.REWARD_UNITS * state.unit;
-        for (; cluster != 0; cluster &= cluster - 1) {
-            uint256 i = _lowest(cluster);
-            draft.pay(reviewers[i], reward * _seatsOf(seats, i));
+        unchecked {
+            // Six units of 96 bits by seats of eight.
+            for (; cluster != 0; cluster &= cluster - 1) {
+                uint256 i = _lowest(cluster);
+                draft.pay(reviewers[i], reward * _seatsOf(seats, i));
+            }
         }
     }
 

@@ -422,20 +422,31 @@ contract Registry is IRegistry {
         uint256 tries = _tries(count);
         uint256 tags = _tagsOf(request.excluded);
         mapping(uint256 place => History.Word) storage entries = _entries[group];
-        for (uint256 i = 0; found < count; ++i) {
+        for (uint256 i = 0; found < count;) {
             if (i == tries) revert DrawExhausted(group, found, count);
             uint256 h = _chance(request.seed, i);
+            unchecked {
+                ++i;
+            }
             uint256 word = entries[(h >> 128) % size].valueAt(blockNumber, hints);
             uint256 seats = Entries.seatsIn(word, request.seasoned, blockNumber, SEASONING);
+            if (seats == 0) continue;
             address operator = Entries.operatorIn(word);
-            if (seats == 0 || uint128(h) % scale >= seats * _weight(operator, blockNumber)) continue;
+            unchecked {
+                // Sixteen bits by fourteen.
+                if (uint128(h) % scale >= seats * _weight(operator, blockNumber)) continue;
+            }
             if (tags >> Entries.tagIn(word) & 1 != 0 && _isExcluded(operator, request.excluded)) continue;
             if (request.distinct) {
                 if (_isAmong(operator, drawn, found)) continue;
                 uint256 ask = _asks[group][operator].valueAt(blockNumber, hints);
                 if (!Entries.isWithin(Entries.unpackAsk(ask), request.bound)) continue;
             }
-            drawn[found++] = operator;
+            assembly ("memory-safe") {
+                // Below `count`, for which there is room.
+                found := add(found, 1)
+                mstore(add(drawn, shl(5, found)), operator)
+            }
         }
     }
 
@@ -747,8 +758,9 @@ contract Registry is IRegistry {
 
     /// @inheritdoc IRegistry
     function rulesOf(bytes32 executionClass) external view returns (Rules memory) {
-        _wordOf(executionClass);
         Rules memory rules = _rules[executionClass];
+        // No class does without verifiers (Classes).
+        if (rules.verifiers == 0) revert UnknownClass(executionClass);
         // A struct of plain values lies in memory as it is encoded: to encode it again would be 300 bytes of code.
         assembly ("memory-safe") {
             return(rules, RULES_BYTES)

@@ -202,6 +202,42 @@ library Messages {
         }
     }
 
+    /// @notice The same for an order in the calldata.
+    function hashOf(Order calldata message) internal pure returns (bytes32) {
+        uint256 position;
+        assembly ("memory-safe") {
+            position := message
+        }
+        return hashAt(ORDER_TYPE, position, 16);
+    }
+
+    /// @notice The same for a result in the calldata.
+    function hashOf(Result calldata message) internal pure returns (bytes32) {
+        uint256 position;
+        assembly ("memory-safe") {
+            position := message
+        }
+        return hashAt(RESULT_TYPE, position, 9);
+    }
+
+    /// @notice The same for a draw in the calldata.
+    function hashOf(Draw calldata message) internal pure returns (bytes32) {
+        uint256 position;
+        assembly ("memory-safe") {
+            position := message
+        }
+        return hashAt(DRAW_TYPE, position, 4);
+    }
+
+    /// @notice The same for a verdict in the calldata.
+    function hashOf(Verdict calldata message) internal pure returns (bytes32) {
+        uint256 position;
+        assembly ("memory-safe") {
+            position := message
+        }
+        return hashAt(VERDICT_TYPE, position, 6);
+    }
+
     /// @notice A tab's id.
     function tabId(Tab memory tab) internal pure returns (bytes32) {
         return keccak256(abi.encode(tab));

@@ -36,12 +36,16 @@ library Openings {
 
     /// @notice Bytes of the tiles of an opening.
     function tileBytes(Sample memory sample) internal pure returns (uint256) {
-        return sample.places.length * TileTree.TILE_BYTES;
+        unchecked {
+            return sample.places.length * TileTree.TILE_BYTES;
+        }
     }
 
     /// @notice Bytes of the siblings of an opening.
     function siblingBytes(Sample memory sample) internal pure returns (uint256) {
-        return sample.places.length * sample.depth * 32;
+        unchecked {
+            return sample.places.length * sample.depth * 32;
+        }
     }
 
     /// @notice The trace root that an opening proves; zero if its tiles belong to different trees.
@@ -50,13 +54,16 @@ library Openings {
     function rootOf(Sample memory sample, bytes memory tiles, uint256 siblings) internal pure returns (bytes32 root) {
         uint256[] memory places = sample.places;
         uint256 depth = sample.depth;
-        for (uint256 j = 0; j < places.length; ++j) {
-            uint256 place = places[j];
-            bytes32 hash = TileTree.leaf(place, tiles, j * TileTree.TILE_BYTES);
-            hash = _climb(hash, place, siblings, depth);
-            if (j == 0) root = hash;
-            else if (hash != root) return 0;
-            siblings += depth * 32;
+        unchecked {
+            // No class samples more tiles than eight bits count, and no tree is deeper than 32.
+            for (uint256 j = 0; j < places.length; ++j) {
+                uint256 place = places[j];
+                bytes32 hash = TileTree.leaf(place, tiles, j * TileTree.TILE_BYTES);
+                hash = _climb(hash, place, siblings, depth);
+                if (j == 0) root = hash;
+                else if (hash != root) return 0;
+                siblings += depth * 32;
+            }
         }
         uint256 shape = sample.shape;
         assembly ("memory-safe") {
@@ -87,14 +94,23 @@ library Openings {
 
     /// @notice Tiles of the calldata, XORed with `mask`, of the same length; in the clear if it is empty.
     function unmasked(uint256 position, uint256 length, bytes memory mask) internal pure returns (bytes memory tiles) {
-        tiles = new bytes(length);
         assembly ("memory-safe") {
+            tiles := mload(0x40)
             let to := add(tiles, 0x20)
+            mstore(tiles, length)
+            mstore(0x40, add(to, length))
             calldatacopy(to, position, length)
             if mload(mask) {
                 let apart := sub(mask, tiles)
-                for { let end := add(to, length) } lt(to, end) { to := add(to, 0x20) } {
+                // A tile is a multiple of four words.
+                for { let end := add(to, length) } lt(to, end) { to := add(to, 0x80) } {
                     mstore(to, xor(mload(to), mload(add(to, apart))))
+                    let next := add(to, 0x20)
+                    mstore(next, xor(mload(next), mload(add(next, apart))))
+                    next := add(to, 0x40)
+                    mstore(next, xor(mload(next), mload(add(next, apart))))
+                    next := add(to, 0x60)
+                    mstore(next, xor(mload(next), mload(add(next, apart))))
                 }
             }
         }

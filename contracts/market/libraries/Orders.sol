@@ -60,11 +60,7 @@ library Orders {
     function digestAt(bytes32 domain, SignedOrder calldata signed) internal pure returns (bytes32 order) {
         bytes32 tab = Messages.tabId(Tab({payer: signed.client, payee: signed.scheduler, key: signed.key}));
         if (signed.order.tab != tab) revert ForeignTab(signed.order.tab, tab);
-        uint256 position;
-        assembly ("memory-safe") {
-            position := signed
-        }
-        return Messages.digest(domain, Messages.hashAt(Messages.ORDER_TYPE, position, 16));
+        return Messages.digest(domain, Messages.hashOf(signed.order));
     }
 
     /// @notice The same for an order that its tab key signed.
@@ -150,18 +146,10 @@ library Orders {
             Result calldata result = results[s];
             requirePlace(result.order, result.segment, order, s);
             if (s > 0 && !meet(results[s - 1], result)) revert HeadsApart(s);
-            hashes[s] = _hashOf(result);
+            hashes[s] = Messages.hashOf(result);
             bytes32 digest = Messages.digest(domain, hashes[s]);
             signers[s] = ECDSA.recover(digest, signatures[s].r, signatures[s].vs);
         }
-    }
-
-    function _hashOf(Result calldata result) private pure returns (bytes32) {
-        uint256 position;
-        assembly ("memory-safe") {
-            position := result
-        }
-        return Messages.hashAt(Messages.RESULT_TYPE, position, 9);
     }
 
     /// @notice Whether the next segment read what this one gave, over as many positions (each has its own cache).

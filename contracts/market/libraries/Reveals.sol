@@ -44,10 +44,11 @@ library Reveals {
         bytes tiles;
     }
 
-    /// @notice The reveal that begins at a position of the calldata. What is read beyond the reveals is for the caller to refuse,
-    ///         by where the last one ends.
+    /// @notice Reads the reveal that begins at a position of the calldata into an empty head. What is read beyond the
+    ///         reveals is for the caller to refuse, by where the last one ends.
+    /// @dev A function that returned the struct would make an empty one first, each time.
     /// @param last root of the last one that has one
-    function read(uint256 position, bytes32 last) internal pure returns (Head memory head) {
+    function read(Head memory head, uint256 position, bytes32 last) internal pure {
         uint256 word;
         bytes32 salt;
         assembly ("memory-safe") {
@@ -59,7 +60,7 @@ library Reveals {
             head.opinion = first & ~REPEATED;
             if (head.opinion == 0) {
                 head.end = position + 1;
-                return head;
+                return;
             }
             head.numbers = uint64(word >> 184);
             head.salt = salt;

@@ -13,8 +13,16 @@ library States {
     }
 
     /// @dev Places of fields in CaseState, in words.
+    uint256 internal constant KIND = 0;
     uint256 private constant PHASE = 1;
+    uint256 internal constant SEGMENT = 2;
+    uint256 internal constant ROUND = 3;
+    uint256 internal constant SUSPENDS = 4;
     uint256 private constant PHASE_BLOCK = 5;
+    uint256 internal constant ANSWERED_AT = 7;
+    uint256 internal constant ORDER = 9;
+    uint256 internal constant NODE = 16;
+    uint256 internal constant BOND = 20;
     uint256 private constant SEATS = 26;
     uint256 private constant COMMITMENTS = 27;
     uint256 internal constant SEED = 28;
@@ -38,6 +46,29 @@ library States {
         copy = Copy({start: start, size: size});
     }
 
+    /// @notice The state at the beginning of abi.encode(state, other), and the other; as our own reader returns them.
+    function taken(bytes memory answer) internal pure returns (Copy memory copy, bytes memory other) {
+        uint256 start;
+        uint256 size;
+        assembly ("memory-safe") {
+            let data := add(answer, 0x20)
+            start := add(data, 0x20)
+            // Two offsets, the state, then the other: the second offset's word becomes that of abi.encode(state).
+            size := sub(mload(start), 0x20)
+            other := add(data, mload(start))
+            mstore(start, 0x20)
+        }
+        copy = Copy({start: start, size: size});
+    }
+
+    /// @notice Emits an event with three topics whose data is the state.
+    function announce(Copy memory copy, bytes32 selector, bytes32 id, bytes32 order, address account) internal {
+        (uint256 start, uint256 size) = (copy.start, copy.size);
+        assembly ("memory-safe") {
+            log4(start, size, selector, id, order, account)
+        }
+    }
+
     /// @notice keccak256(abi.encode(state)).
     function hash(Copy memory copy) internal pure returns (bytes32 value) {
         (uint256 start, uint256 size) = (copy.start, copy.size);
@@ -50,6 +81,13 @@ library States {
     function enter(Copy memory copy, CasePhase phase) internal view {
         set(copy, PHASE, uint256(phase));
         set(copy, PHASE_BLOCK, uint40(block.number));
+    }
+
+    function get(Copy memory copy, uint256 field) internal pure returns (uint256 value) {
+        uint256 start = copy.start;
+        assembly ("memory-safe") {
+            value := mload(add(add(start, 0x20), shl(5, field)))
+        }
     }
 
     function set(Copy memory copy, uint256 field, uint256 value) internal pure {
