@@ -92,6 +92,22 @@ def pool(
 
 
 @app.command()
+def market(
+    *,
+    question: Annotated[str, typer.Option("--question", help="What the client asks.")] = QUESTION,
+    expect: Annotated[str, typer.Option("--expect", help="A word the answer must hold.")] = "Paris",
+    models: Models = Path("~/.troth"),
+) -> None:
+    """On tabs: a tab, ten nodes, instant answers, checks that the client draws, an int8 cheat, money, an audit."""
+    _end_as_interrupted()
+    from troth.demo.display import Display
+    from troth.demo.market_play import play
+
+    with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
+        play(Path(folder), models.expanduser(), Display(), question, expect)
+
+
+@app.command()
 def exact(
     *,
     engine: Engine = "",

@@ -106,6 +106,10 @@ class LocalGateway:
         wait_until(decided, "The verdict", VERDICT_SECONDS, [self.child])
         return found
 
+    def receipt_now(self, streamed: Streamed) -> dict[str, Any]:
+        """The receipt as it stands."""
+        return self._get(f"/v1/receipts/{streamed.identifier}")
+
     def _get(self, path: str) -> dict[str, Any]:
         request = urllib.request.Request(f"{self.address}{path}", headers=self._headers())  # noqa: S310 - loopback only
         with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310 - loopback only

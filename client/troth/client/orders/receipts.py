@@ -12,11 +12,13 @@ from troth.client.orders.journal import Entry, Phase
 from troth.client.tabs.asset import Asset
 from troth.client.terminal import printable_line
 from troth.protocol.market import lottery, receipt
+from troth.protocol.market.bodies import Admitted
 from troth.protocol.market.messages import case_id
 from troth.protocol.market.receipt import Receipt
 from troth.protocol.market.state import State
 from troth.protocol.market.views import class_of
 from troth.protocol.typed_data import Domain
+from troth.protocol.types import Address
 
 _ANSWERED = {
     Phase.ANSWERED,
@@ -41,6 +43,12 @@ class Shown:
     case: str
 
     @property
+    def nodes(self) -> tuple[Address, ...]:
+        """Who was admitted to serve, a node for each segment; none before the draw was proven."""
+        admitted = self.entry.read("admitted", Admitted)
+        return () if admitted is None else admitted.nodes
+
+    @property
     def answered(self) -> bool:
         """Whether every node signed what was received."""
         return self.entry.phase in _ANSWERED
@@ -63,6 +71,7 @@ class Shown:
             "due_block": entry.due,
             "case": self.case,
             "tokens": len(entry.tokens),
+            "nodes": list(self.nodes),
             "failure": entry.failure,
         }
 
