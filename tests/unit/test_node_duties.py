@@ -19,7 +19,7 @@ from troth.node.earning.redeeming import Redeemable
 from troth.node.earning.supervision import Supervised
 from troth.node.orders.duties import Duties
 from troth.node.orders.rejections import Rejection
-from troth.node.orders.retention import last_block
+from troth.cases.keeping import last_block
 from troth.protocol.market import messages
 from troth.protocol.market.events import Claimed
 from troth.protocol.market.state import CaseRecord

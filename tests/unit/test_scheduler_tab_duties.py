@@ -43,7 +43,6 @@ from troth.protocol.market.types import (
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Recommit
 from troth.scheduler.checks.summons import SummonsDuty, stuck
-from troth.scheduler.orders.keeping import FINALITY_BLOCKS
 from troth.scheduler.tabs.claiming import attend_claims, claim_due
 from troth.scheduler.tabs.delivering import acknowledge_nodes
 from troth.scheduler.tabs.opening import Deposits, TabOpener
@@ -364,9 +363,8 @@ async def test_a_summons_is_answered_after_a_restart(scene: TabScene) -> None:
 async def test_prompts_and_rows_are_held_as_long_as_they_are_owed_and_no_longer(scene: TabScene) -> None:
     undrawn, checked = await scene.send(scene.asked()), await scene.send(scene.asked())
     await scene.show(checked)
-    drawn = story_of(scene, undrawn).drawn.draw.message.block_number
     rows = scene.folder / "rows" / undrawn.order_id.hex()
-    scene.ledger.block = drawn + PARAMETERS.lag + FINALITY_BLOCKS
+    scene.ledger.block = last_block(undrawn.order.reference_block, PARAMETERS)
     await scene.orders.forget_old()
     assert rows.exists()
     assert story_of(scene, undrawn).request is not None
@@ -377,7 +375,11 @@ async def test_prompts_and_rows_are_held_as_long_as_they_are_owed_and_no_longer(
     assert story_of(scene, undrawn).request is None
     assert story_of(scene, checked).request is not None
     summons_id = messages.summons_id(checked.order_id, SummonsKind.CHECK, 0)
-    scene.ledger.fold(on.SummonsAnswered(summons_id, CLIENT_TAB.payee, Hash32(bytes(32)), META))
+    answered = replace(META, block=scene.ledger.block)
+    scene.ledger.fold(on.SummonsAnswered(summons_id, CLIENT_TAB.payee, Hash32(bytes(32)), answered))
+    await scene.orders.forget_old()
+    assert story_of(scene, checked).request is not None
+    scene.ledger.block += last_opening_block(0, PARAMETERS) + FINALITY + 1
     await scene.orders.forget_old()
     assert story_of(scene, checked).request is None
     # What a claim needs is still there, and nothing of prompt or answer is left in the file.

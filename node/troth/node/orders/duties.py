@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from troth.cases.keeping import oldest_kept
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.node.earning.keeper import Wallet
 from troth.node.orders.bench import Bench
 from troth.node.orders.rejections import CaseOpener
-from troth.node.orders.retention import drop_traces, forgettable, oldest_kept
+from troth.node.orders.retention import drop_traces, forgettable
 from troth.node.orders.summoned import passed_to, response
 from troth.node.orders.words import Begun
 from troth.overlay.logs import task_bound
