@@ -14,6 +14,7 @@ from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, TabScene
 from support.tabs_stage import PARAMETERS
 
 from troth.audit.market.checks import logs
+from troth.cases.keeping import FINALITY, last_block
 from troth.chain.errors import ChainUnavailable
 from troth.protocol import typed_data
 from troth.protocol.hashing import keccak256
@@ -21,6 +22,7 @@ from troth.protocol.market import canonical, checks, claims, log_data, messages,
 from troth.protocol.market import events as on
 from troth.protocol.market.bodies import Acknowledgement, Lottery, read_part
 from troth.protocol.market.calls import argument, read_call
+from troth.protocol.market.court import last_opening_block
 from troth.protocol.market.messages import sign, state_hash
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
@@ -368,7 +370,8 @@ async def test_prompts_and_rows_are_held_as_long_as_they_are_owed_and_no_longer(
     await scene.orders.forget_old()
     assert rows.exists()
     assert story_of(scene, undrawn).request is not None
-    scene.ledger.fold(summoned(scene, checked, SummonsKind.CHECK))
+    fresh = replace(META, block=scene.ledger.block)
+    scene.ledger.fold(replace(summoned(scene, checked, SummonsKind.CHECK), meta=fresh))
     scene.ledger.block += 1
     await scene.orders.forget_old()
     assert not rows.exists()
