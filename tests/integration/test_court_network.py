@@ -42,24 +42,32 @@ def case_of(network: CourtNetwork, order: Hash32) -> Any:
     return network.follower.state.cases.get(messages.case_id(order, 0))
 
 
+@pytest.mark.parametrize(("ends", "tells"), [((2,), True), ((1, 2), True), ((2,), False)])
 async def test_a_node_that_cheats_is_brought_to_court_by_who_rejected_it_and_slashed(
-    anvil: Any, tmp_path: Path
+    anvil: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: tuple[int, ...], tells: bool
 ) -> None:
-    async with court_network(anvil, tmp_path) as network, blocks(network):
+    if not tells:
+        # Its verifiers ask it, over a channel of their own.
+        monkeypatch.setattr("troth.scheduler.checks.running.inform", told_nothing)
+    async with court_network(anvil, tmp_path, ends=ends) as network, blocks(network):
         for engine in network.engines.values():
             engine.cheats = True
         asked = await network.scene.send(network.scene.asked())
         assert [line["type"] for line in asked.lines][-1] == "draw", asked.lines
         story = network.scheduler.orders.desk.store.get(asked.order_id)
-        (node,) = story.admitted.nodes
+        node = story.admitted.nodes[0]
         before = network.follower.state.pot(PotKind.STAKE, node)
         # The client shows its secret, and then does nothing more.
         await network.scene.show(asked)
-        opinions = {verifier: one.message.opinion for (_, verifier), one in story.verdicts.items()}
-        assert set(opinions.values()) == {Opinion.REJECT}
+        said = {verifier: one.message.opinion for (segment, verifier), one in story.verdicts.items() if segment == 0}
+        assert set(said.values()) == {Opinion.REJECT}
         await eventually(lambda: case_of(network, asked.order_id) is not None)
-        assert case_of(network, asked.order_id).state.opener in opinions
+        assert case_of(network, asked.order_id).state.opener in said
         await eventually(lambda: case_of(network, asked.order_id).outcome is not None, 240)
         assert case_of(network, asked.order_id).outcome is Outcome.CONVICTED
         after = network.follower.state.pot(PotKind.STAKE, node)
         assert before - after >= network.stage.execution_class.penalty
+
+
+async def told_nothing(*_arguments: Any) -> None:
+    """A scheduler that keeps verdicts to itself until it is asked."""

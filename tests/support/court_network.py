@@ -26,7 +26,7 @@ from troth.node.orders.session import INFERS
 from troth.overlay.identity import TlsIdentity, create_identity
 from troth.overlay.server import TlsServer, serving
 from troth.protocol.market import messages, tabs
-from troth.protocol.types import ZERO_ADDRESS, Address, Hash32, Segment
+from troth.protocol.types import ZERO_ADDRESS, Address, Hash32, Segment, segments_from_ends
 from troth.scheduler.assembly import Keys
 from troth.scheduler.catalogue import Served
 from troth.scheduler.market.assembly import assembled_market
@@ -49,9 +49,6 @@ class CheatingEngine(ToyEngine):
         self.scale = np.float32(0.8 if infers and self.cheats else 1.0)
         return await super().forward(key, segment, start, inputs)
 
-    async def logits(self, rows: Any) -> Computed:
-        return await super().logits(rows)
-
 
 @dataclass
 class CourtNetwork:
@@ -61,6 +58,7 @@ class CourtNetwork:
     follower: Any
     scene: TabScene
     scheduler: Any
+    ends: tuple[int, ...]
     nodes: dict[Address, RunningMarketNode] = field(default_factory=dict)
     engines: dict[Address, CheatingEngine] = field(default_factory=dict)
 
@@ -68,9 +66,9 @@ class CourtNetwork:
 class Client(TabScene):
     """The client of a scene over a running scheduler."""
 
-    def __init__(self, stage: TabsStage, scheduler: Any) -> None:
+    def __init__(self, stage: TabsStage, scheduler: Any, ends: tuple[int, ...]) -> None:
         self.stage = stage
-        self.ends = (2,)
+        self.ends = ends
         self.domain = stage.market.domain
         self.tab_key = stage.tab_key.secret
         self.client_tab = stage.client_tab
@@ -82,7 +80,7 @@ class Client(TabScene):
         self.http = httpx.AsyncClient(transport=transport, base_url="https://scheduler", timeout=120)
 
 
-def node_configuration(stage: TabsStage, folder: Path, port: int) -> Configuration:
+def node_configuration(stage: TabsStage, folder: Path, port: int, segments: tuple[Segment, ...]) -> Configuration:
     return Configuration(
         folder=folder,
         rpc=stage.anvil.url,
@@ -93,7 +91,7 @@ def node_configuration(stage: TabsStage, folder: Path, port: int) -> Configurati
         execution_class=stage.class_id,
         model="toy",
         slice=Segment(0, 2),
-        segments=(Segment(0, 2),),
+        segments=segments,
         operator_keystore=folder / "unused.json",
         host="127.0.0.1",
         port=port,
@@ -110,7 +108,7 @@ def node_configuration(stage: TabsStage, folder: Path, port: int) -> Configurati
     )
 
 
-def scheduler_configuration(stage: TabsStage, folder: Path, port: int) -> MarketConfiguration:
+def scheduler_configuration(stage: TabsStage, folder: Path, port: int, ends: tuple[int, ...]) -> MarketConfiguration:
     return MarketConfiguration(
         folder=folder,
         rpc=stage.anvil.url,
@@ -124,7 +122,7 @@ def scheduler_configuration(stage: TabsStage, folder: Path, port: int) -> Market
         host="127.0.0.1",
         port=port,
         endpoint=f"https://127.0.0.1:{port}",
-        served=(Served(stage.class_id, (2,), texts(folder / "model"), CONTEXT),),
+        served=(Served(stage.class_id, ends, texts(folder / "model"), CONTEXT),),
         prices={stage.class_id: LISTED},
         deposits=Deposits(DEPOSIT, DEPOSIT // 1_000),
         redeem_times=10**6,
@@ -146,7 +144,9 @@ class _Place:
 
 
 @asynccontextmanager
-async def court_network(anvil: Any, folder: Path, nodes: int = 12, **changes: Any) -> AsyncIterator[CourtNetwork]:
+async def court_network(
+    anvil: Any, folder: Path, nodes: int = 12, ends: tuple[int, ...] = (2,), **changes: Any
+) -> AsyncIterator[CourtNetwork]:
     keys = [*(_key(f"node {number}") for number in range(nodes)), _key("scheduler")]
     places = {key.address: _Place(create_identity(folder / key.address / "tls"), free_port()) for key in keys}
     model = descriptor()
@@ -157,6 +157,7 @@ async def court_network(anvil: Any, folder: Path, nodes: int = 12, **changes: An
             model=model,
             execution_class=execution_class_of(model, **changes),
             nodes=nodes,
+            segments=lambda _: segments_from_ends(ends, model.layers),
             endpoint=lambda operator: places[operator].endpoint,
         )
         stage = await stack.enter_async_context(made)
@@ -164,12 +165,12 @@ async def court_network(anvil: Any, folder: Path, nodes: int = 12, **changes: An
         for key in keys:
             anvil.fund(key)
         own = places[stage.scheduler.address]
-        configuration = scheduler_configuration(stage, folder / stage.scheduler.address, own.port)
+        configuration = scheduler_configuration(stage, folder / stage.scheduler.address, own.port, ends)
         pace = Pace(urgent=0.2, money=1.0, slow=5.0)
         assembling = assembled_market(configuration, Keys(stage.scheduler, stage.vrf_secret), pace)
         scheduler = await stack.enter_async_context(assembling)
         await stack.enter_async_context(serving(TlsServer(scheduler.app(), own.identity, "127.0.0.1", own.port)))
-        network = CourtNetwork(stage, follower, Client(stage, scheduler), scheduler)
+        network = CourtNetwork(stage, follower, Client(stage, scheduler, ends), scheduler, ends)
         for key in stage.nodes:
             await stack.enter_async_context(_running(network, key, folder / key.address, places[key.address].port))
         yield network
@@ -180,13 +181,20 @@ async def court_network(anvil: Any, folder: Path, nodes: int = 12, **changes: An
 async def _running(network: CourtNetwork, key: Key, folder: Path, port: int) -> AsyncIterator[None]:
     engine = network.engines[key.address] = CheatingEngine()
     parts = MarketParts(lambda *_arguments, **_keywords: engine)
-    node = RunningMarketNode(node_configuration(network.stage, folder, port), key, verify_weights=False, parts=parts)
+    node = RunningMarketNode(
+        node_configuration(network.stage, folder, port, segments_from_ends(network.ends, 2)),
+        key,
+        verify_weights=False,
+        parts=parts,
+    )
     network.nodes[key.address] = node
     task = asyncio.create_task(node.run())
     try:
         while node._service is None:
             assert not task.done(), task
             await asyncio.sleep(0.05)
+        assert node._court is not None
+        node._court.bringer.pause = 0.5
         yield
     finally:
         node.stop()
