@@ -27,6 +27,7 @@ from troth.protocol.market import canonical, messages
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.papers import CourtText, Spoken
 from troth.protocol.market.types import Opinion
+from troth.protocol.pooling import Pool
 from troth.protocol.request import canonical_bytes, tokens_to_words
 from troth.protocol.types import Address, Hash32, Segment
 from troth.protocol.vrf import proof_to_hash
@@ -146,6 +147,22 @@ async def test_a_minority_that_rejects_brings_nothing(tmp_path: Path) -> None:
     bringer = bringer_of(network, drawn[0], tmp_path, Asked())
     assert await offered(bringer) == [True]
     assert bringer.office.journal.cases() == ()
+
+
+async def test_what_only_many_texts_together_show_is_rejected_and_never_brought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def pooled(_bench: Any, _session: Any, judgement: Any) -> Any:
+        return replace(judgement, pool=Pool(1 << 14, claimed=1e6, own=0.0))
+
+    monkeypatch.setattr("troth.node.orders.checking._pooled", pooled)
+    network = build(tmp_path)
+    ordered = await network.serve()
+    verifier = verifiers(network, ordered)[0]
+    _, verdict = await network.verify(ordered, 0, verifier)
+    assert verdict.message.opinion == Opinion.REJECT
+    assert network.nodes[verifier].bench.stores.rejections.waiting() == ()
+    assert "no case is brought" in caplog.text
 
 
 # ---------------------------------------------------------------------------------------------------------- being told

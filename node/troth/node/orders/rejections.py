@@ -52,14 +52,6 @@ class CaseOpener(Protocol):
         """Take a rejection over for good, True, or leave it to be offered again, False; asked again after a restart."""
 
 
-class NoCases:
-    """For a node whose operator does not go to court: the client or another verifier may."""
-
-    async def rejected(self, rejection: Rejection) -> bool:
-        """Leave it to the others."""
-        return True
-
-
 class Rejections:
     """See the module. Used from the thread that owns the database."""
 
