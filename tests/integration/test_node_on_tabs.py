@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.order_network import FakeGround, Node
@@ -19,7 +19,6 @@ from troth.node.earning.claims_record import ClaimsRecord
 from troth.node.earning.keeper import EarningKeeper, Tools
 from troth.node.earning.policy import EarningPolicy
 from troth.node.orders.duties import Duties
-from troth.node.orders.rejections import NoCases
 from troth.node.orders.running import MarketWallet
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed, sign, tab_id
@@ -224,7 +223,8 @@ async def test_a_summons_that_was_passed_on_is_answered_with_what_was_signed(anv
         arguments = (summons_id, state, [paid.key.address], paid.tab, promise, signed.signature)
         await stage.send(stage.scheduler, Part.SUMMONS, "passOnResults", *arguments, value=await deposit(stage, "pass"))
         await paid.follow()
-        duties = Duties(bench, MarketWallet(market), paid.key, NoCases(), lambda block: paid.follower.reach(block, 20))
+        wallet, nobody = MarketWallet(market), cast("Any", None)
+        duties = Duties(bench, wallet, paid.key, nobody, lambda block: paid.follower.reach(block, 20))
         await duties.answer_summons()
         assert duties.responded == 1
         await paid.follow()

@@ -27,7 +27,15 @@ from troth.protocol.market import canonical, checks, life, lottery, messages, pr
 from troth.protocol.market.bodies import opening_context
 from troth.protocol.market.checks import Opened, View
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, Commitments, InferencePapers, Pay, trace_salt
+from troth.protocol.market.papers import (
+    PAPERS_LIMIT,
+    CheckPapers,
+    Commitments,
+    InferencePapers,
+    Pay,
+    Spoken,
+    trace_salt,
+)
 from troth.protocol.market.rows import RowChain, verify_rows
 from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict, Voucher, Work
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
@@ -42,6 +50,7 @@ from troth.protocol.wire_market import (
     Concluded,
     Dismiss,
     Hidden,
+    Inform,
     Judge,
     Judged,
     Noted,
@@ -90,6 +99,7 @@ class ToyTabNode:
         self.seen: list[str] = []
         self.books: dict[Hash32, tabs.PayeeBook] = {}
         self.vouchers: dict[Hash32, Signed[Voucher]] = {}
+        self.told: dict[tuple[bytes, int], Spoken] = {}
         self._chain = chain
         self._sessions: dict[tuple[bytes, int, str], _Session] = {}
         self._words: dict[tuple[bytes, int, str], bytes] = {}
@@ -116,6 +126,7 @@ class ToyTabNode:
             Recommit: self._recommit,
             Judge: self._judge,
             Unveil: self._unveil,
+            Inform: self._inform,
             Redeemable: self._redeemable,
             Dismiss: lambda _header, _payload: (Released(), b""),
         }[type(header)]
@@ -381,6 +392,11 @@ class ToyTabNode:
         opened = Opened(Hash32(trace.root), salt, trace.open(tiles))
         context = opening_context(Hash32(header.order), header.segment, address_to_bytes(self.address))
         return Unveiled(), seal(canonical.encode(opened), order.reply_key, context)
+
+    def _inform(self, header: Inform, payload: memoryview) -> tuple[Noted, bytes]:
+        assert len(payload) == header.size
+        self.told[header.order, header.segment] = canonical.decode(Spoken, payload, header.size)
+        return Noted(), b""
 
     def _redeemable(self, _header: Redeemable, payload: memoryview) -> tuple[Any, bytes]:
         signed = canonical.decode(Signed[Voucher], payload, 4096)

@@ -12,6 +12,7 @@ from support.market_logs import META
 from support.order_network import BLOCK, SCHEDULER, Network, Ordered, build, with_tab
 from support.tabs_stage import PARAMETERS
 
+from troth.cases.keeping import last_block
 from troth.chain.records import Fees
 from troth.node.earning import redeeming, view
 from troth.node.earning.policy import EarningPolicy
@@ -19,7 +20,6 @@ from troth.node.earning.redeeming import Redeemable
 from troth.node.earning.supervision import Supervised
 from troth.node.orders.duties import Duties
 from troth.node.orders.rejections import Rejection
-from troth.node.orders.retention import last_block
 from troth.protocol.market import messages
 from troth.protocol.market.events import Claimed
 from troth.protocol.market.state import CaseRecord

@@ -14,6 +14,7 @@ from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, TabScene
 from support.tabs_stage import PARAMETERS
 
 from troth.audit.market.checks import logs
+from troth.cases.keeping import FINALITY, last_block
 from troth.chain.errors import ChainUnavailable
 from troth.protocol import typed_data
 from troth.protocol.hashing import keccak256
@@ -21,6 +22,7 @@ from troth.protocol.market import canonical, checks, claims, log_data, messages,
 from troth.protocol.market import events as on
 from troth.protocol.market.bodies import Acknowledgement, Lottery, read_part
 from troth.protocol.market.calls import argument, read_call
+from troth.protocol.market.court import last_opening_block
 from troth.protocol.market.messages import sign, state_hash
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
@@ -43,7 +45,6 @@ from troth.protocol.market.types import (
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Recommit
 from troth.scheduler.checks.summons import SummonsDuty, stuck
-from troth.scheduler.orders.keeping import FINALITY_BLOCKS
 from troth.scheduler.tabs.claiming import attend_claims, claim_due
 from troth.scheduler.tabs.delivering import acknowledge_nodes
 from troth.scheduler.tabs.opening import Deposits, TabOpener
@@ -364,20 +365,24 @@ async def test_a_summons_is_answered_after_a_restart(scene: TabScene) -> None:
 async def test_prompts_and_rows_are_held_as_long_as_they_are_owed_and_no_longer(scene: TabScene) -> None:
     undrawn, checked = await scene.send(scene.asked()), await scene.send(scene.asked())
     await scene.show(checked)
-    drawn = story_of(scene, undrawn).drawn.draw.message.block_number
     rows = scene.folder / "rows" / undrawn.order_id.hex()
-    scene.ledger.block = drawn + PARAMETERS.lag + FINALITY_BLOCKS
+    scene.ledger.block = last_block(undrawn.order.reference_block, PARAMETERS)
     await scene.orders.forget_old()
     assert rows.exists()
     assert story_of(scene, undrawn).request is not None
-    scene.ledger.fold(summoned(scene, checked, SummonsKind.CHECK))
+    fresh = replace(META, block=scene.ledger.block)
+    scene.ledger.fold(replace(summoned(scene, checked, SummonsKind.CHECK), meta=fresh))
     scene.ledger.block += 1
     await scene.orders.forget_old()
     assert not rows.exists()
     assert story_of(scene, undrawn).request is None
     assert story_of(scene, checked).request is not None
     summons_id = messages.summons_id(checked.order_id, SummonsKind.CHECK, 0)
-    scene.ledger.fold(on.SummonsAnswered(summons_id, CLIENT_TAB.payee, Hash32(bytes(32)), META))
+    answered = replace(META, block=scene.ledger.block)
+    scene.ledger.fold(on.SummonsAnswered(summons_id, CLIENT_TAB.payee, Hash32(bytes(32)), answered))
+    await scene.orders.forget_old()
+    assert story_of(scene, checked).request is not None
+    scene.ledger.block += last_opening_block(0, PARAMETERS) + FINALITY + 1
     await scene.orders.forget_old()
     assert story_of(scene, checked).request is None
     # What a claim needs is still there, and nothing of prompt or answer is left in the file.

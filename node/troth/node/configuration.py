@@ -5,6 +5,8 @@ version = 1
 [market]  factory = "0x…"; optional bank = "0x…", start_block: the node serves orders on tabs of this deployment
 [earning] optional, with [market]: unpaid (asset units of one scheduler's work; default 100 of the class's dearest
           orders), gas_share, claim_lags, locks (rejecting verdicts lock stake)
+[court]   optional, with [market]: most_bond (of a case that this node brings; default that of the longest order it
+          serves, 0 for never)
 [node]    class = "0x…", model = "folder or name", slice = "0:15", segments = ["0:15"]
 [keys]    optional operator (keystore; default keys/operator.json in the folder)
 [listen]  host, port, endpoint = "https://name:port" as registered
@@ -67,6 +69,10 @@ class _Earning(_Section, frozen=True, forbid_unknown_fields=True):
     locks: bool = False
 
 
+class _Court(_Section, frozen=True, forbid_unknown_fields=True):
+    most_bond: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
 class _Node(_Section, frozen=True, forbid_unknown_fields=True):
     class_: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")] = msgspec.field(name="class")
     model: str
@@ -121,6 +127,7 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
     overlay: OverlaySection | None = None
     market: _Market | None = None
     earning: _Earning = _Earning()
+    court: _Court = _Court()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +178,7 @@ class Configuration:
     overlay: OverlayEntry | None = None
     market: MarketPlace | None = None
     earning: EarningPolicy = EarningPolicy()  # noqa: RUF009 -- frozen
+    most_bond: int | None = None
 
     @property
     def seal_key(self) -> Path:
@@ -239,6 +247,7 @@ def _checked(folder: Path, file: _File) -> Configuration:
         overlay=_overlay(file.overlay),
         market=market,
         earning=EarningPolicy(file.earning.unpaid, file.earning.gas_share, file.earning.claim_lags, file.earning.locks),
+        most_bond=file.court.most_bond,
     )
 
 

@@ -46,6 +46,9 @@ from troth.protocol.wire_market import (
     Concluded,
     Dismiss,
     Hidden,
+    Inform,
+    Informed,
+    Inquire,
     Judge,
     Judged,
     Noted,
@@ -276,17 +279,21 @@ NodeRequest = Forward | Decode | Commit | Compare | Open | Release
 NodeReply = Rows | Decoded | Committed | TraceCommitted | Received | Compared | Opened | Released | Failure
 GroupRequest = Tell | Take | Listen
 GroupReply = Told | Taken | Heard | Failure
-OrderRequest = Advance | Proceed | Conclude | Recommit | Judge | Unveil | Redeemable | Dismiss
+OrderRequest = Advance | Proceed | Conclude | Recommit | Judge | Unveil | Inform | Redeemable | Dismiss
+CheckRequest = Inquire
+CheckReply = Informed | Failure
 OrderReply = Rows | Decoded | Concluded | Hidden | Received | Judged | Unveiled | Noted | Released | Failure
 CaseRequest = Furnish | Fetch | Pledge | Show
 CaseReply = Furnished | Fetched | Pledged | Shown | Failure
-Request = NodeRequest | OrderRequest | Report | GroupRequest | CaseRequest
-Reply = NodeReply | OrderReply | Reported | GroupReply | CaseReply
+Request = NodeRequest | OrderRequest | Report | GroupRequest | CaseRequest | CheckRequest
+Reply = NodeReply | OrderReply | Reported | GroupReply | CaseReply | CheckReply
 Message = Request | Reply
 NODE_REQUESTS = (Forward, Decode, Commit, Compare, Open, Release)
 """What a node answers."""
-ORDER_REQUESTS = (Advance, Proceed, Conclude, Recommit, Judge, Unveil, Redeemable, Dismiss)
+ORDER_REQUESTS = (Advance, Proceed, Conclude, Recommit, Judge, Unveil, Inform, Redeemable, Dismiss)
 """What a node on tabs answers."""
+CHECK_REQUESTS = (Inquire,)
+"""What a scheduler answers to verifiers."""
 CASE_REQUESTS = (Furnish, Fetch, Pledge, Show)
 """What nodes and schedulers answer about cases of the court."""
 SCHEDULER_REQUESTS = (Report,)

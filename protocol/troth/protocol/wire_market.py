@@ -23,8 +23,13 @@ from troth.protocol.wire_fields import (
     Uint32,
 )
 
+SPOKEN_LIMIT = 1 << 23
+"""Bytes of what verifiers signed; a request of the longest kind is doubled by its hexadecimal digits."""
+CHECKS_PATH = "/v1/checks"
+"""Where a scheduler answers the verifiers that it asked; beside its channel for reports."""
 PapersSize = Annotated[int, msgspec.Meta(ge=0, le=1 << 18)]
 RequestSize = Annotated[int, msgspec.Meta(ge=0, le=1 << 20)]
+SpokenSize = Annotated[int, msgspec.Meta(ge=1, le=SPOKEN_LIMIT)]
 TokenCount = Annotated[int, msgspec.Meta(ge=0, le=ROWS_LIMIT)]
 
 
@@ -124,13 +129,33 @@ class Unveiled(Message, frozen=True):
     """Payload: an Opened as canonical JSON, sealed to the order's reply key; only the client reads it."""
 
 
+class Inform(Message, frozen=True):
+    """To a verifier that has given its verdict, where one of the segment rejects: what all of them signed, so that it
+    can go to court alone. Payload: Spoken. Answer: Noted."""
+
+    order: Bytes32
+    segment: Uint8
+    size: SpokenSize
+
+
+class Inquire(Message, frozen=True):
+    """From a verifier that was not informed, to its scheduler at CHECKS_PATH. Answer: Informed."""
+
+    order: Bytes32
+    segment: Uint8
+
+
+class Informed(Message, frozen=True):
+    """Payload: Spoken as canonical JSON."""
+
+
 class Redeemable(Message, frozen=True):
     """To a node: a newer voucher of its tab with this scheduler, which acknowledges work. Payload: Signed[Voucher].
     Answer: Noted."""
 
 
 class Noted(Message, frozen=True):
-    """The voucher is on the node's disk."""
+    """The voucher, or what verifiers signed, is on the node's disk."""
 
 
 class Dismiss(Message, frozen=True):

@@ -9,6 +9,7 @@ the result commits to these very rows; else the verifier cannot tell, since it h
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from dataclasses import replace
 from typing import Any
@@ -30,12 +31,15 @@ from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import trace_salt
 from troth.protocol.market.rows import RowChain, verify_rows
 from troth.protocol.market.types import NodeReveal, Opinion, TraceCommitment, Verdict, Work
+from troth.protocol.pooling import EMPTY
 from troth.protocol.request import canonical_bytes, output_hash
 from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
 from troth.protocol.trace import CommittedTrace
 from troth.protocol.types import Hash32
 from troth.protocol.wire import Received
 from troth.protocol.wire_market import Hidden, Judge, Judged, Recommit
+
+log = logging.getLogger(__name__)
 
 Reveals = tuple[NodeReveal, NodeReveal]
 
@@ -171,7 +175,10 @@ async def _decide(bench: Bench, session: Session, claimed: NDArray[Any]) -> byte
     shown = leaves.NO_TRACE, leaves.NO_TRACE
     if opinion is Opinion.ACCEPT:
         shown = await asyncio.to_thread(_shown, session, own, committed, salt)
-    return await bench.write(lambda: _sign(bench, session, opinion, shown))
+    alone = _opinion(replace(judgement, pool=EMPTY)) is Opinion.REJECT
+    if opinion is Opinion.REJECT and not alone:
+        log.warning("rejected for the pool of many texts alone: no case is brought, since a court would judge only one")
+    return await bench.write(lambda: _sign(bench, session, opinion, shown, keeps=alone))
 
 
 async def _own_rows(bench: Bench, session: Session) -> CommittedTrace:
@@ -211,8 +218,8 @@ def _shown(session: Session, own: CommittedTrace, judged: CommittedTrace, salt: 
     )
 
 
-def _sign(bench: Bench, session: Session, opinion: Opinion, shown: Reveals) -> bytes:
-    """The verdict as it travels, written with the leaf that it is owed for; a no also with what a case needs."""
+def _sign(bench: Bench, session: Session, opinion: Opinion, shown: Reveals, *, keeps: bool) -> bytes:
+    """The verdict as it travels, written with the leaf that it is owed for; ``keeps``: also with what a case needs."""
     seat, stores = session.seat, bench.stores
     message = Verdict(
         order=seat.order_id,
@@ -225,7 +232,7 @@ def _sign(bench: Bench, session: Session, opinion: Opinion, shown: Reveals) -> b
 
     def beside(signed: Signed[Verdict]) -> None:
         _settle(bench, session, signed, shown)
-        if opinion is Opinion.REJECT:
+        if keeps:
             stores.rejections.keep(_rejection(bench, session, signed))
 
     place = (seat.order_id, seat.index)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from troth.cases.keeping import oldest_kept
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.node.earning.keeper import Wallet
 from troth.node.orders.bench import Bench
-from troth.node.orders.rejections import CaseOpener
-from troth.node.orders.retention import drop_traces, forgettable, oldest_kept
+from troth.node.orders.rejections import CaseOpener, Rejection
+from troth.node.orders.retention import drop_traces, forgettable
 from troth.node.orders.summoned import passed_to, response
 from troth.node.orders.words import Begun
 from troth.overlay.logs import task_bound
@@ -60,12 +62,17 @@ class Duties:
                 await self._reached(receipt.block)
 
     async def hand_on(self) -> None:
-        """Offer own rejections to whoever opens cases, until it has taken them."""
-        rejections = self._bench.stores.rejections
-        for rejection in await self._bench.write(rejections.waiting):
-            with task_bound(rejection.order):
-                if await self._opener.rejected(rejection):
-                    await self._bench.write(partial(rejections.took, rejection))
+        """Offer own rejections to whoever opens cases, until it has taken them; none waits for another's scheduler."""
+        waiting = await self._bench.write(self._bench.stores.rejections.waiting)
+        outcomes = await asyncio.gather(*(self._offer(one) for one in waiting), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _offer(self, rejection: Rejection) -> None:
+        with task_bound(rejection.order):
+            if await self._opener.rejected(rejection):
+                await self._bench.write(partial(self._bench.stores.rejections.took, rejection))
 
     async def free(self) -> None:
         """Drop traces and words of orders that nobody can ask about any more, and paid leaves of last month."""

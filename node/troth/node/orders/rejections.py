@@ -12,14 +12,15 @@ from typing import Protocol
 from troth.node.earning.database import Database
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.papers import CheckPapers
+from troth.protocol.market.papers import CheckPapers, Spoken
 from troth.protocol.market.types import TraceCommitment, Verdict
 from troth.protocol.types import Hash32
+from troth.protocol.wire_market import SPOKEN_LIMIT
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS rejections (
     order_id BLOB NOT NULL, segment INTEGER NOT NULL, rejection BLOB NOT NULL, taken INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (order_id, segment)
+    told BLOB, PRIMARY KEY (order_id, segment)
 ) WITHOUT ROWID;
 """
 LIMIT = 1 << 24
@@ -51,14 +52,6 @@ class CaseOpener(Protocol):
         """Take a rejection over for good, True, or leave it to be offered again, False; asked again after a restart."""
 
 
-class NoCases:
-    """For a node whose operator does not go to court: the client or another verifier may."""
-
-    async def rejected(self, rejection: Rejection) -> bool:
-        """Leave it to the others."""
-        return True
-
-
 class Rejections:
     """See the module. Used from the thread that owns the database."""
 
@@ -78,6 +71,28 @@ class Rejections:
         """Those that nobody has taken over yet."""
         found = self._database.rows("SELECT rejection FROM rejections WHERE taken=0")
         return tuple(canonical.decode(Rejection, line[0], LIMIT) for line in found)
+
+    def of(self, order: bytes) -> tuple[Rejection, ...]:
+        """Those of one order, taken over or not."""
+        found = self._database.rows("SELECT rejection FROM rejections WHERE order_id=? ORDER BY segment", order)
+        return tuple(canonical.decode(Rejection, line[0], LIMIT) for line in found)
+
+    def tell(self, order: bytes, segment: int, spoken: Spoken) -> None:
+        """Keep what all verifiers signed, unless more was told before; nothing where this node did not reject."""
+        known = self.told(order, segment)
+        if known is not None and (len(known.verdicts), known.text is not None) > (
+            len(spoken.verdicts),
+            spoken.text is not None,
+        ):
+            return
+        with self._database.transaction():
+            query = "UPDATE rejections SET told=? WHERE order_id=? AND segment=?"
+            self._database.write(query, canonical.encode(spoken), order, segment)
+
+    def told(self, order: bytes, segment: int) -> Spoken | None:
+        """What all verifiers of a segment signed, as far as this node was told."""
+        found = self._database.row("SELECT told FROM rejections WHERE order_id=? AND segment=?", order, segment)
+        return None if found is None or found[0] is None else canonical.decode(Spoken, found[0], SPOKEN_LIMIT)
 
     def took(self, rejection: Rejection) -> None:
         """It is somebody else's from now on."""

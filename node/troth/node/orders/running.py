@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,11 +14,14 @@ from typing import Protocol
 import numpy as np
 from fastapi import FastAPI
 
+from troth.cases.courtroom import Seen
+from troth.cases.desk import Desk
 from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.chain.records import Fees, Receipt
 from troth.node.configuration import Configuration
+from troth.node.court.assembly import Chain, NodeCourt, make_court
 from troth.node.earning.books import Books
 from troth.node.earning.claims_record import ClaimsRecord
 from troth.node.earning.database import Database
@@ -36,7 +38,7 @@ from troth.node.orders.duties import Duties
 from troth.node.orders.ground import FollowedGround
 from troth.node.orders.hosting import Hosting
 from troth.node.orders.market_metrics import MarketMetrics
-from troth.node.orders.rejections import CaseOpener, NoCases, Rejections
+from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import Answer, OrderService
 from troth.node.orders.words import Words
 from troth.node.traces import TraceStore
@@ -75,7 +77,6 @@ class MarketParts:
     """One factory per part; the defaults are the node as it is shipped."""
 
     engine: MarketEngineLoader = load_engine
-    opener: Callable[[Bench, Market, Key], CaseOpener] = lambda _bench, _market, _key: NoCases()
 
 
 class MarketWallet:
@@ -122,6 +123,7 @@ class RunningMarketNode:
         self._service: OrderService | None = None
         self._bench: Bench | None = None
         self._hosting: Hosting | None = None
+        self._court: NodeCourt | None = None
         self._tasks: tuple[Supervised, ...] = ()
         self._stop = asyncio.Event()
 
@@ -156,6 +158,7 @@ class RunningMarketNode:
 
     def _server(self, market: Market, follower: MarketFollower) -> TlsServer:
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+        self._desk = Desk(lambda: Seen(follower.state, follower.block))
 
         def authorise(sender: Address) -> bool:
             try:
@@ -167,6 +170,7 @@ class RunningMarketNode:
         operator = Operator(self._key.secret, market.domain)
         channel = ChannelServer(operator, self._handle, authorise, requests=ORDER_REQUESTS)
         channel.mount(app)
+        self._desk.server(operator).mount(app)
         app.include_router(health_routes(lambda: self._reasons(follower), self._metrics.registry))
         self._metrics.block.set_function(lambda: follower.block)
         self._metrics.stake.set_function(lambda: follower.state.pot(PotKind.STAKE, self._key.address))
@@ -226,6 +230,13 @@ class RunningMarketNode:
         service = OrderService(bench, self._metrics)
         await service.start()
         self._hosting = Hosting(bench, service)
+        self._court = make_court(
+            bench,
+            Chain(market, follower, self._key),
+            self._configuration.folder / "court",
+            self._desk,
+            most_bond=self._configuration.most_bond,
+        )
         self._tasks = self._supervised(market, follower, bench)
         self._service = service
         self._metrics.follow_slice(lambda: bench.engine.slice)
@@ -241,6 +252,7 @@ class RunningMarketNode:
     def _supervised(self, market: Market, follower: MarketFollower, bench: Bench) -> tuple[Supervised, ...]:
         """Every long-lived task, each of which goes on after any error."""
         assert self._hosting is not None
+        assert self._court is not None
         wallet = MarketWallet(market)
 
         async def reached(block: int) -> None:
@@ -273,7 +285,7 @@ class RunningMarketNode:
                 await keeper.step()
                 seen = block
 
-        duties = Duties(bench, wallet, self._key, self._parts.opener(bench, market, self._key), reached)
+        duties = Duties(bench, wallet, self._key, self._court.bringer, reached)
         self._money.follow(bench, keeper, duties)
         return (
             Supervised("following the chain", follow, interval=5.0),
@@ -282,6 +294,7 @@ class RunningMarketNode:
             Supervised("handing rejections on", duties.hand_on),
             Supervised("holding layers", self._hosting.step, interval=1.0),
             Supervised("freeing old traces", duties.free, interval=60.0, stale_after=3600.0),
+            *self._court.tasks(),
         )
 
     def _class_of(self, follower: MarketFollower) -> tuple[ExecutionClass, ModelDescriptor]:
@@ -326,6 +339,8 @@ class RunningMarketNode:
         )
 
     async def _close_bench(self) -> None:
+        if self._court is not None:
+            await self._court.close()
         if self._bench is not None:
             await self._bench.close()
 

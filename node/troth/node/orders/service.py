@@ -15,6 +15,7 @@ from troth.node.orders.bench import Bench
 from troth.node.orders.checking import judge, recommit
 from troth.node.orders.concluding import conclude
 from troth.node.orders.decoding import proceed
+from troth.node.orders.informed import post_of, told
 from troth.node.orders.seat import Post, Seat, check_seat, infer_seat
 from troth.node.orders.session import CHECKS, Session
 from troth.node.orders.unveiling import unveil
@@ -33,6 +34,7 @@ from troth.protocol.wire_market import (
     Concluded,
     Dismiss,
     Hidden,
+    Inform,
     Judge,
     Judged,
     Noted,
@@ -136,6 +138,8 @@ class OrderService:
                 return await self._judge(sender, header, payload)
             case Unveil():
                 return await unveil(self._bench, self._post(sender), header, payload)
+            case Inform():
+                return await told(self._bench, self._post(sender), header, payload)
             case Redeemable():
                 return await self._hear(sender, payload)
             case Dismiss():
@@ -273,7 +277,7 @@ class OrderService:
         pay, ledger = papers.pay, bench.ledger()
         assert pay is not None  # seats are given to who is paid
         subject = bench.me if seat.infers else seat.nodes[seat.index]
-        kept = b"" if seat.infers else bytes(sent)
+        kept = seat.head_salt if seat.infers else bytes(sent)
         begun = Begun(seat.order_id, seat.index, seat.role, seat.scheduler, seat.order.reference_block, kept)
 
         def record() -> tuple[Leaf, ...]:
@@ -352,18 +356,7 @@ class OrderService:
         return session
 
     def _post(self, sender: Address) -> Post:
-        bench, ground = self._bench, self._bench.ground
-        return Post(
-            me=bench.me,
-            sender=sender,
-            execution_class=bench.execution_class,
-            position_limit=bench.limits.positions,
-            state=ground.state,
-            chain_id=ground.chain_id,
-            block=ground.block,
-            now=int(bench.clock()),
-            key_check=ground.key_check,
-        )
+        return post_of(self._bench, sender)
 
 
 def _split(header: Advance, payload: memoryview) -> tuple[memoryview, memoryview, memoryview]:

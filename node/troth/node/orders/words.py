@@ -40,7 +40,7 @@ Message = TypeVar("Message")
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A segment of an order that was begun here; ``papers`` are the check's, empty for an inference."""
+    """A segment of an order that was begun here; ``papers`` are the check's; of an inference the salt of its heads."""
 
     order: Hash32
     segment: int

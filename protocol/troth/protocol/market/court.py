@@ -59,6 +59,11 @@ def answer_age(parameters: Parameters) -> int:
     return last_opening_block(parameters.reference_age, parameters) + parameters.claim_delay + parameters.answer_window
 
 
+def last_case_block(reference_block: int, parameters: Parameters) -> int:
+    """The last block in which a case over any answer to an order can be opened for the first time."""
+    return last_opening_block(reference_block + answer_age(parameters), parameters)
+
+
 def kind_of(majority: Opinion | None) -> CaseKind:
     """What kind of case a check's majority leaves; None: the leaf was not drawn, so no secret and no verdict is shown.
 

@@ -19,6 +19,7 @@ from troth.protocol.market.types import (
     Result,
     Tab,
     TraceCommitment,
+    Verdict,
     Voucher,
 )
 from troth.protocol.types import Address, Hash32, address_to_bytes, to_hash32
@@ -94,3 +95,25 @@ class Commitments:
     second_secret: Hash32
     commitments: tuple[Signed[TraceCommitment], ...]
     check: CheckPapers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CourtText:
+    """The text of an order that goes to court, for verifiers of its inner segments, who were not shown it.
+
+    ``answer``: tokens as uint32 words.
+    """
+
+    request: bytes
+    salt: Hash32
+    answer: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What the verifiers of one segment signed. ``text`` only where a majority of seats rejects: the court's reviewers
+    are shown it anyway."""
+
+    commitments: tuple[Signed[TraceCommitment], ...]
+    verdicts: tuple[Signed[Verdict], ...]
+    text: CourtText | None = None

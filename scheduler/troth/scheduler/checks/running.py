@@ -21,6 +21,7 @@ from troth.protocol.market.types import Work as WorkKind
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.checks.lottery import drawn_verifiers
 from troth.scheduler.checks.seat import Seat
+from troth.scheduler.court.informing import inform
 from troth.scheduler.errors import TaskFailed
 from troth.scheduler.orders.desk import Desk, Work
 from troth.scheduler.orders.steps import HiddenTrace, Judged, PromisedCheck
@@ -71,6 +72,7 @@ class CheckRun:
         await self._of_all(segment, "judge", [self._judge(segment, seat) for seat in seats])
         verdicts = [story.verdicts.get((segment, one)) for one in check.operators]
         self.lines.send("verdicts", segment=segment, verdicts=[to_json(one) for one in verdicts if one])
+        await inform(self._desk, story, segment, drawn)
 
     async def _of_all(self, segment: int, what: str, work: Sequence[Awaitable[None]]) -> None:
         """One step of every verifier; who fails is left to the next time, or to a summons."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from fastapi import FastAPI
 
+from troth.cases.courtroom import Seen
+from troth.cases.desk import Desk as CaseDesk
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.overlay.health import health_routes
@@ -18,6 +20,8 @@ from troth.protocol.market.types import PotKind, Role
 from troth.protocol.types import Address
 from troth.scheduler.assembly import Keys
 from troth.scheduler.checks.summons import stuck
+from troth.scheduler.court.holding import OrderHoldings
+from troth.scheduler.court.informing import Inquiries
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.market.configuration import MarketConfiguration
 from troth.scheduler.market.duties import Duties, Pace, supervised
@@ -70,7 +74,11 @@ class MarketScheduler:
         app.include_router(health_routes(self.reasons, self.metrics.registry))
         app.include_router(order_routes(self.orders))
         app.include_router(placement_routes(self.pools))
-        self.pools.server(self.orders.desk.operator).mount(app)
+        operator, desk, ledger = self.orders.desk.operator, self.orders.desk, self.ledger
+        self.pools.server(operator).mount(app)
+        Inquiries(desk).server(operator).mount(app)
+        cases = CaseDesk(lambda: Seen(ledger.state, ledger.block), holdings=OrderHoldings(desk))
+        cases.server(operator).mount(app)
         refuse_with_words(app)
         return app
 

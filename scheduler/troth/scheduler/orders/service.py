@@ -187,7 +187,7 @@ class Orders:
         for story in self.desk.store.opened():
             if story.order_id in self._runs or story.order_id in self._checks:
                 continue
-            if is_owed_no_more(story, ledger.state, ledger.block, ledger.parameters.lag):
+            if is_owed_no_more(story, ledger.state, ledger.block, ledger.parameters):
                 self.desk.rows.forget(story.order_id)
                 await self.desk.store.forget(story)
                 self._locks.pop(story.order_id, None)

@@ -1,0 +1,111 @@
+"""A node's whole court: what it judges, defends, holds and brings, with one account and one desk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from troth.cases.carrying import Carrier
+from troth.cases.courtroom import LiveCourtroom
+from troth.cases.defending import Defender
+from troth.cases.desk import Desk
+from troth.cases.gathering import Gatherer
+from troth.cases.inbox import Inbox
+from troth.cases.journal import Journal
+from troth.cases.materials import SALT_BYTES
+from troth.cases.office import Office
+from troth.cases.opening import Opener
+from troth.cases.parties import ChannelParties
+from troth.cases.record import Record
+from troth.cases.reviewing import Reviewer
+from troth.chain.keystore import Key
+from troth.chain.market import Market
+from troth.chain.market_follower import MarketFollower
+from troth.node.court.bringing import Bringer
+from troth.node.court.holding import NodeHoldings
+from troth.node.court.inquiring import ChannelInquirer
+from troth.node.court.recomputing import EngineRecompute
+from troth.node.earning.supervision import Supervised
+from troth.node.orders.bench import Bench
+from troth.protocol.dtype import Dtype
+from troth.protocol.market.court_money import bond_of
+from troth.protocol.market.views import class_of, parameters_of, rules_in
+from troth.protocol.tensors import row_size
+
+
+@dataclass(slots=True)
+class NodeCourt:
+    """Close it after its tasks have ended."""
+
+    desk: Desk
+    office: Office
+    reviewer: Reviewer
+    defender: Defender
+    bringer: Bringer
+    parties: ChannelParties
+    record: Record
+
+    def tasks(self) -> tuple[Supervised, ...]:
+        """What runs for as long as the node; each watches the chain by itself and waits its faults out."""
+        watching: Callable[..., Supervised] = partial(Supervised, stale_after=math.inf)
+        return (
+            watching("judging in the court", self.reviewer.run),
+            watching("defending results in the court", self.defender.run),
+            watching("carrying cases on", self.office.carrier.run),
+        )
+
+    async def close(self) -> None:
+        """Close connections and files."""
+        await self.parties.close()
+        self.office.journal.close()
+        self.record.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The deployment, as it is followed, and the account that sends."""
+
+    market: Market
+    follower: MarketFollower
+    key: Key
+
+
+def make_court(bench: Bench, chain: Chain, folder: Path, desk: Desk, *, most_bond: int | None) -> NodeCourt:
+    """The court of a node whose engine is up; ``desk`` answers for all of it from now on.
+
+    ``most_bond`` None: what the bond of the longest order costs that this node serves.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    courtroom = LiveCourtroom(chain.market, chain.follower, chain.key)
+    parties = ChannelParties(bench.operator, lambda: chain.follower.state)
+    holdings = NodeHoldings(bench)
+    gatherer = Gatherer(bench.me, Inbox(folder / "inbox", bench.me, most_rows(bench)), parties)
+    record = Record(folder / "pledged")
+    reviewer = Reviewer(courtroom, bench.operator, EngineRecompute(bench), gatherer, record)
+    defender = Defender(courtroom, bench.me, holdings)
+    limit = longest_bond(bench) if most_bond is None else most_bond
+    office = _office(courtroom, folder / "cases.sqlite", parties, limit)
+    bringer = Bringer(bench, office, ChannelInquirer(bench.operator, lambda: chain.follower.state), limit)
+    desk.reviewer, desk.defender, desk.holdings = reviewer, defender, holdings
+    return NodeCourt(desk, office, reviewer, defender, bringer, parties, record)
+
+
+def _office(courtroom: LiveCourtroom, journal_path: Path, parties: ChannelParties, most_bond: int) -> Office:
+    journal = Journal(journal_path)
+    opener = Opener(courtroom, journal)
+    return Office(courtroom, journal, opener, Carrier(courtroom, parties, journal, opener=opener), most_bond)
+
+
+def most_rows(bench: Bench) -> int:
+    """Bytes of the longest trace that this node judges, with the salt before it."""
+    definition, descriptor = class_of(bench.ground.state, bench.execution_class)
+    return SALT_BYTES + bench.limits.positions * row_size(descriptor.hidden_size, Dtype(definition.dtype))
+
+
+def longest_bond(bench: Bench) -> int:
+    """The bond of a case over the longest order that this node serves."""
+    rules = rules_in(bench.ground.state, bench.execution_class)
+    return bond_of(rules, bench.limits.positions, parameters_of(bench.ground.state).gas_price)

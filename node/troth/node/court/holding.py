@@ -1,0 +1,98 @@
+"""What this node keeps of its orders for cases: its own traces, rows that it gave, evidence that it rejected with."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from troth.cases.evidence import VERSION, Evidence
+from troth.node.orders.bench import Bench
+from troth.node.orders.rejections import Rejection
+from troth.node.orders.session import INFERS
+from troth.node.traces import StoredTrace
+from troth.protocol.dtype import Dtype
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.papers import CourtText, Spoken
+from troth.protocol.market.types import Verdict
+from troth.protocol.request import tokens_to_words
+from troth.protocol.tensors import RowArray, rows_to_bytes
+from troth.protocol.trace import CommittedTrace, TileLayout
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import Hash32
+
+
+class NodeHoldings:
+    """Traces of ``cases.defending`` and Holdings of ``cases.desk``, from the records of a node."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    async def trace_of(self, order: Hash32, segment: int) -> tuple[CommittedTrace, Hash32] | None:
+        """The trace that a result of this node commits to, and the commitment's salt."""
+        found = await self._inferred(order, segment)
+        if found is None:
+            return None
+        trace, rows = found
+        model = self._bench.ground.state.classes[self._bench.execution_class].model
+        layout = TileLayout(order, model, trace.positions, trace.columns, Dtype(trace.dtype))
+        return await asyncio.to_thread(layout.commit, rows), Hash32(trace.salt)
+
+    async def evidence_of(self, order: Hash32) -> Evidence | None:
+        """What this node rejected with, where it was told what the other verifiers signed."""
+        bench, rejections = self._bench, self._bench.stores.rejections
+        for rejection in await bench.write(partial(rejections.of, order)):
+            spoken = await bench.write(partial(rejections.told, order, rejection.segment))
+            if spoken is not None:
+                return evidence_of(rejection, spoken, bench.operator.domain)
+        return None
+
+    async def rows_of(self, order: Hash32, segment: int) -> bytes | None:
+        """The salt of the order's heads, then the rows that this node gave."""
+        words = self._bench.stores.words
+        begun = await self._bench.write(partial(words.begun, order, segment, "infer"))
+        found = await self._inferred(order, segment)
+        if begun is None or found is None:
+            return None
+        return begun.papers + rows_to_bytes(found[1], Dtype(found[0].dtype))
+
+    async def _inferred(self, order: Hash32, segment: int) -> tuple[StoredTrace, RowArray] | None:
+        traces = self._bench.stores.traces
+        trace = await self._bench.write(partial(traces.find, order, segment, INFERS))
+        return None if trace is None else (trace, await self._bench.write(partial(traces.rows, trace)))
+
+
+def evidence_of(rejection: Rejection, spoken: Spoken, domain: Domain) -> Evidence:
+    """The file that a rejecting verifier hands to the court; its text is its own, or what it was told."""
+    papers, text = rejection.papers, _text_of(rejection, spoken)
+    return Evidence(
+        version=VERSION,
+        chain_id=domain.chain_id,
+        bank=domain.contract,
+        tab=papers.tab,
+        order=papers.order,
+        admissions=(papers.admission,),
+        nodes=papers.nodes,
+        infer_proof=papers.infer_proof,
+        results=papers.results,
+        draws=(papers.draw,),
+        draw_proof=papers.draw_proof,
+        secret=papers.secret,
+        commitments=spoken.commitments,
+        verdicts=_with_own(spoken, rejection),
+        request=None if text is None else text.request,
+        answer=None if text is None else text.answer,
+        salt=None if text is None else text.salt,
+        head_salt=papers.head_salt,
+    )
+
+
+def _text_of(rejection: Rejection, spoken: Spoken) -> CourtText | None:
+    salt = rejection.papers.salt
+    if rejection.request and rejection.tokens and salt is not None:
+        return CourtText(rejection.request, salt, tokens_to_words(rejection.tokens))
+    return spoken.text
+
+
+def _with_own(spoken: Spoken, rejection: Rejection) -> tuple[Signed[Verdict], ...]:
+    known = spoken.verdicts
+    return known if rejection.verdict in known else (*known, rejection.verdict)

@@ -1,0 +1,119 @@
+"""A reviewer's own run on this node's engine: one prefill, in a tolerant class a second one that is cut elsewhere.
+
+Prefills go in pieces, so that orders are served between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.cases.judging import Inputs, Recomputed
+from troth.node.engine.interface import SessionKey, WholeEngine
+from troth.node.errors import OutOfOrder
+from troth.node.orders.bench import Bench
+from troth.node.service.judging import judge_text, reference_rows
+from troth.protocol.dtype import Dtype
+from troth.protocol.market.types import ExecutionClass
+from troth.protocol.market.views import class_of
+from troth.protocol.request import Request
+from troth.protocol.tensors import row_size, rows_from_bytes
+from troth.protocol.tokens import TokenReport
+from troth.protocol.types import Hash32, ModelDescriptor, Segment
+
+FIRST, AGAIN = 0, 1
+TAG = b"troth/court/"
+"""Names the caches of these runs, so that a scheduler that dismisses its order does not end a review."""
+PIECE, OTHER_PIECE = 512, 192
+"""Positions of one call to the engine, in the first run and in the second: another cut rounds otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """See ``service.judging.Place``."""
+
+    task_id: Hash32
+    descriptor: ModelDescriptor
+    execution_class: ExecutionClass
+    layers: Segment
+    is_last: bool
+    request: Request
+    noise_seed: Hash32
+
+    @property
+    def dtype(self) -> Dtype:
+        return Dtype(self.execution_class.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """See ``service.judging.Judged``: what is judged, and what was computed of it."""
+
+    seat: _Place
+    tokens: tuple[int, ...]
+    inputs: NDArray[Any]
+    states: NDArray[Any]
+
+    def all_inputs(self) -> NDArray[Any]:
+        """Tokens or rows of every position."""
+        return self.inputs
+
+    def all_outputs(self) -> NDArray[Any]:
+        """The own rows."""
+        return self.states
+
+
+class EngineRecompute:
+    """See ``cases.judging.Recompute``; one at a time, which the reviewer sees to."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    async def recompute(self, inputs: Inputs) -> Recomputed:
+        """One prefill over prompt and answer; raises where this node does not hold the layers, or has no memory."""
+        bench = self._bench
+        definition, descriptor = class_of(bench.ground.state, inputs.execution_class)
+        if inputs.execution_class != bench.execution_class or not bench.engine.holds(inputs.span):
+            raise OutOfOrder("these layers are not loaded here", inputs.span, "Let others judge.")
+        entered = _entered(inputs, descriptor, Dtype(definition.dtype))
+        states = await self._prefill(inputs, entered, FIRST, PIECE)
+        text = inputs.text
+        place = _Place(inputs.order, descriptor, definition, inputs.span, inputs.last, text.request, text.seed)
+        run = _Run(place, text.tokens, entered, states)
+        high = await reference_rows(bench.engine, run)
+        again = None if definition.exact else await self._again(inputs, entered)
+        return Recomputed(states, high, again, await self._text(run, states if high is None else high))
+
+    async def _prefill(self, inputs: Inputs, entered: NDArray[Any], attempt: int, piece: int) -> NDArray[Any]:
+        engine, found = self._bench.engine, []
+        key = SessionKey(TAG + inputs.order, inputs.span.first, attempt)
+        try:
+            for start in range(0, len(entered), piece):
+                computed = await engine.forward(key, inputs.span, start, entered[start : start + piece])
+                found.append(computed.rows)
+        finally:
+            await engine.forget(key)
+        return np.concatenate(found)
+
+    async def _again(self, inputs: Inputs, entered: NDArray[Any]) -> NDArray[Any]:
+        """A second run. An engine with a cache of prefixes is told to compute all of it."""
+        engine = self._bench.engine
+        if isinstance(engine, WholeEngine) and inputs.before is None:
+            return (await engine.prefill([int(token) for token in entered], fresh=True)).rows
+        return await self._prefill(inputs, entered, AGAIN, OTHER_PIECE)
+
+    async def _text(self, run: _Run, rows: NDArray[Any]) -> TokenReport | None:
+        """At the last segment; a trace of another length than the text is refused for its count."""
+        if not run.seat.is_last or len(rows) != len(run.seat.request.prompt_tokens) + len(run.tokens) - 1:
+            return None
+        return await judge_text(self._bench.engine, run, rows, run.tokens)
+
+
+def _entered(inputs: Inputs, descriptor: ModelDescriptor, dtype: Dtype) -> NDArray[Any]:
+    if inputs.before is None:
+        return np.array(inputs.text.inputs, dtype=np.int64)
+    count = len(inputs.before) // row_size(descriptor.hidden_size, dtype)
+    return rows_from_bytes(inputs.before, count, descriptor.hidden_size, dtype)

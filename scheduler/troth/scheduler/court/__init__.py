@@ -1,0 +1,1 @@
+"""What this scheduler gives to the court: to verifiers that go there, and to reviewers."""

@@ -1,0 +1,70 @@
+"""What this scheduler holds of its orders for cases over them: everything that was signed, the text, and all rows."""
+
+from __future__ import annotations
+
+import asyncio
+
+from troth.cases.evidence import VERSION, Evidence
+from troth.protocol.dtype import Dtype
+from troth.protocol.market.views import rules_in
+from troth.protocol.request import tokens_to_words
+from troth.protocol.tensors import row_size
+from troth.protocol.types import Hash32
+from troth.scheduler.orders.desk import Desk
+from troth.scheduler.orders.story import Story
+
+
+class OrderHoldings:
+    """See ``cases.desk.Holdings``; the desk gives it to drawn reviewers of a live case alone."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def evidence_of(self, order: Hash32) -> Evidence | None:
+        """Everything that was signed, with request, answer and salts; None: no such answer was given here."""
+        story = self._desk.store.get(order)
+        if story is None or story.answered is None or story.drawn is None:
+            return None
+        return evidence_of(self._desk, story)
+
+    async def rows_of(self, order: Hash32, segment: int) -> bytes | None:
+        """The salt of the order's heads, then the rows that a segment gave."""
+        story = self._desk.store.get(order)
+        if story is None or story.answered is None or segment >= story.segments:
+            return None
+        rules = rules_in(self._desk.ledger.state, story.order.execution_class)
+        kept = self._desk.rows.open(order, row_size(rules.hidden_size, Dtype(rules.dtype)))
+        try:
+            rows = await asyncio.to_thread(kept.rows, segment, 0, story.answered.rows)
+        except (OSError, EOFError):
+            return None
+        return story.admitted.head_salt + rows
+
+
+def evidence_of(desk: Desk, story: Story) -> Evidence:
+    """The evidence that a story makes; its text is there as long as it is kept."""
+    admitted, answered, drawn = story.admitted, story.answered, story.drawn
+    assert answered is not None
+    assert drawn is not None
+    domain = desk.operator.domain
+    return Evidence(
+        version=VERSION,
+        chain_id=domain.chain_id,
+        bank=domain.contract,
+        tab=admitted.tab,
+        order=admitted.order,
+        admissions=(admitted.admission,),
+        nodes=admitted.nodes,
+        infer_proof=admitted.infer_proof,
+        results=answered.results,
+        draws=(drawn.draw,),
+        draw_proof=drawn.proof,
+        secret=None if story.revealed is None else story.revealed.secret,
+        second_secret=None if story.frozen is None else story.frozen.second_secret,
+        commitments=tuple(story.commitments.values()),
+        verdicts=tuple(story.verdicts.values()),
+        request=story.request,
+        answer=None if story.tokens is None else tokens_to_words(story.tokens),
+        salt=story.salt,
+        head_salt=admitted.head_salt,
+    )

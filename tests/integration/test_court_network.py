@@ -1,0 +1,73 @@
+"""The court in the running network: who cheats is rejected, brought to the court by its verifiers, and convicted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.court_network import CourtNetwork, court_network
+from support.waiting import eventually
+
+from troth.protocol.market import messages
+from troth.protocol.market.types import Opinion, Outcome, PotKind
+from troth.protocol.types import Hash32
+
+pytestmark = [pytest.mark.chain, pytest.mark.slow]
+
+
+@contextlib.asynccontextmanager
+async def blocks(network: CourtNetwork, seconds: float = 0.5) -> AsyncIterator[None]:
+    """A chain that goes on by itself."""
+
+    async def mine() -> None:
+        while True:
+            await asyncio.to_thread(network.stage.anvil.mine, 1)
+            await network.follower.catch_up()
+            await asyncio.sleep(seconds)
+
+    mining = asyncio.create_task(mine())
+    try:
+        yield
+    finally:
+        mining.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await mining
+
+
+def case_of(network: CourtNetwork, order: Hash32) -> Any:
+    return network.follower.state.cases.get(messages.case_id(order, 0))
+
+
+@pytest.mark.parametrize(("ends", "tells"), [((2,), True), ((1, 2), True), ((2,), False)])
+async def test_a_node_that_cheats_is_brought_to_court_by_who_rejected_it_and_slashed(
+    anvil: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: tuple[int, ...], tells: bool
+) -> None:
+    if not tells:
+        # Its verifiers ask it, over a channel of their own.
+        monkeypatch.setattr("troth.scheduler.checks.running.inform", told_nothing)
+    async with court_network(anvil, tmp_path, ends=ends) as network, blocks(network):
+        for engine in network.engines.values():
+            engine.cheats = True
+        asked = await network.scene.send(network.scene.asked())
+        assert [line["type"] for line in asked.lines][-1] == "draw", asked.lines
+        story = network.scheduler.orders.desk.store.get(asked.order_id)
+        node = story.admitted.nodes[0]
+        before = network.follower.state.pot(PotKind.STAKE, node)
+        # The client shows its secret, and then does nothing more.
+        await network.scene.show(asked)
+        said = {verifier: one.message.opinion for (segment, verifier), one in story.verdicts.items() if segment == 0}
+        assert set(said.values()) == {Opinion.REJECT}
+        await eventually(lambda: case_of(network, asked.order_id) is not None)
+        assert case_of(network, asked.order_id).state.opener in said
+        await eventually(lambda: case_of(network, asked.order_id).outcome is not None, 240)
+        assert case_of(network, asked.order_id).outcome is Outcome.CONVICTED
+        after = network.follower.state.pot(PotKind.STAKE, node)
+        assert before - after >= network.stage.execution_class.penalty
+
+
+async def told_nothing(*_arguments: Any) -> None:
+    """A scheduler that keeps verdicts to itself until it is asked."""

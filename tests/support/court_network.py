@@ -1,0 +1,201 @@
+"""A whole network in one process: running nodes over a toy engine, the running scheduler, a client, anvil."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from support.tab_scene import CONTEXT, DEPOSIT, LISTED, TabScene, descriptor, texts
+from support.tabs_stage import PARAMETERS, TabsStage, _key, execution_class_of, following, tabs_stage
+from support.toy_engine import ToyEngine
+
+from troth.chain.keystore import Key
+from troth.demo.ports import free_port
+from troth.node.configuration import Configuration, MarketPlace
+from troth.node.dispute_policy import DisputePolicy
+from troth.node.engine.interface import Computed, SessionKey
+from troth.node.orders.running import MarketParts, RunningMarketNode
+from troth.node.orders.session import INFERS
+from troth.overlay.identity import TlsIdentity, create_identity
+from troth.overlay.server import TlsServer, serving
+from troth.protocol.market import messages, tabs
+from troth.protocol.types import ZERO_ADDRESS, Address, Hash32, Segment, segments_from_ends
+from troth.scheduler.assembly import Keys
+from troth.scheduler.catalogue import Served
+from troth.scheduler.market.assembly import assembled_market
+from troth.scheduler.market.configuration import MarketConfiguration
+from troth.scheduler.market.duties import Pace
+from troth.scheduler.orders.desk import Waits
+from troth.scheduler.pipeline import Patience
+from troth.scheduler.tabs.opening import Deposits
+
+COURT = replace(PARAMETERS, lookahead=2, draw_window=30, commit_window=40, reveal_window=40)
+
+
+class CheatingEngine(ToyEngine):
+    """Computes a cheaper model where it infers, and the true one where it checks or judges."""
+
+    cheats = False
+
+    async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: Any) -> Computed:
+        infers = key.attempt == INFERS and len(key.task_id) == 32
+        self.scale = np.float32(0.8 if infers and self.cheats else 1.0)
+        return await super().forward(key, segment, start, inputs)
+
+
+@dataclass
+class CourtNetwork:
+    """``scene`` is the client; ``nodes`` run, each with an engine of its own."""
+
+    stage: TabsStage
+    follower: Any
+    scene: TabScene
+    scheduler: Any
+    ends: tuple[int, ...]
+    nodes: dict[Address, RunningMarketNode] = field(default_factory=dict)
+    engines: dict[Address, CheatingEngine] = field(default_factory=dict)
+
+
+class Client(TabScene):
+    """The client of a scene over a running scheduler."""
+
+    def __init__(self, stage: TabsStage, scheduler: Any, ends: tuple[int, ...]) -> None:
+        self.stage = stage
+        self.ends = ends
+        self.domain = stage.market.domain
+        self.tab_key = stage.tab_key.secret
+        self.client_tab = stage.client_tab
+        self.definition, self.class_id = stage.execution_class, stage.class_id
+        self.ledger = scheduler.ledger
+        self.payer = tabs.PayerBook(messages.tab_id(self.client_tab))
+        self.now = int(time.time())
+        transport = httpx.ASGITransport(app=scheduler.app())
+        self.http = httpx.AsyncClient(transport=transport, base_url="https://scheduler", timeout=120)
+
+
+def node_configuration(stage: TabsStage, folder: Path, port: int, segments: tuple[Segment, ...]) -> Configuration:
+    return Configuration(
+        folder=folder,
+        rpc=stage.anvil.url,
+        contract=ZERO_ADDRESS,
+        chain_id=31337,
+        start_block=0,
+        poll_seconds=0.2,
+        execution_class=stage.class_id,
+        model="toy",
+        slice=Segment(0, 2),
+        segments=segments,
+        operator_keystore=folder / "unused.json",
+        host="127.0.0.1",
+        port=port,
+        endpoint=f"https://127.0.0.1:{port}",
+        engine="torch",
+        device="cpu",
+        threads=None,
+        cache_bytes=1 << 20,
+        sessions=16,
+        positions=CONTEXT,
+        trace_bytes=1 << 30,
+        disputes=DisputePolicy(),
+        market=MarketPlace(stage.market.place.factory, stage.market.contracts.bank),
+    )
+
+
+def scheduler_configuration(stage: TabsStage, folder: Path, port: int, ends: tuple[int, ...]) -> MarketConfiguration:
+    return MarketConfiguration(
+        folder=folder,
+        rpc=stage.anvil.url,
+        chain_id=31337,
+        poll_seconds=0.2,
+        factory=stage.market.place.factory,
+        bank=stage.market.contracts.bank,
+        start_block=0,
+        operator_keystore=folder / "unused.json",
+        vrf_keystore=folder / "unused.json",
+        host="127.0.0.1",
+        port=port,
+        endpoint=f"https://127.0.0.1:{port}",
+        served=(Served(stage.class_id, ends, texts(folder / "model"), CONTEXT),),
+        prices={stage.class_id: LISTED},
+        deposits=Deposits(DEPOSIT, DEPOSIT // 1_000),
+        redeem_times=10**6,
+        concurrent=16,
+        waits=Waits(Patience(token=30.0, prefill=60.0), check=60.0),
+    )
+
+
+@dataclass
+class _Place:
+    """Where an operator will listen."""
+
+    identity: TlsIdentity
+    port: int
+
+    @property
+    def endpoint(self) -> tuple[str, Hash32]:
+        return f"https://127.0.0.1:{self.port}", Hash32(self.identity.spki_sha256)
+
+
+@asynccontextmanager
+async def court_network(
+    anvil: Any, folder: Path, nodes: int = 12, ends: tuple[int, ...] = (2,), **changes: Any
+) -> AsyncIterator[CourtNetwork]:
+    keys = [*(_key(f"node {number}") for number in range(nodes)), _key("scheduler")]
+    places = {key.address: _Place(create_identity(folder / key.address / "tls"), free_port()) for key in keys}
+    model = descriptor()
+    async with AsyncExitStack() as stack:
+        made = tabs_stage(
+            anvil,
+            parameters=COURT,
+            model=model,
+            execution_class=execution_class_of(model, **changes),
+            nodes=nodes,
+            segments=lambda _: segments_from_ends(ends, model.layers),
+            endpoint=lambda operator: places[operator].endpoint,
+        )
+        stage = await stack.enter_async_context(made)
+        follower = await stack.enter_async_context(following(stage))
+        for key in keys:
+            anvil.fund(key)
+        own = places[stage.scheduler.address]
+        configuration = scheduler_configuration(stage, folder / stage.scheduler.address, own.port, ends)
+        pace = Pace(urgent=0.2, money=1.0, slow=5.0)
+        assembling = assembled_market(configuration, Keys(stage.scheduler, stage.vrf_secret), pace)
+        scheduler = await stack.enter_async_context(assembling)
+        await stack.enter_async_context(serving(TlsServer(scheduler.app(), own.identity, "127.0.0.1", own.port)))
+        network = CourtNetwork(stage, follower, Client(stage, scheduler, ends), scheduler, ends)
+        for key in stage.nodes:
+            await stack.enter_async_context(_running(network, key, folder / key.address, places[key.address].port))
+        yield network
+        await network.scene.http.aclose()
+
+
+@asynccontextmanager
+async def _running(network: CourtNetwork, key: Key, folder: Path, port: int) -> AsyncIterator[None]:
+    engine = network.engines[key.address] = CheatingEngine()
+    parts = MarketParts(lambda *_arguments, **_keywords: engine)
+    node = RunningMarketNode(
+        node_configuration(network.stage, folder, port, segments_from_ends(network.ends, 2)),
+        key,
+        verify_weights=False,
+        parts=parts,
+    )
+    network.nodes[key.address] = node
+    task = asyncio.create_task(node.run())
+    try:
+        while node._service is None:
+            assert not task.done(), task
+            await asyncio.sleep(0.05)
+        assert node._court is not None
+        node._court.bringer.pause = 0.5
+        yield
+    finally:
+        node.stop()
+        await task

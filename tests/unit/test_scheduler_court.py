@@ -1,0 +1,104 @@
+"""What a scheduler gives to the court: rejecting verifiers are told, reviewers are given evidence and rows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.tab_scene import TabScene
+
+from troth.cases import evidence as files
+from troth.protocol.errors import WireError
+from troth.protocol.market import canonical, checks
+from troth.protocol.market.papers import Spoken
+from troth.protocol.market.rows import RowChain
+from troth.protocol.market.types import Opinion
+from troth.protocol.request import tokens_to_words
+from troth.protocol.types import Hash32
+from troth.protocol.wire_market import SPOKEN_LIMIT, Inform, Informed, Inquire
+from troth.scheduler.court.holding import OrderHoldings
+from troth.scheduler.court.informing import Inquiries
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[TabScene]:
+    made = TabScene(tmp_path, ends=(1, 2))
+    made.start()
+    yield made
+    await made.stop()
+
+
+def story_of(scene: TabScene, asked: Any) -> Any:
+    return scene.desk.store.get(asked.order_id)
+
+
+async def checked(scene: TabScene, opinion: Opinion) -> Any:
+    for node in scene.nodes.values():
+        node.faults.opinion = opinion
+    asked = await scene.send(scene.asked())
+    await scene.show(asked)
+    return asked
+
+
+async def test_verifiers_of_a_rejected_segment_are_told_everything(scene: TabScene) -> None:
+    asked = await checked(scene, Opinion.REJECT)
+    story = story_of(scene, asked)
+    for segment in (0, 1):
+        check = story.check_of(segment)
+        for verifier in check.operators:
+            told = scene.nodes[verifier].told[asked.order_id, segment]
+            assert told.verdicts == tuple(story.verdicts[segment, one] for one in check.operators)
+            assert told.commitments == tuple(story.commitments[segment, one] for one in check.operators)
+            assert told.text is not None
+            assert told.text.answer == tokens_to_words(asked.tokens)
+            assert (told.text.request, told.text.salt) == (asked.submission.request, asked.submission.salt)
+
+
+async def test_nobody_is_told_what_all_accept_and_a_deaf_verifier_keeps_nobody_waiting(scene: TabScene) -> None:
+    await checked(scene, Opinion.ACCEPT)
+    assert not any(node.told for node in scene.nodes.values())
+    for node in scene.nodes.values():
+        node.faults.refuses = {Inform}
+    asked = await checked(scene, Opinion.REJECT)
+    assert story_of(scene, asked).is_checked
+    assert not any(node.told for node in scene.nodes.values())
+
+
+async def test_a_verifier_asks_and_others_are_refused(scene: TabScene) -> None:
+    asked = await checked(scene, Opinion.REJECT)
+    inquiries, story = Inquiries(scene.desk), story_of(scene, asked)
+    verifier = story.check_of(1).operators[0]
+    answer, data = await inquiries.handle(verifier, Inquire(asked.order_id, 1), memoryview(b""))
+    assert isinstance(answer, Informed)
+    assert canonical.decode(Spoken, data, SPOKEN_LIMIT) == scene.nodes[verifier].told[asked.order_id, 1]
+    stranger = next(one for one in scene.nodes if one not in story.check_of(1).operators)
+    for sender, header in ((stranger, Inquire(asked.order_id, 1)), (verifier, Inquire(bytes(32), 1))):
+        with pytest.raises(WireError):
+            await inquiries.handle(sender, header, memoryview(b""))
+    assert not inquiries._is_node(scene.client_tab.payer)
+    assert inquiries._is_node(verifier)
+
+
+async def test_reviewers_are_given_evidence_and_rows_that_lead_to_the_results(scene: TabScene) -> None:
+    asked = await checked(scene, Opinion.REJECT)
+    holdings, story = OrderHoldings(scene.desk), story_of(scene, asked)
+    evidence = await holdings.evidence_of(asked.order_id)
+    assert evidence is not None
+    assert files.decode(files.encode(evidence)).order_id == asked.order_id
+    assert (evidence.request, evidence.answer) == (asked.submission.request, tokens_to_words(asked.tokens))
+    assert set(evidence.verdicts) == set(story.verdicts.values())
+    sequence = (*asked.request.prompt_tokens, *asked.tokens[:-1])
+    for segment in (0, 1):
+        data = await holdings.rows_of(asked.order_id, segment)
+        assert data is not None
+        bound = list(sequence) if segment == 0 else None
+        size = (len(data) - 32) // len(sequence)
+        chain, _ = RowChain(asked.order_id, segment).extend(data[32:], size, bound)
+        named = story.results[segment].output_head
+        assert checks.head(asked.order_id, Hash32(data[:32]), chain.link) == named
+    assert await holdings.rows_of(asked.order_id, 2) is None
+    assert await holdings.evidence_of(Hash32(bytes(32))) is None
+    scene.desk.rows.forget(asked.order_id)
+    assert await holdings.rows_of(asked.order_id, 0) is None
