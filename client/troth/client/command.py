@@ -32,6 +32,7 @@ from troth.client.options import (
     mode_of,
     read_configuration,
 )
+from troth.client.orders.case_command import case
 from troth.client.tabs.command import finish, list_tabs, open_tab, summon, take_back, top_up
 
 Result = TypeVar("Result")
@@ -43,6 +44,7 @@ app.command("top-up")(top_up)
 app.command("tabs")(list_tabs)
 app.command()(finish)
 app.command()(summon)
+app.command()(case)
 
 
 @app.command()
@@ -199,6 +201,7 @@ def estimate(  # noqa: PLR0917
     )
 
 
+@app.command("ask")
 @app.command()
 def chat(  # noqa: PLR0917
     question: Annotated[
