@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from troth.cases.opening import Opener
 from troth.chain.errors import ChainUnavailable
 from troth.chain.headers import RawHeader
 from troth.client.orders.court import Court, note
+from troth.client.orders.journal import Journal as Orders
+from troth.client.orders.keeping import Report, unheard
 from troth.client.tabs.asset import Asset
 from troth.protocol import typed_data
 from troth.protocol.hashing import keccak256
@@ -49,6 +52,7 @@ class ToyCourtroom:
     away: bool = False
     refusing: bool = False
     sent: list[str] = field(default_factory=list)
+    until: Callable[[], None] = lambda: None
     contracts: Any = CONTRACTS
     domain: Any = DOMAIN
 
@@ -77,6 +81,7 @@ class ToyCourtroom:
 
     async def after(self, _block: int, _timeout: float) -> None:
         self.world.block += 1
+        self.until()
 
     async def send(self, call: Any) -> Mined:
         await self.seen()
@@ -142,11 +147,15 @@ class SilentParties:
         return None
 
 
-def court_of(stage: Stage, courtroom: ToyCourtroom, folder: Path, most: int, report: Any = None, **named: Any) -> Court:
+def court_of(stage: Stage, courtroom: ToyCourtroom, folder: Path, most: int, report: Report = unheard) -> Court:
     """A Court over the toy market with its journal in ``folder``; a second one is the same client after a restart."""
+    return court_over(stage.session.journal, courtroom, folder, most, report)
+
+
+def court_over(orders: Orders, courtroom: ToyCourtroom, folder: Path, most: int, report: Report) -> Court:
+    """The same for a journal of orders."""
     journal = Journal(folder / "cases.sqlite")
     opener = Opener(courtroom, journal)
     carrier = Carrier(courtroom, SilentParties(), journal, opener=opener)
     office = Office(courtroom, journal, opener, carrier)
-    orders, heard = stage.session.journal, report or (lambda _entry, _line: None)
-    return Court(office, USDC, most, tell=lambda order, step: note(orders, heard, order, step), **named)
+    return Court(office, USDC, most, tell=lambda order, step: note(orders, report, order, step))

@@ -52,10 +52,11 @@ def case(  # noqa: PLR0917
 
     place = Home(home.expanduser())
     purse, configuration = Purse(place, password_file), read_configuration(place, rpc, factory=factory)
-    work = case_terminal.show(purse, configuration, order, write)
     if open_it:
         how = case_terminal.How(most_bond, segment, carry_on)
         work = case_terminal.bring(purse, configuration, order, write, how)
+    else:
+        work = case_terminal.show(purse, configuration, order, write)
     told = asyncio.run(work)
     typer.echo(json.dumps(told.to_json()) if as_json else "\n".join(told.lines))
     if told.nothing:
