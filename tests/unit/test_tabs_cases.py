@@ -8,7 +8,7 @@ import re
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from troth.chain.records import Simulation
 from troth.client.command import app
 from troth.client.errors import AnswerUnavailable, ConfigurationError, ReceiptNotFound
 from troth.client.home import Home
+from troth.client.market_table import MarketTable
 from troth.client.orders import case_terminal
 from troth.client.orders.case_files import case_file
 from troth.client.orders.case_terminal import How, brought, chosen, ways
@@ -495,3 +496,13 @@ def stage_receipts(folder: Path) -> str:
     ((identifier,),) = ledger.execute("SELECT id FROM completions").fetchall()
     ledger.close()
     return str(identifier)
+
+
+def test_the_guide_explains_every_key_of_the_table_and_its_default() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
+    table = guide[guide.index("### The table `[market]`") :]
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", table, re.MULTILINE))
+    for one in fields(MarketTable):
+        assert one.name in rows, one.name
+        if isinstance(one.default, int):
+            assert rows[one.name] == str(one.default), one.name
