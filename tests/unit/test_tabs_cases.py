@@ -22,6 +22,7 @@ from support.toy_tab_gateway import tab_gateway
 from support.toy_tab_scheduler import CONTRACTS, DOMAIN, FACTORY, PAYER, Stage, World, toy_stage
 from typer.testing import CliRunner
 from unit.test_tabs_asking import SELDOM, asked, ended
+from unit.test_tabs_lies import draw_with, other_nodes
 
 from troth.cases import evidence as files
 from troth.cases.assessing import assess
@@ -40,7 +41,7 @@ from troth.client.orders import case_terminal
 from troth.client.orders.case_files import case_file
 from troth.client.orders.case_terminal import How, brought, chosen, ways
 from troth.client.orders.court import Court, Place
-from troth.client.orders.failing import OrderStalled
+from troth.client.orders.failing import OrderContradicted, OrderStalled
 from troth.client.orders.journal import Entry
 from troth.client.orders.keeping import Keeper
 from troth.client.orders.receipts import shown
@@ -48,7 +49,7 @@ from troth.client.orders.running import wallet_of
 from troth.client.orders.updates import Outcome
 from troth.client.orders.wishes import Check
 from troth.protocol.market import messages
-from troth.protocol.market.types import CaseKind, Opinion
+from troth.protocol.market.types import CaseKind, Fault, Opinion
 from troth.protocol.market.types import Outcome as Decision
 from troth.protocol.request import tokens_to_words
 from troth.protocol.types import Hash32
@@ -250,6 +251,21 @@ async def test_an_order_without_results_gives_a_file_that_summons(client: Case) 
     found = assess(file, client.stage.world.state, client.stage.world.block)
     assert (len(found.summons), found.cases) == (1, ())
     assert "troth client summon" in ways(found, client.entry)[0]
+
+
+@pytest.mark.parametrize(
+    ("lie", "fault"),
+    [(other_nodes, Fault.WRONG_NODES), (lambda toy: draw_with(toy, beta=Hash32(b"\2" * 32)), Fault.WRONG_BETA)],
+)
+async def test_a_scheduler_that_lied_is_convicted_by_the_file(lie: Any, fault: Fault, client: Case) -> None:
+    client.stage.scheduler.tamper = lie(client.stage.scheduler)
+    with pytest.raises(OrderContradicted):
+        await asked(client.stage)
+    found = assess(case_file(client.entry, DOMAIN), client.stage.world.state, client.stage.world.block)
+    (proof,) = found.convictions
+    assert (proof.conviction.fault, proof.conviction.convict) == (fault, client.stage.scheduler.key.address)
+    assert "troth case convict" in ways(found, client.entry)[0]
+    assert "secret" not in client.entry.evidence
 
 
 async def test_an_unknown_order_and_one_that_nobody_admitted_are_named(client: Case) -> None:
