@@ -154,6 +154,17 @@ async def test_a_chain_that_is_away_hides_no_rejection_and_the_keeper_brings_it_
     assert client.room.sent == ["open"]
 
 
+async def test_who_allows_a_bond_after_a_rejection_still_has_it_brought(client: Case) -> None:
+    client.stage.session.opener = None
+    assert "troth client case" in ended(await asked(client.stage)).advice
+    await Keeper(client.stage.session).once()
+    told = shown(client.entry, client.stage.world.state).to_json()
+    assert f"troth client case {client.entry.name[:12]} --open" in told["case"]
+    client.stage.session.opener = client.court
+    await Keeper(client.stage.session).once()
+    assert client.room.sent == ["open"]
+
+
 async def test_a_case_that_can_never_be_opened_is_told_and_given_up(client: Case) -> None:
     client.room.refusing = True
     await asked(client.stage)

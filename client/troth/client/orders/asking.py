@@ -174,7 +174,9 @@ async def _with_court(session: MarketSession, entry: Entry, wish: Wish, ended: E
         if not rejected and wish.check.mode != "court" and not await _doubted(session, fresh, wish):
             return ended
         line = await go_to_court(session, fresh, doubt=doubt and not rejected)
-        session.journal.step(entry.identifier, court=line.encode())
+        if session.opener is not None:
+            # Only what was done is noted: who allows a bond later still has it brought by the keeper.
+            session.journal.step(entry.identifier, court=line.encode())
     except StoreUnusable:
         raise
     except FAILURES as error:

@@ -10,6 +10,7 @@ from troth.client.errors import AnswerUnavailable
 from troth.client.orders.evidence import served_of
 from troth.client.orders.following import Followed, cases_of, fell
 from troth.client.orders.journal import Entry, Phase
+from troth.client.orders.judging import case_command
 from troth.client.tabs.asset import Asset
 from troth.client.terminal import printable_line
 from troth.protocol.market import lottery, receipt
@@ -102,6 +103,8 @@ def shown(entry: Entry, state: State) -> Shown:
     found = cases_of(entry, state)
     said = [one.outcome or "open" for one in found]
     own = entry.evidence.get("court", b"").decode("utf-8", "replace")
+    if not own and entry.phase is Phase.REJECTED and entry.paid is None:
+        own = f"`{case_command(entry.identifier)}` brings it to the court"
     return Shown(entry, drawn, ", ".join(said) or own, found, fell(state, entry))
 
 
