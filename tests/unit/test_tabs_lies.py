@@ -361,9 +361,9 @@ async def test_a_rejection_goes_to_the_court_and_is_not_paid(tmp_path: Path) -> 
         assert evidence.segments == (0,)
         assert evidence.kind.name == "REJECTION"
         assert evidence.tokens == tuple(stage.scheduler.answer)
-        assert len(evidence.checks[0].opened) == len(evidence.checks[0].verdicts)
+        assert len(evidence.file.shown) == len(evidence.file.verdicts) + 1
         stage.world.block += 1_000
-        opened = CaseState(order=only(stage).identifier, segment=0, node=evidence.nodes[0])
+        opened = CaseState(order=only(stage).identifier, segment=0, node=evidence.file.nodes[0])
         name = messages.case_id(only(stage).identifier, 0)
         state = stage.world.state
         stage.world.state = replace(state, cases=state.cases.with_item(name, CaseRecord(name, opened, None, ())))

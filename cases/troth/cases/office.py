@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from troth.cases.carrying import Carrier, Progress
-from troth.cases.courtroom import LiveCourtroom
+from troth.cases.courtroom import Courtroom, LiveCourtroom
 from troth.cases.evidence import Evidence
 from troth.cases.journal import Journal
 from troth.cases.opening import Opener, Wanted, case_id_of
@@ -38,11 +38,18 @@ class Settings:
 class Office:
     """One account's court business; it is also the CaseOpener of nodes and clients."""
 
-    courtroom: LiveCourtroom
+    courtroom: Courtroom
     journal: Journal
     opener: Opener
     carrier: Carrier
     most_bond: int | None = None
+    parties: ChannelParties | None = None
+
+    async def close(self) -> None:
+        """Close the journal and the connections to parties."""
+        if self.parties is not None:
+            await self.parties.close()
+        self.journal.close()
 
     async def rejected(self, evidence: Evidence, segment: int) -> None:
         """Bring a rejection: it is in the journal when this returns, and the carrier opens it and carries it on."""
@@ -72,7 +79,7 @@ def make_office(
     opener = Opener(courtroom, journal)
     parties = ChannelParties(Operator(settings.key.secret, market.domain), lambda: follower.state)
     carrier = Carrier(courtroom, parties, journal, opener=opener, share=settings.share, report=report)
-    return Office(courtroom, journal, opener, carrier, most_bond)
+    return Office(courtroom, journal, opener, carrier, most_bond, parties)
 
 
 @asynccontextmanager
@@ -89,4 +96,4 @@ async def open_office(settings: Settings, report: Callable[[Progress], None] | N
         try:
             yield made
         finally:
-            made.journal.close()
+            await made.close()

@@ -32,6 +32,7 @@ from troth.client.options import (
     mode_of,
     read_configuration,
 )
+from troth.client.orders.case_command import case
 from troth.client.tabs.command import finish, list_tabs, open_tab, summon, take_back, top_up
 
 Result = TypeVar("Result")
@@ -43,6 +44,7 @@ app.command("top-up")(top_up)
 app.command("tabs")(list_tabs)
 app.command()(finish)
 app.command()(summon)
+app.command()(case)
 
 
 @app.command()
@@ -199,8 +201,10 @@ def estimate(  # noqa: PLR0917
     )
 
 
+@app.command("ask", help="Ask one question: `chat` with one.")
 @app.command()
 def chat(  # noqa: PLR0917
+    context: typer.Context,
     question: Annotated[
         str | None, typer.Argument(help="The question; - reads it from standard input; none: a conversation.")
     ] = None,
@@ -246,6 +250,8 @@ def chat(  # noqa: PLR0917
     from troth.client.prompt import read_question
     from troth.client.wallet import open_wallet
 
+    if question is None and context.info_name == "ask":
+        raise typer.BadParameter("name the question; - reads it from standard input", param_hint="QUESTION")
     first = read_question(question or "") if question is not None or as_json else ""
     place = Home(home.expanduser())
     configuration = read_configuration(

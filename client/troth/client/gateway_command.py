@@ -152,7 +152,7 @@ def serve(  # noqa: PLR0917
                 await stack.enter_async_context(running_relay(place))
             if key is None:
                 amounts = Amounts(max_cost, budget, max_price)
-                factory = partial(running, place, configuration, password_file)
+                factory = partial(running, place, configuration, password_file, lambda _entry, line: _say(line))
                 await serve_on_tabs(place, factory, settings, Check.read(check), amounts, _announce)
             else:
                 await serve_until_stopped(place, key, lambda: session(place, configuration), settings, _announce)

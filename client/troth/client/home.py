@@ -43,6 +43,11 @@ class Home:
         return self.folder / "tab-keys"
 
     @property
+    def cases(self) -> Path:
+        """The folder with the journal of cases that this client brought to the court."""
+        return self.folder / "cases"
+
+    @property
     def gateway_key(self) -> Path:
         """The API key that the gateway asks for."""
         return self.folder / "gateway.key"

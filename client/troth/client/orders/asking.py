@@ -21,7 +21,7 @@ from troth.client.orders.checking import Ending
 from troth.client.orders.course import Course
 from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled
 from troth.client.orders.journal import Entry
-from troth.client.orders.judging import evidence_of, go_to_court
+from troth.client.orders.judging import case_command, evidence_of, go_to_court
 from troth.client.orders.session import FAILURES, Desk, MarketSession
 from troth.client.orders.updates import Ended, Finished, Outcome, Sent, Served, Signed, Text, Token, Update
 from troth.client.orders.wishes import Wish
@@ -168,14 +168,25 @@ async def _finish(session: MarketSession, desk: Desk, entry: Entry, wish: Wish) 
 async def _with_court(session: MarketSession, entry: Entry, wish: Wish, ended: Ended) -> Ended:
     """What the user is told to do, or what was done by itself."""
     fresh = session.journal.entry(entry.identifier)
-    if ended.outcome is Outcome.REJECTED:
-        line = await go_to_court(session, fresh)
-    elif wish.check.mode == "court" or await _doubted(session, fresh, wish):
-        line = await go_to_court(session, fresh, doubt=ended.outcome is Outcome.UNDRAWN)
-    else:
-        return ended
-    session.journal.step(entry.identifier, court=line.encode())
+    doubt = ended.outcome is Outcome.UNDRAWN
+    try:
+        rejected = ended.outcome is Outcome.REJECTED
+        if not rejected and wish.check.mode != "court" and not await _doubted(session, fresh, wish):
+            return ended
+        line = await go_to_court(session, fresh, doubt=doubt and not rejected)
+        if session.opener is not None:
+            # Only what was done is noted: who allows a bond later still has it brought by the keeper.
+            session.journal.step(entry.identifier, court=line.encode())
+    except StoreUnusable:
+        raise
+    except FAILURES as error:
+        # The outcome is told all the same; a rejection is brought to the court by the keeper.
+        line = f"not at the court yet ({_words(error)}): `{case_command(entry.identifier)}` brings it there"
     return replace(ended, advice="; ".join(part for part in (ended.advice, line) if part))
+
+
+def _words(error: Exception) -> str:
+    return str(getattr(error, "what", "") or type(error).__name__)
 
 
 async def _doubted(session: MarketSession, entry: Entry, wish: Wish) -> bool:

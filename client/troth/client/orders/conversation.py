@@ -13,6 +13,7 @@ from troth.chain.errors import ChainError
 from troth.client.conversation import next_question, opening, say
 from troth.client.errors import AnswerNotAccepted, ClientError, ModelUnavailable
 from troth.client.orders.asking import ask
+from troth.client.orders.judging import case_command
 from troth.client.orders.running import Running
 from troth.client.orders.session import MarketSession
 from troth.client.orders.updates import Drawn, Ended, Finished, Outcome, Sent, Served, Signed, Text, Update
@@ -141,7 +142,7 @@ def describe(update: Update, asset: Asset) -> str:
         case Ended(_, Outcome.UNDRAWN, fee, due, advice):
             return f"undrawn    {asset.show(fee)} will be paid at block {due}{'; ' + advice if advice else ''}"
         case Ended(order, Outcome.UNCLEAR, fee, due, advice):
-            doubt = f"`troth client case 0x{order.hex()[:10]}` doubts it"
+            doubt = f"`{case_command(order)}` doubts it"
             return f"NO MAJORITY: {advice}; {asset.show(fee)} will be paid at block {due}; {doubt}"
         case Ended(_, Outcome.REJECTED, _, due, advice):
             return f"REJECTED: do not rely on this answer. A case must stand at block {due}, or it is paid: {advice}"

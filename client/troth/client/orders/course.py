@@ -262,7 +262,8 @@ class Course:
         self._session.books.doubt(self._desk.identifier, f"{what} (order {self._entry.name[:12]})")
         remedy = getattr(error, "remedy", "") or "Use another scheduler."
         value = printable_line(getattr(error, "value", ""), 80)
-        return OrderContradicted(what, value or self._entry.name, f"Nothing is paid for it. {remedy}")
+        convicts = f"`troth client case {self._entry.name[:12]}` says whether what was signed convicts somebody."
+        return OrderContradicted(what, value or self._entry.name, f"Nothing is paid for it. {remedy} {convicts}")
 
 
 class _Lie(Exception):

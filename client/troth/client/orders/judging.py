@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from troth.client.errors import AnswerUnavailable
 from troth.client.orders.building import secrets_of
+from troth.client.orders.case_files import case_file
 from troth.client.orders.checking import parts_of
 from troth.client.orders.evidence import served_of
 from troth.client.orders.journal import Entry
@@ -13,6 +14,7 @@ from troth.client.tabs.keys import master_of
 from troth.protocol.market import checks, life, lottery
 from troth.protocol.market.errors import InvalidCheck
 from troth.protocol.market.types import CaseKind, Opinion
+from troth.protocol.types import Hash32
 
 
 def evidence_of(session: MarketSession, entry: Entry, *, doubt: bool = False) -> Evidence:
@@ -24,30 +26,13 @@ def evidence_of(session: MarketSession, entry: Entry, *, doubt: bool = False) ->
     key = session.keyring.key(served.submission.tab.key)
     secrets = secrets_of(session, served.order, master_of(key))
     words = None if doubt else served.words
-    parts = () if words is None else parts_of(served, words, served.openings, key, session.domain)
     opinions = [] if words is None else _opinions(session, entry)
     rejected = tuple(segment for segment, said in enumerate(opinions) if said is Opinion.REJECT)
     drawn = words is not None and lottery.is_drawn(served.order, secrets.draw, served.draw.beta)
     kind = CaseKind.REJECTION if rejected else CaseKind.ACCEPTANCE if drawn else CaseKind.DOUBT
-    return Evidence(
-        kind=kind,
-        segments=rejected or tuple(range(len(served.given))),
-        order=served.submission.order,
-        tab=served.submission.tab,
-        admission=served.admitted.admission,
-        nodes=served.admitted.nodes,
-        infer_proof=served.admitted.infer_proof,
-        results=served.results.results,
-        draw=served.lottery.draw,
-        draw_proof=served.lottery.proof,
-        secret=secrets.draw if drawn else None,
-        second_secret=secrets.tiles if drawn else None,
-        checks=parts,
-        request=served.submission.request,
-        salt=served.submission.salt,
-        tokens=entry.tokens,
-        bond=session.case_bond,
-    )
+    file = case_file(entry, session.domain, key)
+    segments = rejected or tuple(range(len(served.given)))
+    return Evidence(kind, segments, file, entry.tokens)
 
 
 def _opinions(session: MarketSession, entry: Entry) -> list[Opinion]:
@@ -83,5 +68,11 @@ def _opinions(session: MarketSession, entry: Entry) -> list[Opinion]:
 async def go_to_court(session: MarketSession, entry: Entry, *, doubt: bool = False) -> str:
     """Hand the evidence to the session's CaseOpener; its line."""
     if session.opener is None:
-        return f"`troth client case {entry.name[:12]} --broadcast` brings it to the court"
+        return f"`{case_command(entry.identifier)}` brings it to the court"
     return await session.opener.open(evidence_of(session, entry, doubt=doubt))
+
+
+def case_command(order: Hash32, *, segment: int | None = None, bond: str = "AMOUNT") -> str:
+    """The command that brings an order's answer to the court."""
+    which = "" if segment is None else f" --segment {segment}"
+    return f"troth client case 0x{order.hex()[:10]} --open{which} --most-bond {bond}"

@@ -19,6 +19,7 @@ from troth.client.orders.checking import Ending
 from troth.client.orders.course import Course
 from troth.client.orders.evidence import served_of
 from troth.client.orders.failing import OrderFailed
+from troth.client.orders.following import fell
 from troth.client.orders.journal import RUNNING, Entry, Phase
 from troth.client.orders.judging import go_to_court
 from troth.client.orders.paying import give_up, pay
@@ -28,8 +29,7 @@ from troth.client.orders.updates import Step
 from troth.client.tabs.errors import StoreUnusable
 from troth.protocol.market import checks, life, messages, prices
 from troth.protocol.market.bodies import Acknowledgement, OpenOrder
-from troth.protocol.market.messages import case_id, summons_id
-from troth.protocol.market.types import SummonsKind
+from troth.protocol.market.messages import case_id
 
 INTERVAL = 1.0
 LONGEST_BACKOFF = 60.0
@@ -37,10 +37,11 @@ UNKNOWN_SECONDS = 5.0
 """After which an order whose sending broke off is looked after again."""
 _log = logging.getLogger(__name__)
 
-Report = Callable[[Entry, str], None]
+Report = Callable[[Entry | None, str], None]
+"""Hears a line, about an order or about none."""
 
 
-def unheard(_entry: Entry, _line: str) -> None:
+def unheard(_entry: Entry | None, _line: str) -> None:
     """Nobody listens."""
 
 
@@ -119,10 +120,18 @@ class Keeper:
         return entry.phase is Phase.REFUSED_CHECK
 
     async def _to_court(self, entry: Entry) -> None:
-        if self.session.opener is not None and "court" not in entry.evidence:
+        if self.session.opener is None or "court" in entry.evidence:
+            return
+        try:
             line = await go_to_court(self.session, entry)
-            self.session.journal.step(entry.identifier, court=line.encode())
-            self.report(entry, line)
+        except StoreUnusable:
+            raise
+        except FAILURES as error:
+            self._put_off(b"case" + entry.identifier)
+            _log.info("an answer is brought to the court later: %s", type(error).__name__)
+            return
+        self.session.journal.step(entry.identifier, court=line.encode())
+        self.report(entry, line)
 
     async def _go_on(self, desk: Desk, entry: Entry) -> None:
         """Take an order up where a process left it."""
@@ -204,7 +213,7 @@ def owed_now(session: MarketSession, entry: Entry) -> int | None:
     """
     if entry.phase is Phase.FAILED:
         return 0
-    if fell(session, entry):
+    if fell(session.state, entry):
         return 0
     if entry.phase is Phase.RECOVERED:
         return _owed_recovered(session, entry)
@@ -215,23 +224,6 @@ def owed_now(session: MarketSession, entry: Entry) -> int | None:
     over = entry.due is not None and session.block >= entry.due
     paid_late = entry.phase in {Phase.UNDRAWN, Phase.UNCLEAR, Phase.REJECTED}
     return entry.fee if paid_late and over and not withheld(session, entry) else None
-
-
-def fell(session: MarketSession, entry: Entry) -> bool:
-    """Whether the chain voids an order's leaf: in court, by a summons that nobody answered, by a conviction."""
-    state, submission, served = session.state, entry.submission, served_of(entry)
-    if state.is_voided(entry.identifier, 255):
-        return True
-    places = [(SummonsKind.RESULTS, 0)]
-    places += [(SummonsKind.CHECK, segment) for segment in range(0 if served is None else len(served.given))]
-    summoned = [state.summons.get(summons_id(entry.identifier, *place)) for place in places]
-    if any(record is not None and record.answered is False for record in summoned):
-        return True
-    if submission is None:
-        return False
-    reference = submission.order.message.reference_block
-    parties = (submission.tab.payee, *(served.admitted.nodes if served is not None else ()))
-    return any(state.is_void(one, reference) for one in parties)
 
 
 def withheld(session: MarketSession, entry: Entry) -> bool:

@@ -8,12 +8,13 @@ from typing import Any
 
 from troth.client.errors import AnswerUnavailable
 from troth.client.orders.evidence import served_of
+from troth.client.orders.following import Followed, cases_of, fell
 from troth.client.orders.journal import Entry, Phase
+from troth.client.orders.judging import case_command
 from troth.client.tabs.asset import Asset
 from troth.client.terminal import printable_line
 from troth.protocol.market import lottery, receipt
 from troth.protocol.market.bodies import Admitted
-from troth.protocol.market.messages import case_id
 from troth.protocol.market.receipt import Receipt
 from troth.protocol.market.state import State
 from troth.protocol.market.views import class_of
@@ -41,6 +42,8 @@ class Shown:
     entry: Entry
     drawn: bool | None
     case: str
+    cases: tuple[Followed, ...] = ()
+    fell: bool = False
 
     @property
     def nodes(self) -> tuple[Address, ...]:
@@ -70,6 +73,8 @@ class Shown:
             "at_most_units": str(entry.most),
             "due_block": entry.due,
             "case": self.case,
+            "cases": [one.to_json() for one in self.cases],
+            "refund_units": str(entry.fee) if self.fell and entry.fee is not None else None,
             "tokens": len(entry.tokens),
             "nodes": list(self.nodes),
             "failure": entry.failure,
@@ -90,8 +95,11 @@ class Shown:
         lines.append(f"  drawn      {drawn}")
         if entry.failure is not None:
             lines.append(f"  note       {printable_line(entry.failure)}")
-        if self.case:
+        if self.case and not self.cases:
             lines.append(f"  case       {printable_line(self.case)}")
+        lines += [f"  case       {one.words}" for one in self.cases]
+        if self.fell and entry.fee is not None:
+            lines.append(f"  refund     the fee of {asset.show(entry.fee)} is not owed any more")
         return lines
 
 
@@ -101,12 +109,12 @@ def shown(entry: Entry, state: State) -> Shown:
     drawn: bool | None = None
     if served is not None and served.secret is not None:
         drawn = lottery.is_drawn(served.order, served.secret, served.draw.beta)
-    count = 0 if served is None else len(served.given)
-    cases = [state.cases.get(case_id(entry.identifier, segment)) for segment in range(count)]
-    found = [record for record in cases if record is not None]
-    said = [record.outcome.name.lower() if record.outcome is not None else "open" for record in found]
+    found = cases_of(entry, state)
+    said = [one.outcome or "open" for one in found]
     own = entry.evidence.get("court", b"").decode("utf-8", "replace")
-    return Shown(entry, drawn, ", ".join(said) or own)
+    if not own and entry.phase is Phase.REJECTED and entry.paid is None:
+        own = f"`{case_command(entry.identifier)}` brings it to the court"
+    return Shown(entry, drawn, ", ".join(said) or own, found, fell(state, entry))
 
 
 def proof_of(entry: Entry, state: State, domain: Domain) -> Receipt:

@@ -5,27 +5,26 @@ What it does by itself needs the wallet, since deposits and bonds come from ther
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
-from troth.chain.keystore import Key
+from troth.chain.errors import KeystoreError
+from troth.chain.keystore import Key, load_account
 from troth.chain.market_follower import MarketFollower
 from troth.chain.passwords import read_password
 from troth.client.configuration import Configuration
+from troth.client.errors import WalletError
 from troth.client.home import Home
+from troth.client.orders.court import Place, open_court
 from troth.client.orders.keeping import Keeper, Report, unheard
-from troth.client.orders.seams import CaseOpener
 from troth.client.orders.session import MarketSession, market_session, table_of
 from troth.client.orders.summoning import AutomaticSummons
 from troth.client.tabs.asset import Asset, read_asset
-from troth.client.wallet import open_wallet
-
-OPENERS = "troth.case_openers"
-"""Entry points that make a CaseOpener from a session and the wallet's key."""
-MakeOpener = Callable[[MarketSession, Key], CaseOpener]
+from troth.client.wallet import require_wallet
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +48,40 @@ async def running(
     """Connect, and keep what is due in the background."""
     table = table_of(configuration)
     password = read_password(password_file, purpose="the tab keys")
-    wallet = open_wallet(home, password_file) if table.summons or table.case else None
-    async with market_session(home, configuration, password) as session:
+    automatic = bool(table.summons or table.case)
+    wallet = wallet_of(home, password, report) if automatic else None
+    async with market_session(home, configuration, password) as session, AsyncExitStack() as stack:
         assert session.market is not None
         asset = await read_asset(session.market, session.parameters.asset)
         summons = None
         if wallet is not None and table.summons:
             summons = AutomaticSummons(session.market, asset, wallet, asset.parse(table.summons))
         if wallet is not None and table.case:
-            session.case_bond = asset.parse(table.case)
-            session.opener = opener_for(session, wallet)
+            most = asset.parse(table.case)
+            place = Place(session.market, session.follower, session.journal, home)
+            court = await stack.enter_async_context(open_court(place, wallet, asset, most, report))
+            session.opener = court
+            await stack.enter_async_context(in_background(court.run(), "cases of a client"))
         async with Keeper(session, summons, report) as keeper:
             yield Running(session, asset, keeper)
 
 
-def opener_for(session: MarketSession, wallet: Key) -> CaseOpener | None:
-    """Who opens cases here; None where no such package is installed."""
-    for found in entry_points(group=OPENERS):
-        make: MakeOpener = found.load()
-        return make(session, wallet)
-    return None
+def wallet_of(home: Home, password: str, report: Report) -> Key | None:
+    """The wallet's key, which pays deposits and bonds; where it does not open, None, told in one line."""
+    try:
+        require_wallet(home)
+        return load_account(home.keystore, password)
+    except (WalletError, KeystoreError) as error:
+        report(None, f"nothing is summoned or brought to the court by itself: {error.what} ({error.value})")
+        return None
+
+
+@asynccontextmanager
+async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """A task for as long as the block runs."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,7 +1,6 @@
 """Where this package ends: what brings a rejected answer to the court, and what checks an answer with one's own model.
 
-Both are other packages' work. They are handed everything that was signed about the order, and what only its client
-knows: request, salt and tokens.
+Both are handed everything that was signed about the order, and what only its client knows: request, salt and tokens.
 """
 
 from __future__ import annotations
@@ -9,41 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from troth.protocol.market.life import Check
-from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Admission, CaseKind, Draw, Opinion, Order, Result, Tab
-from troth.protocol.types import Address, Hash32
+from troth.cases.evidence import Evidence as CaseFile
+from troth.protocol.market.types import CaseKind, Opinion
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that a client holds of one order when it goes to court over ``segments``.
+    """All that a client holds of one order, and over which ``segments`` it goes to court.
 
-    ``secret``, ``second_secret`` and ``checks`` are None and empty where the answer was not drawn. ``request`` is
-    ``canonical_bytes``; ``bond``: the most that may be put up, None: whatever it takes.
+    ``tokens``: the answer; ``file`` holds everything else, and is what anybody acts on.
     """
 
     kind: CaseKind
     segments: tuple[int, ...]
-    order: Signed[Order]
-    tab: Tab
-    admission: Signed[Admission]
-    nodes: tuple[Address, ...]
-    infer_proof: bytes
-    results: tuple[Signed[Result], ...]
-    draw: Signed[Draw]
-    draw_proof: bytes
-    secret: Hash32 | None
-    second_secret: Hash32 | None
-    checks: tuple[Check, ...]
-    request: bytes
-    salt: Hash32
+    file: CaseFile
     tokens: tuple[int, ...]
-    bond: int | None = None
 
 
 class CaseOpener(Protocol):
-    """Opens a case, or hands the evidence to who does."""
+    """Opens a case, or says how."""
 
     async def open(self, evidence: Evidence) -> str:
         """What was done, or why not, in one line for the user."""

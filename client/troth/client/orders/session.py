@@ -98,7 +98,6 @@ class MarketSession:
     market: Market | None = None
     opener: CaseOpener | None = None
     own_check: OwnCheck | None = None
-    case_bond: int | None = None
     pool: CircuitPool | None = None
     mode: str = "scheduler"
     desks: dict[Hash32, Desk] = field(default_factory=dict)
@@ -274,9 +273,7 @@ async def following(home: Home, configuration: Configuration) -> AsyncIterator[t
 
 
 @asynccontextmanager
-async def market_session(
-    home: Home, configuration: Configuration, password: str, opener: CaseOpener | None = None
-) -> AsyncIterator[MarketSession]:
+async def market_session(home: Home, configuration: Configuration, password: str) -> AsyncIterator[MarketSession]:
     """Connect to the chain and, as they are needed, to the schedulers of all tabs."""
     if configuration.direct:
         what = "Direct mode is not there for tabs"
@@ -296,7 +293,6 @@ async def market_session(
                 scheduler=to_address(configuration.scheduler) if configuration.scheduler else None,
                 languages=LanguageCache(home.languages),
                 market=market,
-                opener=opener,
                 pool=reach.pool,
                 mode=configuration.mode,
             )

@@ -66,7 +66,7 @@ def price_limit(text: str, asset: Asset) -> PriceLimit:
     return PriceLimit(most, asset.parse(written) * PER_MILLION if written else most)
 
 
-def _report(_entry: Entry, line: str) -> None:
+def _report(_entry: Entry | None, line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

@@ -1,0 +1,63 @@
+"""`troth client case`: options, and what is printed. Exit 4 where nothing can be done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from troth.client.options import (
+    DEFAULT_HOME,
+    FactoryOption,
+    HomeOption,
+    JsonOption,
+    PasswordOption,
+    RpcOption,
+    read_configuration,
+)
+
+NOTHING = 4
+
+
+def case(  # noqa: PLR0917
+    order: Annotated[str, typer.Argument(help="Order, or its beginning.")],
+    open_it: Annotated[bool, typer.Option("--open", help="Bring it to the court; without it nothing is sent.")] = False,
+    most_bond: Annotated[
+        str, typer.Option("--most-bond", help="Most that is put up, e.g. 5usdc; without it what [market] case allows.")
+    ] = "",
+    segment: Annotated[
+        int, typer.Option("--segment", help="Which result; -1: those that were rejected, or the only one.")
+    ] = -1,
+    write: Annotated[
+        Path | None, typer.Option("--write", help="Write the evidence to this file: it holds prompt and answer.")
+    ] = None,
+    carry_on: Annotated[
+        bool, typer.Option("--carry/--no-carry", help="Carry it to its end; else `serve` and `chat` do while they run.")
+    ] = True,
+    password_file: PasswordOption = None,
+    rpc: RpcOption = "",
+    factory: FactoryOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what can be done about an answer: convict, bring it to the court, summon; and do it with --open."""
+    # Not loaded for help: forty modules.
+    import asyncio
+
+    from troth.client.home import Home
+    from troth.client.orders import case_terminal
+    from troth.client.tabs.managing import Purse
+
+    place = Home(home.expanduser())
+    purse, configuration = Purse(place, password_file), read_configuration(place, rpc, factory=factory)
+    if open_it:
+        how = case_terminal.How(most_bond, segment, carry_on)
+        work = case_terminal.bring(purse, configuration, order, write, how)
+    else:
+        work = case_terminal.show(purse, configuration, order, write)
+    told = asyncio.run(work)
+    typer.echo(json.dumps(told.to_json()) if as_json else "\n".join(told.lines))
+    if told.nothing:
+        raise typer.Exit(NOTHING)

@@ -1,0 +1,200 @@
+"""What `troth client case` does: show what can be done about an order, write its evidence, bring it to the court."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from troth.cases import evidence as files
+from troth.cases.assessing import Assessment
+from troth.cases.courtroom import LiveCourtroom
+from troth.cases.evidence import Evidence as CaseFile
+from troth.cases.journal import Journal as CaseJournal
+from troth.cases.opening import Opener
+from troth.chain.keystore import Key, load_account
+from troth.chain.passwords import ENVIRONMENT, read_password
+from troth.client.configuration import Configuration
+from troth.client.errors import ConfigurationError
+from troth.client.orders.case_files import case_file
+from troth.client.orders.court import Court, Place, open_court
+from troth.client.orders.following import Followed, cases_of
+from troth.client.orders.journal import Entry, Journal
+from troth.client.orders.seams import Evidence
+from troth.client.orders.session import following, table_of
+from troth.client.tabs.asset import read_asset
+from troth.client.tabs.keys import Keyring
+from troth.client.tabs.managing import Purse
+from troth.client.tabs.store import opened
+from troth.client.wallet import require_wallet
+from troth.protocol.market.types import CaseKind
+from troth.protocol.market.views import parameters_of
+from troth.protocol.types import Address, Hash32
+
+WITHOUT_OPENINGS = "without --password-file the openings of its check are left out: the tab key reads them"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is printed: ``lines`` in words, ``cases`` as they stand; ``nothing``: nothing can be done."""
+
+    order: str
+    lines: tuple[str, ...]
+    cases: tuple[Followed, ...] = ()
+    written: Path | None = None
+    nothing: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """As programs read it."""
+        return {
+            "order": self.order,
+            "said": list(self.lines),
+            "cases": [one.to_json() for one in self.cases],
+            "written": None if self.written is None else str(self.written),
+            "nothing": self.nothing,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a case is brought: most bond as it was typed, the segment (-1: by itself), whether to its end."""
+
+    most_bond: str = ""
+    segment: int = -1
+    carry: bool = True
+
+
+@dataclass(slots=True)
+class Onlooker(LiveCourtroom):
+    """A courtroom that only looks, as an account whose key stays closed."""
+
+    address: Address
+
+    @property
+    def account(self) -> Address:
+        """Whose calls are simulated."""
+        return self.address
+
+
+@asynccontextmanager
+async def _placed(purse: Purse, configuration: Configuration) -> AsyncIterator[Place]:
+    async with following(purse.home, configuration) as (market, follower):
+        with opened(purse.home.tabs) as store:
+            yield Place(market, follower, Journal(store), purse.home)
+
+
+async def show(purse: Purse, configuration: Configuration, order: str, write: Path | None) -> Told:
+    """Every option in words, with what the chain says of its call; nothing is sent."""
+    async with _placed(purse, configuration) as place:
+        entry = place.orders.find(order)
+        at_hand = purse.password_file is not None or bool(os.environ.get(ENVIRONMENT))
+        key = _tab_key(purse.keyring(), entry) if at_hand else None
+        file = case_file(entry, place.market.domain, key)
+        courtroom = Onlooker(place.market, place.follower, Key.generate(), payer_of(file))
+        journal = CaseJournal(purse.home.cases / "cases.sqlite")
+        try:
+            opener = Opener(courtroom, journal)
+            said = await opener.dry_run(file)
+            found = await opener.assess(file)
+        finally:
+            journal.close()
+        cases = cases_of(entry, place.follower.state)
+    lines = [f"case {one.words}" for one in cases] + list(said)
+    lines += ways(found, entry)
+    lines += [WITHOUT_OPENINGS] if key is None and "openings" in entry.evidence else []
+    lines += [] if write is None else [written(write, file)]
+    return Told(entry.name, tuple(lines), cases, write, found.nothing and write is None)
+
+
+def ways(found: Assessment, entry: Entry) -> list[str]:
+    """The commands that take the options."""
+    name = f"troth client case {entry.name[:12]}"
+    said = []
+    if found.convictions:
+        said.append(f"to convict: `{name} --write FILE`, then `troth case convict FILE`")
+    if found.cases:
+        least = min(one.bond for one in found.cases)
+        said.append(f"to go to court: `{name} --open --most-bond {least}units`")
+    if found.summons:
+        said.append(f"to summon: `troth client summon {entry.name[:12]} --broadcast`")
+    return said
+
+
+def payer_of(file: CaseFile) -> Address:
+    """The account from which calls are tried: that of the tab."""
+    assert file.tab is not None
+    return file.tab.payer
+
+
+def written(path: Path, file: CaseFile) -> str:
+    """Write the evidence; the line that says so."""
+    files.write(path, file)
+    return f"written to {path}, with prompt and answer in it; `troth case show {path}` reads it"
+
+
+async def bring(purse: Purse, configuration: Configuration, order: str, write: Path | None, how: How) -> Told:
+    """Bring an answer to the court from the wallet, and carry it to its end."""
+    require_wallet(purse.home)
+    password = read_password(purse.password_file, purpose="the wallet and the tab keys")
+    wallet = load_account(purse.home.keystore, password)
+    async with _placed(purse, configuration) as place:
+        entry = place.orders.find(order)
+        file = case_file(entry, place.market.domain, _tab_key(Keyring(purse.home, password), entry))
+        asset = await read_asset(place.market, parameters_of(place.follower.state).asset)
+        allowed = how.most_bond or table_of(configuration).case
+        if not allowed:
+            what = "Nothing says how large a bond may be"
+            raise ConfigurationError(what, order, "Name it with --most-bond, or set case in [market].")
+        async with open_court(place, wallet, asset, asset.parse(allowed), _report) as court:
+            told = await brought(court, place.orders, entry, file, how)
+        cases = cases_of(entry, place.follower.state)
+    more = () if write is None else (written(write, file),)
+    return Told(entry.name, (*told, *(f"case {one.words}" for one in cases), *more), cases, write, not cases)
+
+
+async def brought(court: Court, orders: Journal, entry: Entry, file: CaseFile, how: How) -> list[str]:
+    """Open what is to be opened, and carry it to its end; what was done."""
+    found = await court.office.opener.assess(file)
+    segments = (how.segment,) if how.segment >= 0 else chosen(found) or await _standing(court, entry)
+    line = await court.open(Evidence(CaseKind.NONE, segments, file, entry.tokens)) if segments else ""
+    line = line or " ".join(found.against) or "no case can be opened"
+    orders.step(entry.identifier, court=line.encode())
+    orders.release(entry.identifier)
+    lines = [line]
+    for case_id in wanted_of(court, entry.identifier) if how.carry else ():
+        lines.append((await court.carry(case_id)).words)
+    return lines
+
+
+def chosen(found: Assessment) -> tuple[int, ...]:
+    """The segments that were rejected, or the only one; ConfigurationError where that is not clear."""
+    rejected = tuple(one.segment for one in found.cases if one.kind is CaseKind.REJECTION)
+    if rejected or len(found.cases) < 2:
+        return rejected or tuple(one.segment for one in found.cases)
+    names = ", ".join(str(one.segment) for one in found.cases)
+    raise ConfigurationError("A case is over one segment", names, "Name one with --segment; each has its own bond.")
+
+
+def wanted_of(court: Court, order: Hash32) -> list[Hash32]:
+    """Cases of the journal that are over this order's results."""
+    journal = court.office.journal
+    found = [(one, journal.case(one)) for one in journal.cases()]
+    return [one for one, kept in found if kept and kept.evidence and kept.evidence.order_id == order]
+
+
+async def _standing(court: Court, entry: Entry) -> tuple[int, ...]:
+    """Segments over which a case goes on already: it is followed and carried."""
+    state = (await court.office.courtroom.seen()).state
+    return tuple(one.segment for one in cases_of(entry, state) if not one.outcome)
+
+
+def _tab_key(keyring: Keyring, entry: Entry) -> Key | None:
+    return None if entry.submission is None else keyring.key(entry.submission.tab.key)
+
+
+def _report(_entry: Entry | None, line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

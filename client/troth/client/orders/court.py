@@ -1,0 +1,194 @@
+"""Bringing answers to the court from a wallet: within the bond that its user allowed, and carried on to the end.
+
+What is wanted is in the journal of cases before anything is sent, so that a client that is killed opens it after the
+restart, or finds that it stands. Every process of a client that has the wallet carries all cases of its home on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from troth.cases.assessing import Bring
+from troth.cases.carrying import Progress
+from troth.cases.courtroom import AWAY
+from troth.cases.evidence import Evidence as CaseFile
+from troth.cases.office import Office, Settings, make_office
+from troth.cases.opening import Wanted, case_id_of
+from troth.cases.supervising import watch_blocks
+from troth.chain.keystore import Key
+from troth.chain.market import Market
+from troth.chain.market_follower import MarketFollower
+from troth.client.errors import ReceiptNotFound
+from troth.client.home import Home
+from troth.client.orders.journal import Journal
+from troth.client.orders.judging import case_command
+from troth.client.orders.keeping import Report
+from troth.client.orders.seams import Evidence
+from troth.client.tabs.asset import Asset, allowance, approval
+from troth.protocol.market import messages
+from troth.protocol.types import Hash32
+
+Approve = Callable[[int], Awaitable[None]]
+"""Lets the Bank take a bond from the wallet."""
+Tell = Callable[[Hash32, Progress], None]
+"""Hears of each step of the case over an order."""
+
+
+async def nothing_to_approve(_bond: int) -> None:
+    """The chain's coin goes with the call."""
+
+
+def untold(_order: Hash32, _progress: Progress) -> None:
+    """Nobody listens."""
+
+
+@dataclass
+class Court:
+    """A CaseOpener over one account's office. ``most``: the largest bond that is put up without asking."""
+
+    office: Office
+    asset: Asset
+    most: int
+    approve: Approve = nothing_to_approve
+    tell: Tell = untold
+    _locks: defaultdict[Hash32, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    _told: dict[Hash32, str] = field(default_factory=dict)
+
+    async def open(self, evidence: Evidence) -> str:
+        """Open a case over each segment, or say why not and how."""
+        return "; ".join([await self._bring(evidence.file, segment) for segment in evidence.segments])
+
+    async def _bring(self, file: CaseFile, segment: int) -> str:
+        standing = await self._standing(file, segment)
+        if standing is not None:
+            self.office.journal.follow(standing, file)
+            return f"case 0x{standing.hex()} over segment {segment} stands already"
+        found = await self.office.opener.assess(file)
+        bring = next((one for one in found.cases if one.segment == segment), None)
+        if bring is None:
+            return f"no case over segment {segment} can be opened: {' '.join(found.against) or 'nothing to judge'}"
+        refusal = self._refusal(file, bring)
+        return refusal or await self._wanted(file, bring)
+
+    async def _standing(self, file: CaseFile, segment: int) -> Hash32 | None:
+        """The case that goes on over a segment already, or that this client wants."""
+        seen = await self.office.courtroom.seen()
+        for place in (segment, messages.DOUBTS + segment):
+            case_id = messages.case_id(file.order_id, place)
+            record = seen.state.cases.get(case_id)
+            if record is not None and record.live:
+                return case_id
+        return None
+
+    def _refusal(self, file: CaseFile, bring: Bring) -> str:
+        """Why this wallet does not open it, with the command that does; empty: it does."""
+        account = self.office.courtroom.account
+        if bring.openers and account not in bring.openers:
+            return f"only {' or '.join(bring.openers)} opens a case over segment {bring.segment}, not {account}"
+        if bring.lacks:
+            return f"no case over segment {bring.segment}: reviewers would miss {', '.join(bring.lacks)}"
+        if bring.bond > self.most:
+            command = case_command(file.order_id, segment=bring.segment, bond=f"{bring.bond}units")
+            bond, most = self.asset.show(bring.bond), self.asset.show(self.most)
+            return f"the bond over segment {bring.segment} is {bond}, and at most {most} is allowed: `{command}`"
+        return ""
+
+    async def _wanted(self, file: CaseFile, bring: Bring) -> str:
+        seen = await self.office.courtroom.seen()
+        case_id = case_id_of(file, bring)
+        followed = self.office.journal.case(case_id)
+        if followed is None or not followed.wanted:
+            await self.approve(bring.bond)
+        wanted = Wanted(bring.segment, suspend=bring.may_suspend, most_bond=self.most, after=seen.block)
+        self.office.journal.follow(case_id, file, wanted=wanted.encode())
+        bond = self.asset.show(bring.bond)
+        return f"case 0x{case_id.hex()} over segment {bring.segment}, bond {bond}: {await self._first_look(case_id)}"
+
+    async def _first_look(self, case_id: Hash32) -> str:
+        """Open it now, since a command may end before the next block; else the background task does."""
+        try:
+            progress = await self._tick(case_id)
+        except AWAY:
+            return "opened once the chain answers"
+        if progress.over or (progress.move is None and progress.outcome is None):
+            return progress.words
+        return "opened"
+
+    # ---- carrying on
+
+    async def run(self) -> None:
+        """Carry on every case of the journal until cancelled."""
+        await watch_blocks(self.look, self.office.courtroom, "carrying cases on")
+
+    async def look(self) -> None:
+        """One look at each case."""
+        for case_id in self.office.journal.cases():
+            await self._tick(case_id)
+
+    async def carry(self, case_id: Hash32) -> Progress:
+        """Carry one case to its end."""
+        self.office.journal.follow(case_id)
+        while not (progress := await self._tick(case_id)).over:
+            seen = await self.office.courtroom.seen()
+            await self.office.courtroom.after(seen.block, BLOCK_SECONDS)
+        return progress
+
+    async def _tick(self, case_id: Hash32) -> Progress:
+        async with self._locks[case_id]:
+            followed = self.office.journal.case(case_id)
+            progress = await self.office.carrier.tick(case_id)
+        order = None if followed is None or followed.evidence is None else followed.evidence.order_id
+        if order is not None and self._told.get(case_id) != progress.words:
+            self._told[case_id] = progress.words
+            self.tell(order, progress)
+        return progress
+
+
+BLOCK_SECONDS = 15.0
+"""After which a case is looked at again, though no block came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A deployment as a client follows it, and where the client's own files are."""
+
+    market: Market
+    follower: MarketFollower
+    orders: Journal
+    home: Home
+
+
+@asynccontextmanager
+async def open_court(place: Place, wallet: Key, asset: Asset, most: int, report: Report) -> AsyncIterator[Court]:
+    """A court for a wallet; its journal of cases lies in the client's home."""
+    market = place.market
+    settings = Settings("", market.place.factory, place.home.cases, wallet)
+    office = make_office(market, place.follower, settings)
+
+    async def approve(bond: int) -> None:
+        if not asset.is_coin:
+            # Cases that are wanted and not opened yet need what was approved for them.
+            allowed = await allowance(market, asset.token, wallet.address)
+            await market.execute(approval(market, asset.token, allowed + bond), wallet)
+
+    try:
+        yield Court(office, asset, most, approve, lambda order, step: note(place.orders, report, order, step))
+    finally:
+        await office.close()
+
+
+def note(orders: Journal, report: Report, order: Hash32, progress: Progress) -> None:
+    """Write down how a case ended that was never opened, and tell what was done; waiting is not told."""
+    try:
+        entry = orders.entry(order)
+    except ReceiptNotFound:
+        # Another client's evidence, carried on here.
+        return
+    if progress.over and progress.outcome is None:
+        orders.step(order, court=progress.words.encode())
+    if progress.over or (progress.move is not None and progress.move.is_call):
+        report(entry, f"case 0x{progress.case_id.hex()[:10]}: {progress.words}")
