@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import subprocess
@@ -11,17 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain import keystore
+from troth.chain.market import Market, find_place
+from troth.chain.market_follower import MarketFollower
+from troth.client.money import format_amount
 from troth.demo import cli
 from troth.demo.acts import demand
 from troth.demo.anvil import fund
 from troth.demo.display import Display
 from troth.demo.errors import ActFailed
 from troth.demo.gateway import LocalGateway, Streamed
-from troth.demo.market_network import CHECK_PERCENT, MarketNetwork
+from troth.demo.market_network import CHECK_PERCENT, FAVOURED_SEATS, MarketNetwork
 from troth.demo.network import PASSWORD
 from troth.demo.plan import ETHER
 from troth.demo.processes import wait_until
 from troth.demo.weights import int8_name, prepare_models
+from troth.protocol.market.state import State
+from troth.protocol.market.types import Outcome, PotKind
+from troth.protocol.types import to_address
 
 DEPOSIT = "0.05ether"
 MAX_TOKENS = 32
@@ -30,6 +37,8 @@ MOST_QUESTIONS = 60
 """The cheat is drawn for every second question or so, and half of the answers are checked: twenty miss it once in a
 thousand demos."""
 CHECK_SECONDS = 120.0
+CASE_SECONDS = 300.0
+"""A case has windows of twenty blocks of a second each, and closes them early where all have spoken."""
 ENDED = {"checked", "undrawn", "rejected", "unclear", "refused_check", "contradicted", "failed"}
 POLICY = {"seats": "10", "outside": "1000", "reviewers": "5"}
 """What a client asks of a class at least, smaller than usual: this network has ten nodes."""
@@ -79,9 +88,11 @@ def play(folder: Path, models: Path, display: Display, question: str, expected: 
         ask_checked(stage, question, expected)
         display.act(3, f"The node {network.favoured} serves int8 weights until a draw hits it")
         cheat_until_caught(stage, models / "models" / int8_name(network.plan))
-        display.act(4, "Who is paid, and what it costs on chain")
+        display.act(4, "A rejecting verifier goes to court by itself; nodes judge, the chain decides")
+        asyncio.run(court(stage))
+        display.act(5, "Who is paid")
         redeem(stage)
-        display.act(5, "Anyone re-checks: a receipt that proves itself, and the whole chain")
+        display.act(6, "Anyone re-checks: a receipt that proves itself, and the whole chain")
         audit(stage)
     shutil.rmtree(folder / "market", ignore_errors=True)
     display.good(f"done in {display.seconds:.0f} s; everything is stopped, nothing is left behind")
@@ -145,6 +156,34 @@ def cheat_until_caught(stage: MarketStage, weights: Path) -> None:
         demand(receipt["outcome"] in {"checked", "undrawn"}, "nobody honest is rejected", receipt)
         demand(not (operator in by and receipt["outcome"] == "checked"), "no int8 answer passes a check", receipt)
     raise ActFailed("No draw hit the cheat", f"{MOST_QUESTIONS} questions", "Run it again: this is rare.")
+
+
+async def court(stage: MarketStage) -> None:
+    """Follow the case from its opening to its outcome, by the events of the chain."""
+    network, display = stage.network, stage.display
+    operator = to_address(network.nodes[network.favoured].operator)
+    place = await find_place(network.rpc, to_address(network.factory))
+    async with await Market.connect(network.rpc, place) as market, MarketFollower(market) as follower:
+        told = 0
+
+        def over(state: State) -> bool:
+            nonlocal told
+            record = next(iter(state.cases.values()), None)
+            events = () if record is None else record.events
+            for event in events[told:]:
+                display.step(f"block {event.meta.block}: {type(event).__name__}")
+            told = len(events)
+            return record is not None and not record.live
+
+        await follower.catch_up()
+        state = await follower.wait_until(over, CASE_SECONDS)
+    (record,) = state.cases.values()
+    demand(record.outcome is Outcome.CONVICTED, "the court convicts the cheat", record.outcome)
+    left = state.pot(PotKind.STAKE, operator) + state.pot(PotKind.LOCKED, operator)
+    before = int(network.execution["class"]["seat"]) * FAVOURED_SEATS
+    taken = before - left
+    demand(taken >= int(network.execution["class"]["penalty"]), "the penalty is taken", taken)
+    display.good(f"convicted: {format_amount(taken)} of {network.favoured}'s stake of {format_amount(before)} is taken")
 
 
 def redeem(stage: MarketStage) -> None:
