@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -44,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
-class Front:
+class Front(ABC):
     """What every gateway's routes work with. `base` is its own address, known once it listens."""
 
     metrics: Metrics
@@ -62,33 +63,33 @@ class Front:
         """Why it is not ready."""
         return ["the gateway is stopping"] if self.stopping else self.away()
 
+    @abstractmethod
     def away(self) -> list[str]:
         """What it cannot reach."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def start(self, wanted: Wanted) -> Completion:
         """Order what is wanted."""
-        raise NotImplementedError
 
     def shapes(self, completion: Completion) -> Shapes:
         """The JSON objects of a completion."""
         return Shapes(completion, self.base)
 
+    @abstractmethod
     async def models(self) -> list[dict[str, Any]]:
         """What may be asked, as /v1/models shows it."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def model(self, name: str) -> dict[str, Any]:
         """One of them; NotFound."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def paths(self) -> dict[str, Any]:
         """The circuits that requests go over."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def receipt(self, identifier: str) -> dict[str, Any]:
         """A completion's receipt; NotFound."""
-        raise NotImplementedError
 
     async def drain(self) -> None:
         """Take no more requests and wait until every answer under way has been handed over."""
