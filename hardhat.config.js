@@ -1,4 +1,4 @@
-import { readFileSync, readdirSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
@@ -16,44 +16,29 @@ const compiler = (settings) => ({
   settings: { evmVersion: "osaka", metadata: { bytecodeHash: "none" }, ...settings },
 });
 
-/** What is deployed, and the tests that compile parts of it into themselves. */
-const deployed = compiler({ viaIR: true, optimizer: { enabled: true, runs: 200 } });
+const optimized = compiler({ viaIR: true, optimizer: { enabled: true, runs: 200 } });
 
 /**
- * Tests that deploy the contracts from their artifacts (contracts/test/support/TrothTest.sol) only drive them: what the
- * compiler makes of such a test matters to nobody, and the old code generator without its optimizer takes a fraction of
+ * Tests that deploy the contracts from their artifacts (contracts/test/market/support/MarketTest.sol) only drive them: what
+ * the compiler makes of such a test matters to nobody, and the old code generator without its optimizer takes a fraction of
  * the time. "Stack too deep" means that a function of the test has too many variables: split it.
  */
 const quick = compiler({ viaIR: false, optimizer: { enabled: false } });
 
-/**
- * The files of contracts/test whose code is no part of what is deployed: all of the market's, and of the others those whose
- * imports say so.
- */
-const quickFiles = readdirSync(join(root, "contracts/test"), { recursive: true })
+const files = readdirSync(join(root, "contracts"), { recursive: true })
   .filter((file) => file.endsWith(".sol"))
-  .map((file) => `contracts/test/${file}`)
-  // The benchmark's token is measured.
-  .filter((file) => !file.endsWith("/BenchmarkToken.sol"))
-  .filter((file) => /\/(support|market)\//.test(file) || onlyDrivesContracts(file));
-
-function onlyDrivesContracts(file) {
-  const source = readFileSync(join(root, file), "utf8");
-  const imported = [...source.matchAll(/from "(\.[^"]*)"/g)].map(([, path]) => path);
-  const stands = imported.some((path) => /^\.\/support\/\w+Test\.sol$/.test(path));
-  // With a stage, a library is imported for its errors; without one, it is what the test tests.
-  const harmless = stands ? /^\.\/|^\.\.\/(interfaces|libraries)\// : /^\.\/|^\.\.\/interfaces\//;
-  return imported.every((path) => harmless.test(path));
-}
+  .map((file) => `contracts/${file}`);
 
 /**
- * The market's contracts, compiled apart from the others: what the optimizer makes of a contract depends on what is compiled
- * beside it, so that a changed comment of one would change the other's bytes.
+ * What is deployed, compiled apart from the tests that compile parts of it into themselves: what the optimizer makes of a
+ * contract depends on what is compiled beside it, so that a changed test would change the contract's bytes.
  */
-const marketFiles = readdirSync(join(root, "contracts"), { recursive: true })
-  .filter((file) => file.endsWith(".sol") && /^market\/|^test\/(Market|market\/)/.test(file))
-  .map((file) => `contracts/${file}`)
-  .filter((file) => !quickFiles.includes(file));
+const deployedFiles = files.filter((file) => !file.startsWith("contracts/test/"));
+
+/** The benchmark's token is measured, and so is what the harnesses and the libraries' own tests compile into themselves. */
+const quickFiles = files
+  .filter((file) => /^contracts\/test\/(support|market)\//.test(file))
+  .filter((file) => !file.endsWith("/BenchmarkToken.sol"));
 
 /**
  * Hardhat compiles files together whose settings are one object, but resolves each override to an object of its own; and
@@ -73,9 +58,9 @@ const jobsAtOnce = {
         resolveUserConfig: async (userConfig, resolveVariable, next) => {
           const config = await next(userConfig, resolveVariable);
           for (const { overrides } of Object.values(config.solidity.profiles)) {
-            const shared = { market: overrides[marketFiles[0]], quick: overrides[quickFiles[0]] };
+            const shared = { deployed: overrides[deployedFiles[0]], quick: overrides[quickFiles[0]] };
             for (const file of Object.keys(overrides)) {
-              overrides[file] = marketFiles.includes(file) ? shared.market : shared.quick;
+              overrides[file] = deployedFiles.includes(file) ? shared.deployed : shared.quick;
             }
           }
           return config;
@@ -92,9 +77,9 @@ if (seed.seed) console.log(`TROTH_FUZZ_SEED=${seed.seed}`);
 export default {
   plugins: [jobsAtOnce],
   solidity: {
-    compilers: [deployed],
+    compilers: [optimized],
     overrides: Object.fromEntries([
-      ...marketFiles.map((file) => [file, deployed]),
+      ...deployedFiles.map((file) => [file, optimized]),
       ...quickFiles.map((file) => [file, quick]),
     ]),
   },

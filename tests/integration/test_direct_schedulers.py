@@ -17,7 +17,7 @@ from troth.node.errors import EntryRefused, SchedulerAway
 from troth.overlay.identity import create_identity
 from troth.overlay.server import TlsServer, serving
 from troth.protocol.contract_types import Account, Role
-from troth.protocol.events import LogMeta
+from troth.protocol.logs import LogMeta
 from troth.protocol.state import Scheduler
 from troth.protocol.typed_data import address_of
 from troth.protocol.types import ZERO_HASH, Hash32

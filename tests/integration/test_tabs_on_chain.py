@@ -42,7 +42,7 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.tabs import first_voucher
 from troth.protocol.market.types import Admission, Consent, Draw, Order, Result, SchedulerRegistration, TabState
 from troth.protocol.request import Request, canonical_bytes, request_hash
-from troth.protocol.task import pack_ends
+from troth.protocol.types import pack_ends
 from troth.protocol.types import Address, Hash32, address_from_bytes, to_address
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]

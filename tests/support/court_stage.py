@@ -44,7 +44,7 @@ from troth.protocol.market.rows import RowChain
 from troth.protocol.market.types import Admission, Draw, Opinion, Order, Result, TraceCommitment, Verdict
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash, tokens_to_words
-from troth.protocol.task import pack_ends
+from troth.protocol.types import pack_ends
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.typed_data import struct_hash
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment

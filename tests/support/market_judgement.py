@@ -10,7 +10,7 @@ from typing import Any
 
 from support.market_scene import Scene, hash_of, rules
 
-from troth.protocol.assignment import tile_indices
+from troth.protocol.trace import tile_indices
 from troth.protocol.dtype import Dtype
 from troth.protocol.market import court, messages
 from troth.protocol.market.court import Hearing, Showing

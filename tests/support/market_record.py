@@ -27,7 +27,7 @@ from troth.audit.market.subject import Subject
 from troth.chain.headers import RawHeader
 from troth.chain.market import Place
 from troth.protocol import typed_data, vrf
-from troth.protocol.events import Log
+from troth.protocol.logs import Log
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import events as on
 from troth.protocol.market import log_data, messages

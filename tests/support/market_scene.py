@@ -34,7 +34,7 @@ from troth.protocol.market.types import (
     Verdict,
     Work,
 )
-from troth.protocol.task import pack_ends
+from troth.protocol.types import pack_ends
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, address_from_bytes
 

@@ -57,7 +57,7 @@ from troth.protocol.market.types import (
 )
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash
-from troth.protocol.task import pack_ends
+from troth.protocol.types import pack_ends
 from troth.protocol.tensors import tokens_from_bytes, tokens_to_bytes
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, address_from_bytes
 from troth.protocol.wire_fields import RowSignature

@@ -33,7 +33,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import class_id, fee, model_id
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, request_hash
-from troth.protocol.task import pack_ends, unpack_ends
+from troth.protocol.types import pack_ends, unpack_ends
 from troth.protocol.typed_data import sign
 from troth.protocol.types import (
     Address,

@@ -28,7 +28,7 @@ from troth.protocol.market.messages import market_domain, sign
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Entry, ExecutionClass, Order, PotKind, Tab
 from troth.protocol.request import Request, canonical_bytes, request_hash
-from troth.protocol.task import pack_ends
+from troth.protocol.types import pack_ends
 from troth.protocol.types import Address, Hash32, ModelDescriptor, address_from_bytes, segments_from_ends
 from troth.scheduler.catalogue import Served, Texts
 from troth.scheduler.log.entries import LogBook

@@ -25,7 +25,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import class_id, fee, task_id
 from troth.protocol.permutation import permutation
 from troth.protocol.request import Request, request_hash
-from troth.protocol.task import pack_ends
+from troth.protocol.types import pack_ends
 from troth.protocol.types import Address, ExecutionClass, Hash32, Order, Segment, address_from_bytes
 
 ONE, TWO, THREE = (Hash32(bytes([number]) * 32) for number in (1, 2, 3))

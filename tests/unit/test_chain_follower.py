@@ -10,7 +10,7 @@ from support.waiting import eventually
 from troth.chain.errors import ChainUnavailable, FollowTimeout
 from troth.chain.follower import EventFollower
 from troth.chain.records import Block
-from troth.protocol.events import Log, LogMeta
+from troth.protocol.logs import Log, LogMeta
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Address, Hash32
 

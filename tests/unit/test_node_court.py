@@ -22,7 +22,7 @@ from troth.node.court.bringing import Bringer
 from troth.node.court.holding import NodeHoldings
 from troth.node.court.recomputing import EngineRecompute
 from troth.node.errors import BadInput, NotAssigned, OutOfOrder
-from troth.protocol.assignment import noise_seed
+from troth.protocol.tokens import noise_seed
 from troth.protocol.market import canonical, messages
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.papers import CourtText, Spoken

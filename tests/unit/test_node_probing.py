@@ -14,7 +14,7 @@ from troth.node.pool import probing
 from troth.node.pool.probing import REMEMBERED_SECONDS, Ways, ways_to
 from troth.overlay.identity import create_identity
 from troth.overlay.server import TlsServer, serving
-from troth.protocol.events import LogMeta
+from troth.protocol.logs import LogMeta
 from troth.protocol.state import Node
 from troth.protocol.types import Address, Hash32, Segment
 

@@ -18,7 +18,7 @@ from troth.audit.evidence import Evidence, Header, Transaction
 from troth.audit.transactions import read_raw
 from troth.protocol.contract_types import Parameters
 from troth.protocol.errors import ProtocolError
-from troth.protocol.events import Log, LogMeta
+from troth.protocol.logs import Log, LogMeta
 from troth.protocol.types import Address, Hash32, to_address, to_hash32
 
 LINE_LIMIT = 2**23

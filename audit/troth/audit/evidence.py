@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from troth.protocol.contract_types import Parameters
-from troth.protocol.events import Log
+from troth.protocol.logs import Log
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 

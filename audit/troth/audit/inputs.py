@@ -9,7 +9,7 @@ from troth.audit.evidence import Evidence, Transaction
 from troth.protocol.bindings.structs import from_abi
 from troth.protocol.calls import DecodedCall, TaskCall, decode_call, read_task_call
 from troth.protocol.errors import ProtocolError
-from troth.protocol.events import LogMeta
+from troth.protocol.logs import LogMeta
 from troth.protocol.types import Hash32
 
 Struct = TypeVar("Struct")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from troth.protocol.events import LogMeta
+from troth.protocol.logs import LogMeta
 from troth.protocol.types import Address, Hash32
 
 

@@ -13,7 +13,7 @@ from troth.audit.history import History, equivocations, read_history
 from troth.audit.report import Report
 from troth.audit.source import Source
 from troth.chain.errors import ChainError
-from troth.protocol.events import LogMeta
+from troth.protocol.logs import LogMeta
 from troth.protocol.types import Address, Hash32
 
 OFFLINE_NOTES = (

@@ -15,7 +15,7 @@ from troth.chain.errors import ChainError, RpcRefused
 from troth.chain.rpc import Rpc
 from troth.protocol.calls import views
 from troth.protocol.contract_types import Parameters
-from troth.protocol.events import Log, LogMeta
+from troth.protocol.logs import Log, LogMeta
 from troth.protocol.types import Address, Hash32
 
 SPAN = 2_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from troth.cases.calls import is_told
 from troth.cases.steps import reveals_now
-from troth.protocol.assignment import tile_indices
+from troth.protocol.trace import tile_indices
 from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidOpening, InvalidSignature
 from troth.protocol.market import court, messages

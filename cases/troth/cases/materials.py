@@ -12,7 +12,7 @@ from troth.cases.errors import EvidenceRefused
 from troth.cases.evidence import Evidence
 from troth.cases.standing import signer_of
 from troth.protocol import typed_data, vrf
-from troth.protocol.assignment import noise_seed
+from troth.protocol.tokens import noise_seed
 from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidProof, InvalidRequest, InvalidRows
 from troth.protocol.market import messages, prices

@@ -13,7 +13,7 @@ from troth.client.money import format_amount
 from troth.protocol.identifiers import task_id
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, request_hash
-from troth.protocol.task import pack_ends, unpack_ends
+from troth.protocol.types import pack_ends, unpack_ends
 from troth.protocol.typed_data import Domain, sign
 from troth.protocol.types import Hash32, Order
 

@@ -14,7 +14,6 @@ from troth.chain.records import Block, Fees, Receipt, Simulation
 from troth.chain.rpc import ATTEMPTS, Rpc
 from troth.chain.transactions import Transactions, as_rejection, message
 from troth.protocol.calls import Call, View
-from troth.protocol.events import Event, Log, parse_log
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 
@@ -110,27 +109,6 @@ class Chain:
         """Wei that an account holds outside the contract."""
         return decoding.quantity(await self._rpc.request("eth_getBalance", account, "latest"))
 
-    async def logs(self, first: int, last: int) -> list[Log]:
-        """The contract's logs in blocks ``first`` to ``last``, both included; long ranges are halved on demand."""
-        span = {"address": self.contract, "fromBlock": hex(first), "toBlock": hex(last)}
-        try:
-            found = await self._rpc.request("eth_getLogs", span)
-        except RpcRefused:
-            if first >= last:
-                raise
-            middle = (first + last) // 2
-            return [*await self.logs(first, middle), *await self.logs(middle + 1, last)]
-        return decoding.logs(found)
-
-    async def logs_of_block(self, block_hash: Hash32) -> list[Log]:
-        """The contract's logs in exactly this block; RpcRefused if a reorganisation took it away."""
-        wanted = {"address": self.contract, "blockHash": decoding.hexadecimal(block_hash)}
-        return decoding.logs(await self._rpc.request("eth_getLogs", wanted))
-
-    async def events(self, first: int, last: int) -> list[Event]:
-        """The contract's events in blocks ``first`` to ``last``."""
-        return [parse_log(log) for log in await self.logs(first, last)]
-
     async def read(self, view: View[Result], block: int | None = None) -> Result:
         """Result of a view at a block, or now; ChainRejected if it reverts."""
         call = Call(view.function, view.data)
@@ -173,7 +151,7 @@ class Chain:
         self, transaction: Hash32, *, confirmations: int = 1, timeout: float = RECEIPT_TIMEOUT
     ) -> Receipt:
         """The receipt; ChainRejected if the transaction failed, TransactionTimeout if it is not mined in time."""
-        return await self._transactions.wait(transaction, self.contract, confirmations, timeout)
+        return await self._transactions.wait(transaction, confirmations, timeout)
 
     async def execute(
         self,

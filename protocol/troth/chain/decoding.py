@@ -6,8 +6,8 @@ from typing import Any
 
 from troth.chain.errors import ChainUnavailable
 from troth.chain.records import Block, Receipt
-from troth.protocol.events import Log, LogMeta, parse_log
-from troth.protocol.types import Address, Hash32, to_address, to_hash32
+from troth.protocol.logs import Log, LogMeta
+from troth.protocol.types import Hash32, to_address, to_hash32
 
 
 def malformed(what: str, value: object) -> ChainUnavailable:
@@ -84,10 +84,9 @@ def logs(value: Any) -> list[Log]:
     return [log(entry) for entry in value]
 
 
-def receipt(value: Any, contract: Address | None) -> Receipt:
-    """A mined receipt, with the events that ``contract`` emitted."""
+def receipt(value: Any) -> Receipt:
+    """A mined receipt."""
     try:
-        logs = [log(entry) for entry in value["logs"]]
         created = value.get("contractAddress")
         return Receipt(
             transaction=hash32(value["transactionHash"]),
@@ -96,8 +95,7 @@ def receipt(value: Any, contract: Address | None) -> Receipt:
             gas_used=quantity(value["gasUsed"]),
             gas_price=quantity(value["effectiveGasPrice"]),
             created=to_address(created) if created else None,
-            events=tuple(parse_log(entry) for entry in logs if entry.address == contract),
-            logs=tuple(logs),
+            logs=tuple(log(entry) for entry in value["logs"]),
         )
     except (KeyError, TypeError) as error:
         raise malformed("receipt", value) from error

@@ -15,9 +15,7 @@ from troth.chain.errors import ChainError, ChainUnavailable, FollowTimeout, RpcR
 from troth.chain.records import Block
 from troth.chain.store import WINDOW, EventStore
 from troth.protocol.errors import ProtocolError
-from troth.protocol.events import Log, parse_log
-from troth.protocol.fold import apply
-from troth.protocol.state import State
+from troth.protocol.logs import Log
 from troth.protocol.types import Address, Hash32
 
 POLL_INTERVAL = 0.5
@@ -281,13 +279,3 @@ class Follower(Generic[Folded]):
 
     def _next_block(self) -> int:
         return self._tip_number() + 1
-
-
-class EventFollower(Follower[State]):
-    """Follows the per-task contract."""
-
-    def __init__(
-        self, chain: Followed, path: Path | None = None, *, start_block: int = 0, poll_interval: float = POLL_INTERVAL
-    ) -> None:
-        folding = Folding(State(), lambda log, state: apply(parse_log(log), state))
-        super().__init__(chain, folding, path, start_block=start_block, poll_interval=poll_interval)

@@ -21,8 +21,7 @@ from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, as_rejection, message
 from troth.protocol.bindings import named
 from troth.protocol.calls import Call
-from troth.protocol.events import Log
-from troth.protocol.events.decoder import decoder
+from troth.protocol.logs import Log, decoder
 from troth.protocol.market.calls import PartCall, PartView, view
 from troth.protocol.market.events import Deployed, Event, parse_log
 from troth.protocol.market.messages import market_domain
@@ -142,7 +141,7 @@ class Market:
     ) -> Receipt:
         """Send and wait for the receipt; ChainRejected if it fails, unsent if ``gas`` is left to an estimate."""
         transaction = await self._transactions.send(call.call, key, call.to, gas)
-        return await self._transactions.wait(transaction, None, 1, timeout)
+        return await self._transactions.wait(transaction, 1, timeout)
 
     def events_in(self, receipt: Receipt) -> tuple[Event, ...]:
         """The deployment's events of a mined transaction, in log order."""

@@ -82,7 +82,7 @@ class _Maker:
 
     async def _sent(self, call: Call, to: Address | None) -> Receipt:
         transaction = await self._transactions.send(call, self._key, to)
-        receipt = await self._transactions.wait(transaction, None, 1, self._timeout)
+        receipt = await self._transactions.wait(transaction, 1, self._timeout)
         self.receipts.append(receipt)
         return receipt
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from troth.chain.follower import POLL_INTERVAL, Folding, Follower
 from troth.chain.market import Market
 from troth.chain.records import Block
-from troth.protocol.events import Log
+from troth.protocol.logs import Log
 from troth.protocol.market.fold import apply
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Hash32

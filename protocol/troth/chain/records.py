@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from troth.protocol.contract_errors import ContractError
-from troth.protocol.events import Event, Log
+from troth.protocol.logs import Log
 from troth.protocol.types import Address, Hash32
 
 
@@ -21,7 +21,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A mined transaction; ``events`` are the contract's own, in log order, ``logs`` those of every contract."""
+    """A mined transaction, with the logs of every contract."""
 
     transaction: Hash32
     block: int
@@ -29,7 +29,6 @@ class Receipt:
     gas_used: int
     gas_price: int
     created: Address | None
-    events: tuple[Event, ...]
     logs: tuple[Log, ...] = ()
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from troth.chain.errors import EventFileInUse, WrongChain
-from troth.protocol.events import Log, LogMeta
+from troth.protocol.logs import Log, LogMeta
 from troth.protocol.types import Address, Hash32
 
 WINDOW = 64

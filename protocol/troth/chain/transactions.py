@@ -145,7 +145,7 @@ class Transactions:
         found = await self._rpc.request("eth_getTransactionByHash", decoding.hexadecimal(transaction))
         return found is not None
 
-    async def wait(self, transaction: Hash32, contract: Address | None, confirmations: int, timeout: float) -> Receipt:
+    async def wait(self, transaction: Hash32, confirmations: int, timeout: float) -> Receipt:
         """The receipt once ``confirmations`` blocks, its own included, hold it.
 
         TransactionTimeout if that takes too long, TransactionDropped if it cannot happen any more.
@@ -157,7 +157,7 @@ class Transactions:
             found = await self._rpc.request("eth_getTransactionReceipt", decoding.hexadecimal(transaction))
             if found is not None and await self._is_deep_enough(found, confirmations):
                 await self._require_success(found, transaction)
-                return decoding.receipt(found, contract)
+                return decoding.receipt(found)
             if time.monotonic() + interval > give_up:
                 raise TransactionTimeout(transaction, timeout)
             if found is None and time.monotonic() > look_after:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from troth.protocol.bindings import Entry, errors_by_selector
+from troth.protocol.bindings import COMMITTEE, Entry, errors_by_selector
 from troth.protocol.bindings.structs import decode_parameters
 from troth.protocol.errors import InvalidField
 
@@ -22,7 +22,7 @@ _PANICS = {
 Remedy = str | Callable[[Mapping[str, Any]], str]
 """What to do about an error, said outright or from the error's arguments."""
 
-_GENERAL_REMEDY = "Compare the call with the task's current phase and the registry, then build it again."
+_GENERAL_REMEDY = "Compare the call with the contract's state, and build it again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ def _shown(value: Any) -> str:
 
 
 def decode_error(data: bytes) -> ContractError:
-    """What revert ``data`` of Troth or of the Committee says; never raises."""
-    return explained(data, errors_by_selector(), REMEDIES)
+    """What revert ``data`` of the directory's committee says; never raises."""
+    return explained(data, errors_by_selector((COMMITTEE,)), REMEDIES)
 
 
 def explained(
@@ -88,62 +88,15 @@ def _unknown(data: bytes) -> ContractError:
     )
 
 
-def ether(wei: int) -> str:
-    """Exact decimal ether, for example "0.05 ETH"."""
-    whole, rest = divmod(wei, 10**18)
-    fraction = f"{rest:018d}".rstrip("0")
-    return f"{whole}.{fraction} ETH" if fraction else f"{whole} ETH"
-
-
-def _difference(arguments: Mapping[str, Any], needed: str, present: str) -> str:
-    return ether(arguments[needed] - arguments[present])
-
-
 REMEDIES: Mapping[str, Remedy] = {
-    "AlreadyRegistered": "Nothing needs to be done: the same model or class is there under this id.",
-    "UnknownModel": "Register the model first.",
-    "UnknownClass": "Register the execution class first, or choose one that is registered.",
-    "MinimumStakeTooLow": lambda error: f"Set the class's minimum stake to {ether(error['required'])} or more.",
-    "OperatorKnown": "Create a new operator key: an address registers once in its life.",
-    "UnknownOperator": "Register this operator first, or correct the address.",
-    "NotOwner": lambda error: f"Send this from the owner of {error['operator']}, not from {error['caller']}.",
-    "NotOwnerOrOperator": lambda error: f"Send this from {error['operator']} or from its owner.",
-    "InvalidConsent": lambda error: f"Sign the consent with the key of {error['operator']}, for the sending owner.",
-    "EndpointNotHttps": "Give an endpoint that starts with https://.",
-    "StakeTooLow": lambda error: f"Add at least {_difference(error, 'minimum', 'stake')} of stake.",
-    "SchedulerNotBonded": lambda error: (
-        f"The scheduler must be registered, not leaving, and hold {ether(error['minimum'])}; "
-        f"it holds {ether(error['stake'])}."
-    ),
-    "ZeroAmount": "Send an amount above zero.",
-    "InvalidSlice": lambda error: f"Choose layers [first, end) inside [0, {error['layers']}).",
-    "SegmentOutsideSlice": lambda error: f"Choose a segment inside [{error['sliceFirst']}, {error['sliceEnd']}).",
-    "InvalidSegmentCount": "Name 1 to 16 segments.",
-    "AlreadyEnrolled": "Nothing needs to be done: the node is in this group.",
-    "AlreadyExiting": lambda error: f"The operator is leaving; withdraw after block {error['exitBlock']}.",
-    "NotExiting": "Deregister first; the stake is free after the unbonding period.",
-    "SliceChangedLately": lambda error: f"Send this from block {error['keptUntil']} on.",
-    "StillUnbonding": lambda error: f"Wait {error['exitBlock'] - error['currentBlock'] + 1} more blocks.",
-    "NothingToClaim": "There is no credit to pay out yet.",
-    "InsufficientEscrow": lambda error: (
-        f"Deposit at least {_difference(error, 'needed', 'balance')} for {error['client']}."
-    ),
-    "TextNotPlain": "Use printable ASCII characters only, at most 255 of them.",
-    "OrderExpired": "Let the client sign a new order with a later deadline.",
-    "InvalidReferenceBlock": "Let the client sign a new order with a reference block among the last 200.",
-    "FeeAboveMaximum": lambda error: f"Let the client sign an order with a maximum fee of {ether(error['fee'])}.",
-    "TooManyOpenings": lambda error: (
-        f"All {error['openings']} parties must be able to reveal within {error['revealWindow']} blocks and in one "
-        "transaction; let the client sign an order with fewer segments, or use a class with fewer tiles."
-    ),
-    "TaskKnown": "The order was used already; let the client sign a new one with another nonce.",
-    "StateMismatch": "The task has moved on; fold its newest events and build the call again.",
-    "GroupTooSmall": lambda error: (
-        f"The group has {error['members']} members where {error['needed']} are needed; wait for nodes, or choose "
-        "another layer split."
-    ),
-    "TooEarly": lambda error: f"Send this from block {error['firstBlock']} on.",
-    "TooLate": lambda error: f"The deadline was block {error['lastBlock']}; close or settle the task.",
-    "OpeningMissing": lambda error: f"Collect the opening, or settle after block {error['lastBlock']}.",
-    "TransferFailed": lambda error: f"{error['to']} refuses ETH; set another payout address.",
+    "AlreadyMember": "Nothing needs to be done: this operator is a member.",
+    "UnknownMember": "Name an operator that is a member.",
+    "NotAMember": lambda error: f"Leave out the signature of {error['signer']}, who is no member.",
+    "SignersOutOfOrder": "Sort the signatures by their signers' addresses, each once.",
+    "TooFewSignatures": lambda error: f"Collect {error['needed']} signatures; there are {error['signatures']}.",
+    "InvalidEndpoint": "Give an endpoint that starts with https://.",
+    "InvalidCount": "A committee has 1 to 32 members.",
+    "ZeroOperator": "Name the member's operator.",
+    "ZeroTlsKeyHash": "Pass the hash of the member's TLS key, as `troth committee init` prints it.",
 }
+"""What to do about the errors of the directory's committee."""

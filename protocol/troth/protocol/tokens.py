@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.protocol.errors import InvalidTokens
+from troth.protocol.hashing import abi_keccak, keccak256
 from troth.protocol.request import Request
-from troth.protocol.types import Hash32
+from troth.protocol.types import Hash32, to_hash32
 
 MARGIN_CLIP = 2.0
 """Largest margin that one token counts, in logits: one token cannot decide a whole text, but a window it can."""
@@ -30,8 +31,16 @@ of an honest nucleus would count as forged now and then."""
 END_MARGIN = 0.5
 """Largest margin of an end token: stopping early is a single token's lie, so it gets no window to hide in."""
 
+NOISE_TAG = keccak256(b"troth/noise/1")
+"""Separates the seed of the noise from every other hash of the same values."""
+
 Logits = NDArray[np.float32] | NDArray[np.float64]
 Finish = Literal["stop", "length"]
+
+
+def noise_seed(order: Hash32, beta: Hash32) -> Hash32:
+    """Seed of the public token noise, from the VRF output of the last segment."""
+    return Hash32(abi_keccak(["bytes32", "bytes32", "bytes32"], [NOISE_TAG, to_hash32(order), to_hash32(beta)]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidField, InvalidOpening, InvalidTrace
 from troth.protocol.hashing import abi_keccak, keccak256
+from troth.protocol.types import Hash32, to_hash32
 
 TILE_BYTES = 512
 TILE_ROWS = 8
@@ -246,3 +247,20 @@ def _order(key: bytes, size: int) -> NDArray[np.intp]:
 
 def _padded(order: NDArray[np.intp], multiple: int) -> NDArray[np.intp]:
     return np.resize(order, -(-len(order) // multiple) * multiple)
+
+
+def tile_indices(seed: Hash32, segment: int, tiles: int, count: int) -> tuple[int, ...]:
+    """Indices of the ``tiles`` opened out of ``count``, one per stratum; raises InvalidField if there are too few."""
+    if not 0 < tiles <= count:
+        raise InvalidField(
+            f"A trace of {count} tiles cannot open so many", tiles, "Use a class that opens fewer tiles."
+        )
+    bounds = [stratum * count // tiles for stratum in range(tiles + 1)]
+    return tuple(
+        bounds[stratum] + _index_draw(seed, segment, stratum) % (bounds[stratum + 1] - bounds[stratum])
+        for stratum in range(tiles)
+    )
+
+
+def _index_draw(seed: Hash32, segment: int, stratum: int) -> int:
+    return int.from_bytes(keccak256(to_hash32(seed) + segment.to_bytes(32) + stratum.to_bytes(32)))

@@ -1,4 +1,4 @@
-"""EIP-712 typed data over the flat dataclasses of ``types``: hash, sign, recover.
+"""EIP-712 typed data over flat dataclasses: hash, sign, recover.
 
 An encoder per dataclass is derived once, so that a row costs a few microseconds to hash; the differential test
 compares every message with eth_account. Signatures are 65 bytes r ‖ s ‖ v with v 27 or 28 and s in the lower half of
@@ -26,7 +26,7 @@ _FieldEncoder = Callable[[Any], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Where a signature counts: one contract on one chain; ``version`` "1" is the per-task way, "2" the market."""
+    """Where a signature counts: one contract on one chain; ``version`` "1" is the committee's, "2" the market's."""
 
     chain_id: int
     contract: Address

@@ -98,15 +98,30 @@ class Segment:
 
 
 SEGMENTS_LIMIT = 32
-"""Segments of one task: the contract packs their ends into one word, a byte each."""
+"""Segments of one order: their ends are packed into one word, a byte each."""
 
 
 def segments_from_ends(ends: tuple[int, ...], layers: int) -> tuple[Segment, ...]:
-    """Segments of a layer split; ``ends`` must rise strictly and finish at ``layers``, as Troth.open demands."""
+    """Segments of a layer split; ``ends`` must rise strictly and finish at ``layers``."""
     if not 0 < len(ends) <= SEGMENTS_LIMIT or ends[-1] != layers:
         what = f"A split has 1 to {SEGMENTS_LIMIT} segments and ends at the model's layer count, {layers}"
         raise InvalidField(what, ends, "Check the split.")
     return tuple(Segment(first, end) for first, end in pairwise((0, *ends)))
+
+
+def pack_ends(ends: tuple[int, ...]) -> Hash32:
+    """Segment ends as one word; raises InvalidField for more than 32 of them or one that is no byte above 0."""
+    if not 0 < len(ends) <= SEGMENTS_LIMIT or not all(0 < end <= 255 for end in ends):
+        raise InvalidField("A layer split has 1 to 32 ends between 1 and 255", ends, "Use fewer or shorter segments.")
+    return Hash32(bytes(ends).ljust(32, b"\0"))
+
+
+def unpack_ends(packed: Hash32) -> tuple[int, ...]:
+    """Segment ends of a word; raises InvalidField if an end follows a zero."""
+    ends = packed.rstrip(b"\0")
+    if 0 in ends:
+        raise InvalidField("Segment ends have no gap", packed, "Take the word from the signed order.")
+    return tuple(ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,126 +134,6 @@ class ModelDescriptor:
     vocabulary: Uint32
     dtype: Uint8
     weights_root: Hash32
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutionClass:
-    """How a model is run and compared.
-
-    ``theta`` is in basis points, ``unit`` and ``minimum_stake`` in wei, ``state_cut`` and ``margin_cut`` in
-    millionths; ``verifiers`` is the odd k, ``reviewers`` the larger odd m' of a dispute, ``candidates`` the c of an
-    assignment.
-    """
-
-    model: Hash32
-    name: str
-    dtype: Uint8
-    exact: bool
-    mantissa_bits: Uint8
-    steps: Uint16
-    theta: Uint16
-    tiles: Uint8
-    candidates: Uint8
-    verifiers: Uint8
-    reviewers: Uint8
-    unit: Uint96
-    minimum_stake: Uint96
-    state_cut: Uint32
-    margin_cut: Uint32
-    calibration: Hash32
-
-    @property
-    def quorum(self) -> int:
-        """Verifiers that decide a segment: (k + 1) / 2."""
-        return (self.verifiers + 1) // 2
-
-    @property
-    def parties(self) -> int:
-        """Parties drawn per segment: c candidates, then k verifiers."""
-        return self.candidates + self.verifiers
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What a client signs: ``max_fee`` in wei, ``deadline`` in Unix seconds, ``reference_block`` fixes the members.
-
-    ``ends`` is the layer split, packed (``task.pack_ends``). It chooses the groups, so that whoever could change it
-    could draw from groups of its own.
-    """
-
-    execution_class: Hash32
-    request_hash: Hash32
-    scheduler: Address
-    max_fee: Uint96
-    deadline: Uint64
-    reference_block: Uint64
-    nonce: Uint64
-    ends: Hash32
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One boundary state of one position, chained to the row before it by ``previous`` (its struct hash, or zero)."""
-
-    task_id: Hash32
-    segment: Uint8
-    attempt: Uint8
-    position: Uint32
-    row_hash: Hash32
-    previous: Hash32
-
-
-@dataclass(frozen=True, slots=True)
-class TraceRoot:
-    """An inferencer's root over its whole trace; ``output_hash`` is zero except at the last segment."""
-
-    task_id: Hash32
-    segment: Uint8
-    attempt: Uint8
-    positions: Uint32
-    root: Hash32
-    output_hash: Hash32
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """Who answered a client directly says which answer it gave; its address is in the signature. No contract reads it:
-    it binds an answer to a node before anything is committed on chain."""
-
-    task_id: Hash32
-    output_hash: Hash32
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictCommitment:
-    """A verifier's salted commitment to root and verdict; see ``identifiers.verdict_commitment``.
-
-    ``judged`` is the struct hash of the inferencer's TraceRoot, so that the verdict fits no other root, length or text.
-    """
-
-    task_id: Hash32
-    segment: Uint8
-    attempt: Uint8
-    commitment: Hash32
-    judged: Hash32
-
-
-@dataclass(frozen=True, slots=True)
-class TraceCommitment:
-    """A verifier's salted commitment to its root, signed before it is sent the inferencer's rows."""
-
-    task_id: Hash32
-    segment: Uint8
-    attempt: Uint8
-    commitment: Hash32
-
-
-@dataclass(frozen=True, slots=True)
-class Consent:
-    """An operator's agreement to be registered by ``owner``."""
-
-    owner: Address
-    operator: Address
 
 
 @dataclass(frozen=True, slots=True)

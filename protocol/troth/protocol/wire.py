@@ -15,30 +15,19 @@ from typing import Annotated, Literal
 import msgspec
 
 from troth.protocol.errors import WireError
-from troth.protocol.types import SEGMENTS_LIMIT
 from troth.protocol.wire_cases import Fetch, Fetched, Furnish, Furnished, Pledge, Pledged, Show, Shown
 from troth.protocol.wire_fields import (
     DECODE_LIMIT,
     HEADER_LIMIT,
     PAYLOAD_LIMIT,
-    ROWS_LIMIT,
-    AddressText,
-    Alternatives,
-    Bytes32,
     Count,
     DecodeCount,
     PackedLogprobs,
-    ProofBytes,
     RowSignature,
-    SignatureBytes,
     Text,
-    Uint8,
     Uint32,
-    Uint64,
-    Wei,
 )
 from troth.protocol.wire_fields import Message as _Message
-from troth.protocol.wire_fields import Part as _Part
 from troth.protocol.wire_group import Heard, Listen, Take, Taken, Tell, Told
 from troth.protocol.wire_market import (
     Advance,
@@ -61,135 +50,11 @@ from troth.protocol.wire_market import (
 from troth.protocol.wire_reports import Report, Reported
 
 
-class OrderPart(_Part, frozen=True):
-    """Fields of ``types.Order``."""
-
-    execution_class: Bytes32
-    request_hash: Bytes32
-    scheduler: AddressText
-    max_fee: Wei
-    deadline: Uint64
-    reference_block: Uint64
-    nonce: Uint64
-
-
-class AnnouncementPart(_Part, frozen=True):
-    """What a node checks before it serves; see ``assignment.Announcement`` for the meaning.
-
-    ``salt`` is present exactly when the payload starts with the canonical request (first and last segment).
-    """
-
-    order: OrderPart
-    signature: SignatureBytes
-    ends: Annotated[tuple[Uint8, ...], msgspec.Meta(min_length=1, max_length=SEGMENTS_LIMIT)]
-    betas: Annotated[tuple[Bytes32, ...], msgspec.Meta(min_length=1, max_length=SEGMENTS_LIMIT)]
-    proofs: Annotated[tuple[ProofBytes, ...], msgspec.Meta(min_length=1, max_length=SEGMENTS_LIMIT)]
-    salt: Bytes32 | None
-
-
-class Forward(_Message, frozen=True):
-    """Compute ``count`` positions from ``start``; the same message for inference and for verification.
-
-    Payload: ``request_size`` bytes of canonical request (0 unless the announcement carries a salt), then ``count``
-    tokens or rows. Rows of segment 0 come behind the ``count`` tokens that they bind (module ``rows``), since segment 1
-    needs those to check the signature. ``upstream`` signs the last row sent, absent for tokens. ``emit`` asks the last
-    segment for the next token. ``countersignature`` is the scheduler's own signature over the same Row as ``upstream``:
-    two of them for one position convict the scheduler. ``review`` goes with an announcement to who was drawn to verify
-    the segment a second time, and is the review's id. ``logprobs`` goes with ``emit`` and asks for log probabilities of
-    the token and of so many alternatives; a message that asks for none is without the field. Answer: Rows.
-    """
-
-    task_id: Bytes32
-    segment: Uint8
-    attempt: Uint8
-    start: Uint32
-    count: Count
-    kind: Literal["tokens", "rows"]
-    emit: bool
-    upstream: RowSignature | None = None
-    countersignature: SignatureBytes | None = None
-    announcement: AnnouncementPart | None = None
-    request_size: Annotated[int, msgspec.Meta(ge=0, le=1_048_576)] = 0
-    review: Bytes32 | None = None
-    logprobs: Alternatives | msgspec.UnsetType = msgspec.UNSET
-
-
-class Decode(_Message, frozen=True):
-    """Go on alone: the pipeline is this one segment of the whole model, and ``start`` follows what was computed.
-
-    The inferencer feeds itself each token that it chooses, without waiting for the next message, and answers with what
-    it has from ``start`` on, at least one position and at most ``most``. Asking again for old positions is allowed.
-    ``logprobs`` as in Forward, for each token; every Decode of an attempt asks for the same. Answer: Decoded.
-    """
-
-    task_id: Bytes32
-    segment: Uint8
-    attempt: Uint8
-    start: Uint32
-    most: DecodeCount
-    logprobs: Alternatives | msgspec.UnsetType = msgspec.UNSET
-
-
-class Commit(_Message, frozen=True):
-    """The trace is complete at ``positions`` rows: commit to it.
-
-    Payload at the last segment: the generated tokens (``tokens`` of them), since a verifier's prefill never chose
-    them. An inferencer answers Committed, a verifier TraceCommitted.
-    """
-
-    task_id: Bytes32
-    segment: Uint8
-    attempt: Uint8
-    positions: Uint32
-    tokens: Annotated[int, msgspec.Meta(ge=0, le=ROWS_LIMIT)] = 0
-
-
-class Compare(_Message, frozen=True):
-    """To a verifier that has signed its TraceCommitment: rows ``start`` to ``start + count - 1`` of the inferencer.
-
-    Payload: the rows. The message that completes ``positions`` carries ``row`` (the end of the inferencer's chain),
-    ``root`` and ``root_signature`` (its TraceRoot) and is answered by Compared; each earlier one by Received.
-    """
-
-    task_id: Bytes32
-    segment: Uint8
-    attempt: Uint8
-    inferencer: AddressText
-    positions: Uint32
-    start: Uint32
-    count: Count
-    row: RowSignature | None = None
-    root: Bytes32 | None = None
-    output_hash: Bytes32 | None = None
-    root_signature: SignatureBytes | None = None
-
-
-class Open(_Message, frozen=True):
-    """The commitments are on chain: open.
-
-    ``proof`` is the scheduler's VRF proof over ``assignment.sample_alpha``; a node recomputes alpha from its own view
-    of the chain. Absent in an exact class, and where the seed is already on chain. ``review`` names the second
-    verification that the opening is for. Answer: Opened.
-    """
-
-    task_id: Bytes32
-    segment: Uint8
-    attempt: Uint8
-    proof: ProofBytes | None = None
-    review: Bytes32 | None = None
-
-
-class Release(_Message, frozen=True):
-    """The task is over: free its cache. Answer: Released."""
-
-    task_id: Bytes32
-
-
 class Rows(_Message, frozen=True):
-    """Payload: ``count`` rows from ``start``. ``row`` signs the last one; ``token`` where Forward asked to emit.
+    """Payload: ``count`` rows from ``start``. ``row`` signs the last one; ``token`` where a message asked to emit.
 
     ``finished`` says that ``token`` is the last: an end token, or the length limit. ``model_microseconds`` is the time
-    the model took, as the node says, for the receipt's breakdown only. ``logprobs`` is there where Forward asked,
+    the model took, as the node says, for the receipt's breakdown only. ``logprobs`` is there where the message asked,
     packed as in module ``logprobs``; its reader checks it, so that junk in it costs nobody the rows.
     """
 
@@ -217,50 +82,10 @@ class Decoded(_Message, frozen=True):
     logprobs: Annotated[tuple[PackedLogprobs, ...], msgspec.Meta(max_length=DECODE_LIMIT)] = ()
 
 
-class Committed(_Message, frozen=True):
-    """An inferencer's signed TraceRoot."""
-
-    root: Bytes32
-    output_hash: Bytes32
-    signature: SignatureBytes
-
-
-class TraceCommitted(_Message, frozen=True):
-    """A verifier's signed TraceCommitment."""
-
-    commitment: Bytes32
-    signature: SignatureBytes
-
-
 class Received(_Message, frozen=True):
     """Part of the inferencer's rows is stored; ``positions`` of them so far."""
 
     positions: Uint32
-
-
-class Compared(_Message, frozen=True):
-    """A verifier's signed VerdictCommitment; the verdict itself stays hidden until it opens.
-
-    ``other`` is the commitment to the opposite verdict: the two together show that the root is the one that was
-    committed to before the rows were sent.
-    """
-
-    commitment: Bytes32
-    other: Bytes32
-    signature: SignatureBytes
-
-
-class Opened(_Message, frozen=True):
-    """Payload: ``tiles`` * 512 bytes, then ``siblings`` * 32 bytes, in the order of the contract's Opening.
-
-    ``salt`` is zero for the inferencer, whose root was posted in the clear, and its ``verdict`` is true.
-    """
-
-    root: Bytes32
-    verdict: bool
-    salt: Bytes32
-    tiles: Annotated[int, msgspec.Meta(ge=0, le=255)]
-    siblings: Annotated[int, msgspec.Meta(ge=0, le=255 * 40)]
 
 
 class Released(_Message, frozen=True):
@@ -275,8 +100,6 @@ class Failure(_Message, frozen=True):
     remedy: Text
 
 
-NodeRequest = Forward | Decode | Commit | Compare | Open | Release
-NodeReply = Rows | Decoded | Committed | TraceCommitted | Received | Compared | Opened | Released | Failure
 GroupRequest = Tell | Take | Listen
 GroupReply = Told | Taken | Heard | Failure
 OrderRequest = Advance | Proceed | Conclude | Recommit | Judge | Unveil | Inform | Redeemable | Dismiss
@@ -285,13 +108,11 @@ CheckReply = Informed | Failure
 OrderReply = Rows | Decoded | Concluded | Hidden | Received | Judged | Unveiled | Noted | Released | Failure
 CaseRequest = Furnish | Fetch | Pledge | Show
 CaseReply = Furnished | Fetched | Pledged | Shown | Failure
-Request = NodeRequest | OrderRequest | Report | GroupRequest | CaseRequest | CheckRequest
-Reply = NodeReply | OrderReply | Reported | GroupReply | CaseReply | CheckReply
+Request = OrderRequest | Report | GroupRequest | CaseRequest | CheckRequest
+Reply = OrderReply | Reported | GroupReply | CaseReply | CheckReply
 Message = Request | Reply
-NODE_REQUESTS = (Forward, Decode, Commit, Compare, Open, Release)
-"""What a node answers."""
 ORDER_REQUESTS = (Advance, Proceed, Conclude, Recommit, Judge, Unveil, Inform, Redeemable, Dismiss)
-"""What a node on tabs answers."""
+"""What a node answers."""
 CHECK_REQUESTS = (Inquire,)
 """What a scheduler answers to verifiers."""
 CASE_REQUESTS = (Furnish, Fetch, Pledge, Show)
@@ -318,7 +139,7 @@ def encode_frame(header: Message, payload: bytes | memoryview = b"") -> bytes:
     """Bytes of a frame; raises WireError where the header exceeds its limit."""
     encoded = _ENCODER.encode(header)
     if len(encoded) > HEADER_LIMIT:
-        raise WireError(f"A header has at most {HEADER_LIMIT} bytes", len(encoded), "Send fewer segments per task.")
+        raise WireError(f"A header has at most {HEADER_LIMIT} bytes", len(encoded), "Send fewer segments per order.")
     return b"".join((_LENGTH.pack(len(encoded)), encoded, payload))
 
 

@@ -16,7 +16,7 @@ from troth.protocol.identifiers import group_id, task_id
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, request_hash
 from troth.protocol.state import State
-from troth.protocol.task import pack_ends
+from troth.protocol.types import pack_ends
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, Order, Segment
 from troth.scheduler.admitted import AdmittedTask

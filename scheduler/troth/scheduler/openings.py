@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from troth.overlay.errors import OverlayError
-from troth.protocol.assignment import tile_indices
+from troth.protocol.trace import tile_indices
 from troth.protocol.contract_types import ABSENT, Opening
 from troth.protocol.errors import InvalidOpening, ProtocolError
 from troth.protocol.events import TraceRevealed

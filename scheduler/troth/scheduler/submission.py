@@ -12,7 +12,7 @@ import msgspec
 
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
-from troth.protocol.task import pack_ends
+from troth.protocol.types import pack_ends
 from troth.protocol.types import SEGMENTS_LIMIT, Address, Hash32, Order, to_address
 from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
 from troth.scheduler.errors import BadRequest

@@ -21,7 +21,7 @@ from benchmarks.market.orders import (
     verdicts_of,
 )
 from benchmarks.market.stage import PARAMETERS, Sent, Stage
-from troth.protocol.assignment import tile_indices
+from troth.protocol.trace import tile_indices
 from troth.protocol.dtype import Dtype
 from troth.protocol.market import messages, reveals
 from troth.protocol.market.events import CaseDecided, CaseOpened, CaseSeeded, ReviewersDrawn, ReviewsCommitted

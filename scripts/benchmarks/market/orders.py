@@ -29,7 +29,7 @@ from troth.protocol.market.types import (
     Verdict,
     VrfProof,
 )
-from troth.protocol.task import pack_ends
+from troth.protocol.types import pack_ends
 from troth.protocol.typed_data import struct_hash
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 from troth.protocol.vrf_hints import FIXED_HINTS, hints

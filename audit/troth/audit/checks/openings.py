@@ -8,7 +8,7 @@ from troth.audit.case import TaskCase, mismatch, unavailable
 from troth.audit.history import Step
 from troth.audit.inputs import Unavailable, task_call
 from troth.audit.report import Finding
-from troth.protocol.assignment import tile_indices
+from troth.protocol.trace import tile_indices
 from troth.protocol.calls import RevealCall
 from troth.protocol.contract_types import Opening
 from troth.protocol.dtype import Dtype

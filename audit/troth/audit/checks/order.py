@@ -11,7 +11,7 @@ from troth.protocol.contract_types import REFERENCE_AGE, Role
 from troth.protocol.errors import ProtocolError
 from troth.protocol.events import TaskOpened
 from troth.protocol.identifiers import fee, task_id
-from troth.protocol.task import unpack_ends
+from troth.protocol.types import unpack_ends
 from troth.protocol.typed_data import recover_digest
 
 NUMBER = "V2"

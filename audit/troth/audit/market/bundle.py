@@ -41,7 +41,7 @@ from troth.audit.market.source import parameters_of
 from troth.chain.headers import RawHeader, read_header
 from troth.chain.market import Place
 from troth.protocol.errors import ProtocolError
-from troth.protocol.events import Log, LogMeta
+from troth.protocol.logs import Log, LogMeta
 from troth.protocol.market.types import Contracts
 from troth.protocol.types import Address, Hash32, to_address
 

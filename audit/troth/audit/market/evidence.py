@@ -9,7 +9,7 @@ from typing import Any
 from troth.audit.evidence import Transaction
 from troth.chain.headers import RawHeader
 from troth.chain.market import Place
-from troth.protocol.events import Log
+from troth.protocol.logs import Log
 from troth.protocol.market.messages import market_domain
 from troth.protocol.market.types import Parameters
 from troth.protocol.typed_data import Domain

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 from troth.audit.history import Contradiction
 from troth.chain.market import Place
 from troth.protocol.errors import ProtocolError
-from troth.protocol.events import Log, LogMeta
+from troth.protocol.logs import Log, LogMeta
 from troth.protocol.market.court_money import unpack_movements
 from troth.protocol.market.events import Event, MovedMany, parse_log
 from troth.protocol.market.fold import apply

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from troth.audit.inputs import Unavailable
 from troth.audit.market.evidence import Evidence
 from troth.protocol.bindings.structs import converter
-from troth.protocol.calls.call import DecodedCall
+from troth.protocol.calls import DecodedCall
 from troth.protocol.errors import ProtocolError
-from troth.protocol.events import LogMeta
+from troth.protocol.logs import LogMeta
 from troth.protocol.market.calls import read_call
 from troth.protocol.market.parts import Part
 

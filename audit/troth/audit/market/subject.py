@@ -10,7 +10,7 @@ from troth.audit.market.evidence import Evidence
 from troth.audit.market.history import History
 from troth.audit.report import CheckReport, Finding, Kind, Result
 from troth.protocol.errors import ProtocolError
-from troth.protocol.events import LogMeta
+from troth.protocol.logs import LogMeta
 from troth.protocol.types import Hash32
 
 

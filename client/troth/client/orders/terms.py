@@ -21,7 +21,7 @@ from troth.protocol.market.prices import BASIS_POINTS, MILLION, rules_of
 from troth.protocol.market.state import State
 from troth.protocol.market.types import NO_HASH, ExecutionClass, Order, Rules
 from troth.protocol.market.views import class_of
-from troth.protocol.task import pack_ends
+from troth.protocol.types import pack_ends
 from troth.protocol.types import SEGMENTS_LIMIT, Hash32, ModelDescriptor, Segment, segments_from_ends
 
 LISTED_LIMIT = 256

@@ -3,7 +3,6 @@ pragma solidity ^0.8.30;
 
 import {Test} from "@uniswap/v4-core/lib/forge-std/src/Test.sol";
 import {Vm} from "@uniswap/v4-core/lib/forge-std/src/Vm.sol";
-import {VrfProof as OldVrfProof} from "../../../interfaces/TrothTypes.sol";
 import {ICourt} from "../../../market/interfaces/ICourt.sol";
 import {Contracts} from "../../../market/interfaces/IDeployment.sol";
 import {
@@ -288,8 +287,8 @@ abstract contract CourtTest is Test {
 
     /// @dev The scheduler's draw, with the output of its VRF, whose proof is kept for the court.
     function signDraw(Play memory play, uint64 blockNumber) internal view {
-        (OldVrfProof memory made, bytes32 beta) = P256Prover.prove(VRF_SECRET, Messages.drawAlpha(play.digest));
-        play.check = VrfProof({proof: made.proof, hints: made.hints});
+        bytes32 beta;
+        (play.check, beta) = P256Prover.prove(VRF_SECRET, Messages.drawAlpha(play.digest));
         bytes32[] memory hashes = new bytes32[](play.results.length);
         for (uint256 s = 0; s < hashes.length; ++s) {
             hashes[s] = Messages.hash(play.results[s]);

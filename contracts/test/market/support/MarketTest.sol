@@ -2,7 +2,6 @@
 pragma solidity ^0.8.30;
 
 import {Test} from "@uniswap/v4-core/lib/forge-std/src/Test.sol";
-import {VrfProof as Proven} from "../../../interfaces/TrothTypes.sol";
 import {IBank} from "../../../market/interfaces/IBank.sol";
 import {IClasses} from "../../../market/interfaces/IClasses.sol";
 import {ICourt} from "../../../market/interfaces/ICourt.sol";
@@ -535,9 +534,7 @@ abstract contract MarketTest is Test {
 
     /// @dev A scheduler's VRF over 32 bytes.
     function prove(address scheduler_, bytes32 alpha) internal view returns (VrfProof memory proof, bytes32 beta) {
-        Proven memory made;
-        (made, beta) = P256Prover.prove(vrfSecrets[scheduler_], alpha);
-        proof = VrfProof({proof: made.proof, hints: made.hints});
+        (proof, beta) = P256Prover.prove(vrfSecrets[scheduler_], alpha);
     }
 
     // ---- draws

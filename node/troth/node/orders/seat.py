@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from troth.node.errors import NotAssigned
 from troth.protocol import vrf
-from troth.protocol.assignment import noise_seed
+from troth.protocol.tokens import noise_seed
 from troth.protocol.dtype import Dtype
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import checks, life, lottery, messages, prices

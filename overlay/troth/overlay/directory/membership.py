@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from troth.chain.adapter import Chain
 from troth.chain.errors import ChainError
 from troth.overlay.directory.errors import CommitteeUnknown
-from troth.protocol.calls import committee
+from troth.protocol import committee_calls
 from troth.protocol.committee import MAXIMUM_MEMBERS, Member
 from troth.protocol.errors import ProtocolError
 from troth.protocol.typed_data import Domain

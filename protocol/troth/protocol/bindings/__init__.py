@@ -1,7 +1,7 @@
 """The contracts' interfaces as packaged data: ABI, and the bytecode that a wheel needs to deploy.
 
-``scripts/generate_bindings`` writes the JSON files from the compiler's output and checks them for drift. Where no
-contract is named, it is Troth; the directory's ``committee`` is another one, and ``MARKET`` are those of the market.
+``scripts/generate_bindings`` writes the JSON files from the compiler's output and checks them for drift. ``MARKET`` are
+the contracts of the market; the directory's ``committee`` is another one.
 """
 
 from __future__ import annotations
@@ -74,7 +74,6 @@ def read_resource(name: str) -> dict[str, Any]:
     return loaded
 
 
-TROTH = "troth"
 COMMITTEE = "committee"
 MARKET_PARTS = (
     *("bank", "registry", "court", "summons", "evidence", "log"),
@@ -86,24 +85,24 @@ MARKET = tuple(f"market/{part}" for part in (*MARKET_PARTS, "deployment"))
 
 
 @lru_cache(maxsize=16)
-def entries(contract: str = TROTH) -> tuple[Entry, ...]:
+def entries(contract: str) -> tuple[Entry, ...]:
     """Everything in a contract's ABI."""
     return tuple(_entry(item) for item in read_resource(f"{contract}.json")["abi"])
 
 
 @lru_cache(maxsize=64)
-def named(kind: str, contract: str = TROTH) -> Mapping[str, Entry]:
+def named(kind: str, contract: str) -> Mapping[str, Entry]:
     """Entries of one kind ("function", "event", "error", "constructor") by name; no contract overloads a name."""
     return {entry.name: entry for entry in entries(contract) if entry.kind == kind}
 
 
 @lru_cache(maxsize=16)
-def functions_by_selector(contract: str = TROTH) -> Mapping[bytes, Entry]:
+def functions_by_selector(contract: str) -> Mapping[bytes, Entry]:
     """Functions by the first four bytes of their calldata."""
     return {entry.selector: entry for entry in named("function", contract).values()}
 
 
 @lru_cache(maxsize=2)
-def errors_by_selector(contracts: tuple[str, ...] = (COMMITTEE, TROTH)) -> Mapping[bytes, Entry]:
+def errors_by_selector(contracts: tuple[str, ...]) -> Mapping[bytes, Entry]:
     """Custom errors of these contracts by the first four bytes of revert data."""
     return {entry.selector: entry for contract in contracts for entry in entries(contract) if entry.kind == "error"}

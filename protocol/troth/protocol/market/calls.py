@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from troth.protocol.bindings import Entry, functions_by_selector, named
-from troth.protocol.bindings.structs import converter, decode_parameters, encode_parameters
-from troth.protocol.calls.call import Call, DecodedCall, View
+from troth.protocol.bindings.structs import converter, decode_parameters
+from troth.protocol.calls import Call, DecodedCall, View, calldata
 from troth.protocol.errors import InvalidField
 from troth.protocol.market.parts import FACTORY, Part
 from troth.protocol.market.types import Contracts
@@ -62,16 +62,6 @@ def view(contracts: Contracts, part: Part, function: str, *arguments: object, re
     """Read of any function of a part; ``returns`` is the returned value's type, or a tuple of several values' types."""
     data = calldata(part.binding, function, *arguments)
     return PartView(part.of(contracts), View(function, data, _reader(returns), part.binding))
-
-
-def calldata(binding: str, function: str, *arguments: object) -> bytes:
-    """Selector and encoded arguments of a contract's function."""
-    entry = named("function", binding).get(function)
-    if entry is None:
-        raise InvalidField(f"{binding} has no such function", function, "See the contract's interface.")
-    if len(arguments) != len(entry.inputs):
-        raise InvalidField(f"{entry.signature} takes {len(entry.inputs)} arguments", len(arguments), "Pass them all.")
-    return entry.selector + encode_parameters(entry.inputs, arguments)
 
 
 def read_call(part: Part, data: bytes) -> DecodedCall:

@@ -12,8 +12,7 @@ from typing import Any, get_args
 
 from troth.protocol.bindings import named
 from troth.protocol.errors import InvalidField
-from troth.protocol.events.decoder import Decoder, decoder
-from troth.protocol.events.log import Log, LogMeta
+from troth.protocol.logs import Decoder, Log, LogMeta, decoder
 from troth.protocol.market.parts import FACTORY, Part, parts_by_address
 from troth.protocol.market.types import (
     Ask,

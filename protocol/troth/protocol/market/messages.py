@@ -30,7 +30,7 @@ from troth.protocol.market.types import (
 from troth.protocol.types import Address, Hash32, Segment, address_to_bytes, segments_from_ends, to_hash32
 
 VERSION = "2"
-"""Of the EIP-712 domain: no signature of the per-task way counts here, and none of the market's there."""
+"""Of the EIP-712 domain: no signature of the directory's committee counts here, and none of the market's there."""
 
 INFER_TAG = keccak256(b"troth/market/infer/1")
 DRAW_TAG = keccak256(b"troth/market/draw/1")

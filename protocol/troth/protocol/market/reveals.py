@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from troth.protocol.calls import mask_tiles
 from troth.protocol.dtype import Dtype
 from troth.protocol.market.errors import InvalidCase
 from troth.protocol.market.types import Opinion, Reveal, Rules
@@ -122,3 +121,10 @@ def _unmasked(mask: int, tiles: bytes, known: dict[int, bytes]) -> bytes:
     if mask not in known:
         raise InvalidCase("No tiles stand before this reveal that could be its mask", mask, _REMEDY)
     return mask_tiles(tiles, known[mask])
+
+
+def mask_tiles(tiles: bytes, known: bytes) -> bytes:
+    """Tiles XORed with known ones of the same place, whose mostly zero bytes are cheap calldata; its own inverse."""
+    if len(tiles) != len(known):
+        raise InvalidCase("Tiles of two parties have one length", (len(tiles), len(known)), _REMEDY)
+    return (int.from_bytes(tiles, "big") ^ int.from_bytes(known, "big")).to_bytes(len(tiles), "big")

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from troth.protocol.events.log import LogMeta
 from troth.protocol.identifiers import group_id
+from troth.protocol.logs import LogMeta
 from troth.protocol.mapping import PersistentMap
 from troth.protocol.market.draws import Group
 from troth.protocol.market.events import Deployed, FaultProven

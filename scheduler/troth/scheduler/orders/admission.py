@@ -23,7 +23,7 @@ from troth.protocol.market.tabs import is_acknowledged
 from troth.protocol.market.types import Admission, Ask, Order, PotKind, Promise, TabState, Voucher
 from troth.protocol.market.types import Work as WorkKind
 from troth.protocol.request import Request, from_canonical_bytes, request_hash
-from troth.protocol.task import pack_ends
+from troth.protocol.types import pack_ends
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.errors import (
     AlreadyOrdered,

@@ -13,7 +13,7 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market.bodies import Submission
 from troth.protocol.request import from_canonical_bytes
-from troth.protocol.task import unpack_ends
+from troth.protocol.types import unpack_ends
 from troth.protocol.types import Hash32
 from troth.scheduler.checks.lottery import reveal
 from troth.scheduler.checks.opening import open_tiles

@@ -12,7 +12,7 @@ from troth.node.group.loads import Loads
 from troth.node.group.membership import Membership
 from troth.overlay.operator import Operator
 from troth.protocol.contract_types import Account, Role
-from troth.protocol.events import LogMeta
+from troth.protocol.logs import LogMeta
 from troth.protocol.identifiers import class_id, model_id
 from troth.protocol.state import Node, State
 from troth.protocol.typed_data import Domain

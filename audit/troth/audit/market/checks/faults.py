@@ -11,7 +11,7 @@ from troth.audit.market.inputs import call_behind, value
 from troth.audit.market.subject import Check, Subject, unavailable
 from troth.audit.report import Finding, Kind, Result
 from troth.protocol import typed_data, vrf
-from troth.protocol.calls.call import DecodedCall
+from troth.protocol.calls import DecodedCall
 from troth.protocol.errors import ProtocolError
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import convictions, messages

@@ -1,4 +1,5 @@
-"""How a log of one event becomes its dataclass: derived from the ABI's entry and the dataclass's annotations."""
+"""A log as it comes from a node, and how it becomes the dataclass of its event: derived from the ABI's entry and the
+dataclass's annotations."""
 
 from __future__ import annotations
 
@@ -9,9 +10,29 @@ from typing import Any, Generic, TypeVar, get_type_hints
 from troth.protocol.bindings import Entry, Parameter
 from troth.protocol.bindings.structs import Converter, converter, decode_parameters, field_names
 from troth.protocol.errors import InvalidField
-from troth.protocol.events.log import Log
+from troth.protocol.types import Address, Hash32
 
 Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogMeta:
+    """Place of a log; ``log_index`` counts within its block."""
+
+    block: int
+    log_index: int
+    block_hash: Hash32
+    transaction: Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Topics and data of one log of the contract at ``address``, not decoded."""
+
+    address: Address
+    topics: tuple[Hash32, ...]
+    data: bytes
+    meta: LogMeta
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from troth.protocol.bindings import COMMITTEE
 from troth.protocol.bindings.structs import converter
-from troth.protocol.calls.call import Call, View, calldata
+from troth.protocol.calls import Call, View, calldata
 from troth.protocol.committee import Member
 from troth.protocol.types import Address, Hash32
 
@@ -52,4 +52,4 @@ def move_member(member: Member, signatures: Sequence[bytes]) -> Call:
 
 
 def _data(function: str, *arguments: object) -> bytes:
-    return calldata(function, *arguments, contract=COMMITTEE)
+    return calldata(COMMITTEE, function, *arguments)

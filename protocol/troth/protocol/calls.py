@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from troth.protocol.bindings import TROTH, Entry, functions_by_selector, named
+from troth.protocol.bindings import Entry, named
 from troth.protocol.bindings.structs import decode_parameters, encode_parameters
 from troth.protocol.errors import InvalidField
 
@@ -29,7 +29,7 @@ class View(Generic[Result]):
     function: str
     data: bytes
     read: Callable[..., Result]
-    contract: str = TROTH
+    contract: str
 
     def result(self, returned: bytes) -> Result:
         """The result from the bytes of ``eth_call``; raises InvalidField if they are no encoding of it."""
@@ -51,26 +51,11 @@ class DecodedCall:
         raise InvalidField(f"{self.entry.name} has no argument of this name", name, "See the contract's interface.")
 
 
-def build(function: str, *arguments: object, value: int = 0) -> Call:
-    """Call of ``function`` with typed arguments."""
-    return Call(function, calldata(function, *arguments), value)
-
-
-def calldata(function: str, *arguments: object, contract: str = TROTH) -> bytes:
-    """Selector and encoded arguments."""
-    entry = named("function", contract)[function]
-    if len(arguments) != len(entry.inputs):
-        raise InvalidField(
-            f"{entry.signature} has {len(entry.inputs)} arguments", len(arguments), "Regenerate the bindings."
-        )
-    return entry.selector + encode_parameters(entry.inputs, arguments)
-
-
-def decode_call(data: bytes) -> DecodedCall:
-    """Function and values of calldata; raises InvalidField if the contract has no such function or form."""
-    entry = functions_by_selector().get(data[:4])
+def calldata(contract: str, function: str, *arguments: object) -> bytes:
+    """Selector and encoded arguments of a contract's function; raises InvalidField where they do not fit it."""
+    entry = named("function", contract).get(function)
     if entry is None:
-        raise InvalidField(
-            "No function of the contract has this selector", data[:4], "Check the transaction's receiver."
-        )
-    return DecodedCall(entry, decode_parameters(entry.inputs, data[4:]))
+        raise InvalidField(f"{contract} has no such function", function, "See the contract's interface.")
+    if len(arguments) != len(entry.inputs):
+        raise InvalidField(f"{entry.signature} takes {len(entry.inputs)} arguments", len(arguments), "Pass them all.")
+    return entry.selector + encode_parameters(entry.inputs, arguments)
