@@ -138,23 +138,4 @@ library TileTree {
         }
         return traceRoot(rows, columns, dtype, first);
     }
-
-    /// @notice Undoes the XOR with the inferencer's tiles, which makes a verifier's calldata mostly zero bytes.
-    /// @param masked a verifier's tiles XORed with `mask`
-    /// @param mask the inferencer's tiles, of the same length, a multiple of 32 bytes
-    /// @return tiles the verifier's tiles
-    function unmask(bytes calldata masked, bytes memory mask) internal pure returns (bytes memory tiles) {
-        uint256 length = masked.length;
-        if (length != mask.length || length % 32 != 0) revert WrongTileBytes(length, mask.length);
-        tiles = new bytes(length);
-        assembly ("memory-safe") {
-            let from := masked.offset
-            let to := add(tiles, 0x20)
-            for { let end := add(to, length) } lt(to, end) { to := add(to, 0x20) } {
-                mask := add(mask, 0x20)
-                mstore(to, xor(mload(mask), calldataload(from)))
-                from := add(from, 0x20)
-            }
-        }
-    }
 }

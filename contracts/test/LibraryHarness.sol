@@ -4,7 +4,6 @@ pragma solidity ^0.8.28;
 import {Agreement} from "../libraries/Agreement.sol";
 import {Clusters} from "../libraries/Clusters.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
-import {Permutation} from "../libraries/Permutation.sol";
 import {TileTree} from "../libraries/TileTree.sol";
 
 /// @notice Makes the internal libraries callable, for the tests that compare them with the Python rules.
@@ -71,18 +70,6 @@ contract LibraryHarness {
         return EcVrf.isOnCurve(x, y);
     }
 
-    function permutation(bytes32 beta, uint256 size, uint256 steps)
-        external
-        view
-        returns (uint256[] memory slots, uint256 used)
-    {
-        slots = new uint256[](steps);
-        used = gasleft();
-        Permutation.Walk memory walk = Permutation.start(beta, size);
-        for (uint256 i = 0; i < steps; ++i) slots[i] = Permutation.next(walk);
-        used -= gasleft();
-    }
-
     function openingRoot(
         bytes32 seed,
         uint256 segment,
@@ -104,10 +91,6 @@ contract LibraryHarness {
         returns (uint256)
     {
         return TileTree.tileIndex(seed, segment, j, tiles, count);
-    }
-
-    function unmask(bytes calldata masked, bytes memory mask) external pure returns (bytes memory) {
-        return TileTree.unmask(masked, mask);
     }
 
     function agreeing(bytes memory first, bytes memory second, uint8 dtype, uint8 bits, uint16 steps)

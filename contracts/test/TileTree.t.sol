@@ -19,10 +19,6 @@ contract TileTreeTest is Test {
         return TileTree.openingRoot(seed, 1, ROWS, COLUMNS, 0, tiles, opened, siblings);
     }
 
-    function unmask(bytes calldata masked, bytes memory mask) external pure returns (bytes memory) {
-        return TileTree.unmask(masked, mask);
-    }
-
     function tileIndex(uint256 j, uint256 tiles, uint256 count) external pure returns (uint256) {
         return TileTree.tileIndex(bytes32(0), 0, j, tiles, count);
     }
@@ -91,8 +87,6 @@ contract TileTreeTest is Test {
         this.openingRoot(0, 1, new bytes(512), new bytes32[](3));
         vm.expectRevert(abi.encodeWithSelector(TileTree.WrongTileBytes.selector, 0, 0));
         this.openingRoot(0, 0, "", new bytes32[](0));
-        vm.expectRevert(abi.encodeWithSelector(TileTree.WrongTileBytes.selector, 32, 64));
-        this.unmask(new bytes(32), new bytes(64));
         vm.expectRevert(abi.encodeWithSelector(TileTree.TooFewTiles.selector, 2, 3));
         this.tileIndex(0, 3, 2);
     }
@@ -105,14 +99,6 @@ contract TileTreeTest is Test {
             assertGe(index, j * available / sampled);
             assertLt(index, (j + 1) * available / sampled);
         }
-    }
-
-    function testUnmaskUndoesTheMask(bytes32[8] memory first, bytes32[8] memory second) public view {
-        bytes memory mask = abi.encode(first);
-        bytes memory tiles = abi.encode(second);
-        bytes memory masked = new bytes(256);
-        for (uint256 i = 0; i < 256; ++i) masked[i] = mask[i] ^ tiles[i];
-        assertEq(this.unmask(masked, mask), tiles);
     }
 
     function testCountsTilesAndLevels() public pure {

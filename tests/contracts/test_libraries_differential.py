@@ -15,7 +15,6 @@ from troth.protocol.agreement import AgreementRule, agreeing_elements
 from troth.protocol.clusters import proper_cluster
 from troth.protocol.dtype import Dtype
 from troth.protocol.hashing import abi_keccak
-from troth.protocol.permutation import permutation
 from troth.protocol.trace import TileLayout, opening_root, tile_count
 from troth.protocol.vrf_hints import FIXED_HINTS, hints
 
@@ -67,15 +66,6 @@ def test_no_flipped_bit_of_proof_or_hints_survives(library_harness: Any) -> None
         library_harness.functions.vrfSurvivors(*key, alpha, proof, given, bits, bits + 1).call()
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 100, 1000])
-def test_permutations_are_equal(library_harness: Any, size: int) -> None:
-    for seed in range(4):
-        beta = random.Random(seed).randbytes(32)
-        steps = min(size, 40)
-        slots, _ = library_harness.functions.permutation(beta, size, steps).call()
-        assert tuple(slots) == permutation(beta, size)[:steps]
-
-
 SHAPES = [(1, 1, Dtype.FLOAT32), (8, 16, Dtype.FLOAT32), (19, 576, Dtype.FLOAT32), (33, 40, Dtype.BFLOAT16)]
 
 
@@ -103,13 +93,6 @@ def sampled_index(seed: bytes, segment: int, j: int, tiles: int, count: int) -> 
     start = j * count // tiles
     drawn = int.from_bytes(abi_keccak(["bytes32", "uint256", "uint256"], [seed, segment, j]), "big")
     return start + drawn % ((j + 1) * count // tiles - start)
-
-
-def test_unmasking_is_the_exclusive_or(library_harness: Any) -> None:
-    source = random.Random(2)
-    tiles, mask = source.randbytes(1024), source.randbytes(1024)
-    masked = bytes(a ^ b for a, b in zip(tiles, mask, strict=True))
-    assert library_harness.functions.unmask(masked, mask).call() == tiles
 
 
 def near(source: random.Random, opening: bytes, dtype: Dtype, spread: int) -> bytes:
