@@ -1,6 +1,6 @@
-"""Fixtures that need a real chain: an anvil process, funded keys, a fresh contract.
+"""Fixtures that need a real chain: an anvil process, funded keys, fresh contracts.
 
-A module shares `anvil`, `deployed` is a new contract per test, `start_anvil` makes processes that a test may kill.
+A module shares `anvil`, `deployed` is a new market per test, `start_anvil` makes processes that a test may kill.
 Tests that use them carry the marker `chain`.
 """
 
@@ -20,12 +20,13 @@ import httpx
 import pytest
 from hypothesis import settings
 
-from troth.chain.adapter import Chain
-from troth.chain.deployment import deploy
 from troth.chain.keystore import Key
+from troth.chain.market import Market
+from troth.chain.market_deployment import deploy_market
 from troth.demo.ports import free_port
-from troth.protocol.contract_types import Parameters
 from troth.protocol.hashing import keccak256
+from troth.protocol.market import shipped
+from troth.protocol.market.types import Parameters
 
 settings.register_profile("fixed", derandomize=True)
 settings.register_profile("random")
@@ -136,33 +137,25 @@ def start_anvil() -> Iterator[Callable[..., Anvil]]:
 
 @dataclass
 class Deployed:
-    """A contract that no other test knows; `deployer` paid for it, `parameters.reserve` is nobody's key."""
+    """A market that no other test knows; `deployer` paid for it."""
 
     anvil: Anvil
-    chain: Chain
+    market: Market
     deployer: Key
     parameters: Parameters
-    block: int
 
 
 @pytest.fixture
 def parameters() -> Parameters:
     """Short windows, so that deadlines are a few mined blocks away."""
-    return Parameters(
-        commit_window=40,
-        sample_window=20,
-        reveal_window=20,
-        dispute_window=30,
-        unbonding_period=500,
-        minimum_scheduler_stake=10**17,
-        reserve=key_number(900).address,
-    )
+    return shipped.DEMO
 
 
 @pytest.fixture
 async def deployed(anvil: Anvil, parameters: Parameters) -> AsyncIterator[Deployed]:
-    """A fresh contract."""
+    """Fresh contracts."""
     deployer = anvil.keys[0]
-    chain, receipt = await deploy(anvil.url, parameters, deployer)
-    async with chain:
-        yield Deployed(anvil, chain, deployer, parameters, receipt.block)
+    anvil.mine(3)
+    market, _ = await deploy_market(anvil.url, parameters, deployer)
+    async with market:
+        yield Deployed(anvil, market, deployer, parameters)

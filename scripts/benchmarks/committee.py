@@ -13,7 +13,7 @@ from troth.chain.keystore import Key
 from troth.demo.anvil import fund, start_anvil
 from troth.demo.processes import ProcessGroup
 from troth.protocol import typed_data
-from troth.protocol.calls import committee as calls
+from troth.protocol import committee_calls as calls
 from troth.protocol.committee import AddMember, Member, RemoveMember
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32

@@ -1,9 +1,8 @@
-"""A real chain process with the library harness deployed on it, and a contract in the middle of a random course."""
+"""A real chain process with one of the harnesses deployed on it."""
 
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,14 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.contract_parties import build
-from support.contract_world import LAYERS, UNIT, Course, World
 from web3 import Web3
 
-from troth.chain.follower import EventFollower
 from troth.demo.ports import free_port
-from troth.protocol.identifiers import model_id
-from troth.protocol.types import ZERO_HASH, ExecutionClass, Hash32, ModelDescriptor
 
 ROOT = Path(__file__).parents[2]
 BINARIES = ROOT / "node_modules" / ".bin"
@@ -78,32 +72,3 @@ def _wait_until_connected(web3: Web3, process: subprocess.Popen[bytes]) -> None:
     while not web3.is_connected():
         assert process.poll() is None, "anvil ended before it answered"
         assert time.monotonic() < deadline, f"anvil did not answer in {START_SECONDS} seconds"
-
-
-@pytest.fixture
-async def world(request: pytest.FixtureRequest, deployed: Any) -> Any:
-    course = getattr(request, "param", Course())
-    descriptor = ModelDescriptor("llama/a/b", LAYERS, 64, 100, 0, Hash32(b"\x01" * 32))
-    execution_class = ExecutionClass(
-        model=model_id(descriptor),
-        name="float32",
-        dtype=0,
-        exact=course.exact,
-        mantissa_bits=10,
-        steps=8,
-        theta=9000,
-        tiles=0 if course.exact else 1,
-        candidates=2,
-        verifiers=3,
-        reviewers=5,
-        unit=UNIT,
-        minimum_stake=UNIT * 78,
-        state_cut=1000,
-        margin_cut=20_000,
-        calibration=ZERO_HASH,
-    )
-    follower = EventFollower(deployed.chain, start_block=deployed.block)
-    made = World(deployed, follower, random.Random(course.seed), execution_class, b"\x05" * 32)
-    await build(made, descriptor)
-    yield made
-    await follower.close()

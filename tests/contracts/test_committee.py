@@ -12,7 +12,7 @@ from troth.chain.keystore import Key
 from troth.overlay.directory.membership import membership_on
 from troth.protocol import typed_data
 from troth.protocol.calls import Call
-from troth.protocol.calls import committee as calls
+from troth.protocol import committee_calls as calls
 from troth.protocol.committee import AddMember, Member, MoveMember, RemoveMember, threshold
 from troth.protocol.types import Hash32
 

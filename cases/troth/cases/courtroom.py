@@ -146,7 +146,7 @@ class LiveCourtroom:
 
     async def base_fee(self) -> int:
         """Of the next block, wei per gas."""
-        fees = await self.market.chain.fees()
+        fees = await self.market.fees()
         return (fees.maximum - fees.priority) // 2
 
     async def simulate(self, call: PartCall) -> Simulation:

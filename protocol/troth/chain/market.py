@@ -6,6 +6,7 @@ header, and finds the hints with which a draw is checked cheaply.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,10 +14,10 @@ from typing import Any, TypeVar
 
 from troth.chain import decoding
 from troth.chain.adapter import RECEIPT_TIMEOUT, REQUEST_TIMEOUT, Chain
-from troth.chain.errors import ChainRejected, RpcRefused, WrongChain
+from troth.chain.errors import ChainRejected, RpcRefused, TransactionDropped, WrongChain
 from troth.chain.headers import RawHeader, header_of
 from troth.chain.keystore import Key
-from troth.chain.records import Receipt, Simulation
+from troth.chain.records import Fees, Receipt, Simulation
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, as_rejection, message
 from troth.protocol.bindings import named
@@ -31,7 +32,12 @@ from troth.protocol.market.types import Contracts, DrawRequest
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 
+log = logging.getLogger(__name__)
+
 Result = TypeVar("Result")
+
+SEND_ATTEMPTS = 3
+"""How often a call is sent whose transaction was replaced by another program's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +135,44 @@ class Market:
 
     async def simulate(self, call: PartCall, sender: Address) -> Simulation:
         """What ``call`` would do now, without sending it."""
-        fees = await self._transactions.fees()
+        fees = await self.fees()
         try:
             gas = await self._transactions.estimate(call.call, sender, call.to)
         except ChainRejected as error:
             return Simulation(call.call.function, sender, call.call.value, 0, 0, error.error)
         return Simulation(call.call.function, sender, call.call.value, gas, gas * fees.maximum, None)
 
+    async def fees(self) -> Fees:
+        """What a transaction would offer per gas now."""
+        return await self._transactions.fees()
+
+    async def send(self, call: PartCall, key: Key, *, gas: int | None = None) -> Hash32:
+        """Send and do not wait; without ``gas`` it is estimated first, and a call that would revert is not sent."""
+        return await self._transactions.send(call.call, key, call.to, gas)
+
+    async def wait_for_receipt(
+        self, transaction: Hash32, *, confirmations: int = 1, timeout: float = RECEIPT_TIMEOUT
+    ) -> Receipt:
+        """The receipt; ChainRejected if the transaction failed, TransactionTimeout if it is not mined in time."""
+        return await self._transactions.wait(transaction, confirmations, timeout)
+
     async def execute(
         self, call: PartCall, key: Key, *, gas: int | None = None, timeout: float = RECEIPT_TIMEOUT
     ) -> Receipt:
-        """Send and wait for the receipt; ChainRejected if it fails, unsent if ``gas`` is left to an estimate."""
-        transaction = await self._transactions.send(call.call, key, call.to, gas)
-        return await self._transactions.wait(transaction, 1, timeout)
+        """Send and wait for the receipt; anew if another program with this key has taken the transaction's nonce.
+
+        ChainRejected if it fails, unsent if ``gas`` is left to an estimate.
+        """
+        attempt = 1
+        while True:
+            transaction = await self.send(call, key, gas=gas)
+            try:
+                return await self.wait_for_receipt(transaction, timeout=timeout)
+            except TransactionDropped as error:
+                if attempt == SEND_ATTEMPTS:
+                    raise
+                log.warning("sending again: %s", error)
+            attempt += 1
 
     def events_in(self, receipt: Receipt) -> tuple[Event, ...]:
         """The deployment's events of a mined transaction, in log order."""

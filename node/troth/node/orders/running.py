@@ -92,7 +92,7 @@ class MarketWallet:
 
     async def fees(self) -> Fees:
         """Fees of one of the next blocks."""
-        return await self._market.chain.fees()
+        return await self._market.fees()
 
     async def execute(self, call: PartCall, key: Key) -> Receipt:
         """Send and wait for the receipt."""

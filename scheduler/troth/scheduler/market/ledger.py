@@ -62,7 +62,7 @@ class MarketLedger:
     async def pass_deposit(self) -> int:
         """What Summons asks for now of a scheduler that passes a summons on, at half as much base fee again: the
         contract takes up to twice the least, as the fee moves until the block."""
-        fees = await self._market.chain.fees()
+        fees = await self._market.fees()
         base = (fees.maximum - fees.priority) // 2
         asked = view(self.contracts, Part.SUMMONS, "passDepositFor", base * 3 // 2, returns=int)
         return await self._market.read(asked)
