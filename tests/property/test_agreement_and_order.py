@@ -1,4 +1,4 @@
-"""Agreement, permutations and clusters against their plain definitions."""
+"""Agreement and clusters against their plain definitions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from troth.protocol.agreement import AgreementRule, agreeing_elements
 from troth.protocol.clusters import clusters, proper_cluster
 from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidField, InvalidOpening
-from troth.protocol.hashing import abi_keccak
-from troth.protocol.permutation import permutation, walk
 
 
 def plainly_agree(first: int, second: int, mantissa: int, bits: int, steps: int) -> bool:
@@ -70,29 +68,6 @@ def test_a_rule_has_no_more_bits_than_its_format() -> None:
     AgreementRule(Dtype.BFLOAT16, 7, 7, 6500)
     with pytest.raises(InvalidField, match="mantissa bits"):
         AgreementRule(Dtype.BFLOAT16, 8, 7, 6500)
-
-
-@given(st.binary(min_size=32, max_size=32), st.integers(0, 300))
-def test_permutations_follow_the_plain_shuffle(beta: bytes, size: int) -> None:
-    items = list(range(size))
-    for i in range(size):
-        j = i + int.from_bytes(abi_keccak(["bytes32", "uint256"], [beta, i]), "big") % (size - i)
-        items[i], items[j] = items[j], items[i]
-    assert permutation(beta, size) == tuple(items)
-    assert sorted(items) == list(range(size))
-
-
-def test_a_walk_through_a_huge_group_is_lazy() -> None:
-    steps = walk(bytes(32), 2**32 - 2)
-    assert len({next(steps) for _ in range(50)}) == 50
-
-
-def test_permutations_of_bad_input_are_refused() -> None:
-    with pytest.raises(InvalidField, match="32 bytes"):
-        walk(bytes(31), 3)
-    for size in (-1, 2**32 - 1):
-        with pytest.raises(InvalidField, match="many slots"):
-            walk(bytes(32), size)
 
 
 @st.composite

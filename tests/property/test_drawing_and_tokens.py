@@ -1,34 +1,20 @@
-"""The draw of parties and the choice of tokens over arbitrary groups, logits and seeds."""
+"""The draw of tiles and the choice of tokens over arbitrary traces, logits and seeds."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from hypothesis.extra import numpy as arrays
 
-from troth.protocol.assignment import draw, tile_indices
-from troth.protocol.errors import WrongAssignment
-from troth.protocol.permutation import permutation
 from troth.protocol.scores import trace_score
 from troth.protocol.tokens import MARGIN_CLIP, Sampling, choose, margin, noise
-from troth.protocol.types import Hash32, address_from_bytes
+from troth.protocol.trace import tile_indices
+from troth.protocol.types import Hash32
 
 words = some.binary(min_size=32, max_size=32).map(Hash32)
 logits = arrays.arrays(np.float32, some.integers(1, 60), elements=some.floats(-50, 50, width=32))
 samplings = some.builds(Sampling, some.sampled_from([0, 1e-6, 0.5, 1.0, 2.0]), some.sampled_from([1e-6, 0.5, 0.99, 1]))
-
-
-@given(words, some.lists(some.booleans(), max_size=40), some.integers(1, 8))
-def test_draw_takes_the_first_members_of_the_permutation(beta: Hash32, filled: list[bool], count: int) -> None:
-    members = [address_from_bytes(bytes([slot]) * 20) if full else None for slot, full in enumerate(filled)]
-    expected = tuple(found for slot in permutation(beta, len(members)) if (found := members[slot]) is not None)
-    if len(expected) < count:
-        with pytest.raises(WrongAssignment):
-            draw(beta, members, count)
-    else:
-        assert draw(beta, members, count) == expected[:count]
 
 
 @given(words, some.integers(0, 31), some.integers(1, 20), some.integers(0, 10_000))

@@ -11,15 +11,17 @@ from hypothesis import strategies as some
 
 from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidRequest, InvalidSignature
+from troth.protocol.market.rows import RowChain, verify_rows
+from troth.protocol.market.types import Order, Row
 from troth.protocol.request import (
     Request,
     canonical_bytes,
     from_canonical_bytes,
 )
-from troth.protocol.rows import RowChain, row_signature, verify_rows
 from troth.protocol.tensors import rows_from_bytes, rows_to_bytes, tokens_from_bytes, tokens_to_bytes
 from troth.protocol.typed_data import Domain, address_of, recover, sign, struct_hash
-from troth.protocol.types import Hash32, Order, Row, address_from_bytes, address_to_bytes
+from troth.protocol.types import Hash32, address_from_bytes, address_to_bytes
+from troth.protocol.wire_fields import RowSignature
 
 words = some.binary(min_size=32, max_size=32).map(Hash32)
 addresses = some.binary(min_size=20, max_size=20).map(address_from_bytes)
@@ -33,15 +35,20 @@ requests = some.builds(
     some.integers(1, 1_000_000),
     some.sets(tokens, max_size=8).map(lambda found: tuple(sorted(found))),
 )
+numbers = some.integers(0, 2**64 - 1)
 orders = some.builds(
-    Order, words, words, addresses, some.integers(0, 2**96 - 1), some.integers(0, 2**64 - 1),
-    some.integers(0, 2**64 - 1), some.integers(0, 2**64 - 1), words,
+    Order, words, numbers, words, words, words, numbers, numbers, numbers, some.integers(0, 2**16 - 1),
+    some.integers(0, 2**96 - 1), some.integers(0, 2**32 - 1), numbers, numbers, words, words, words,
 )  # fmt: skip
 ORDER_FIELDS = [
-    {"name": "executionClass", "type": "bytes32"}, {"name": "requestHash", "type": "bytes32"},
-    {"name": "scheduler", "type": "address"}, {"name": "maxFee", "type": "uint96"},
-    {"name": "deadline", "type": "uint64"}, {"name": "referenceBlock", "type": "uint64"},
-    {"name": "nonce", "type": "uint64"}, {"name": "ends", "type": "bytes32"},
+    {"name": name, "type": kind}
+    for kind, names in (
+        ("bytes32", ("tab",)), ("uint64", ("sequence",)), ("bytes32", ("executionClass", "requestHash", "ends")),
+        ("uint64", ("promptPrice", "cachedPrice", "writtenPrice")), ("uint16", ("nodeShare",)), ("uint96", ("maxFee",)),
+        ("uint32", ("checkRate",)), ("uint64", ("deadline", "referenceBlock")),
+        ("bytes32", ("drawHash", "tilesHash", "replyKey")),
+    )
+    for name in names
 ]  # fmt: skip
 
 
@@ -80,7 +87,7 @@ def test_struct_hash_equals_eth_accounts(order: Order) -> None:
 
 @given(orders, some.binary(min_size=65, max_size=65))
 def test_any_signature(order: Order, signature: bytes) -> None:
-    domain = Domain(1, order.scheduler)
+    domain = Domain(1, address_from_bytes(order.tab[:20]))
     try:
         signer = recover(order, domain, signature[:64] + bytes([27 + signature[64] % 2]))
     except InvalidSignature:
@@ -93,25 +100,26 @@ def test_any_signature(order: Order, signature: bytes) -> None:
     some.lists(some.integers(0, 30), max_size=5),
     words,
 )
-def test_chain_does_not_depend_on_how_rows_are_cut(data: bytes, cuts: list[int], task: Hash32) -> None:
+def test_chain_does_not_depend_on_how_rows_are_cut(data: bytes, cuts: list[int], order: Hash32) -> None:
     bounds = sorted({0, len(data) // 4, *(cut for cut in cuts if cut < len(data) // 4)})
-    chain, domain, secret = RowChain(task, 1, 0), Domain(1, address_from_bytes(bytes(20))), b"\x01" * 32
+    chain, domain, secret = RowChain(order, 1), Domain(1, address_from_bytes(bytes(20))), b"\x01" * 32
     for begin, end in pairwise(bounds):
         piece = data[4 * begin : 4 * end]
-        signature = row_signature(chain.extend(piece, 4)[1][-1], domain, secret)
-        chain, _ = verify_rows(chain, piece, 4, signature, signer=address_of(secret), domain=domain)
-    assert chain == RowChain(task, 1, 0).extend(data, 4)[0]
+        row = chain.extend(piece, 4)[1]
+        signature = RowSignature(row.position, row.row_hash, row.previous, sign(row, domain, secret))
+        chain = verify_rows(chain, piece, 4, signature, signer=address_of(secret), domain=domain)
+    assert chain == RowChain(order, 1).extend(data, 4)[0]
 
 
 @given(words, some.integers(0, 255), some.integers(0, 2**32 - 1), words, some.binary(min_size=1, max_size=1))
 def test_signature_holds_for_one_row_only(
-    task: Hash32, segment: int, position: int, row_hash: Hash32, secret: bytes
+    order: Hash32, segment: int, position: int, row_hash: Hash32, secret: bytes
 ) -> None:
     domain, key = Domain(1, address_from_bytes(bytes(20))), b"\x01" * 31 + secret
-    row = Row(task, segment, 0, position, row_hash, task)
+    row = Row(order, segment, position, row_hash, order)
     signature = sign(row, domain, key)
     assert recover(row, domain, signature) == address_of(key)
-    assert recover(Row(task, segment, 1, position, row_hash, task), domain, signature) != address_of(key)
+    assert recover(Row(order, segment, position ^ 1, row_hash, order), domain, signature) != address_of(key)
 
 
 @given(some.integers(1, 5), some.integers(1, 7), some.data())

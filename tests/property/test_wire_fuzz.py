@@ -13,19 +13,15 @@ from troth.protocol.errors import WireError
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, PACKED_LIMIT
 from troth.protocol.wire import (
     DECODE_LIMIT,
-    Compare,
-    Decode,
     Decoded,
     Failure,
-    Forward,
     Message,
-    Opened,
-    Release,
     Rows,
     decode_frame,
     encode_frame,
 )
 from troth.protocol.wire_fields import RowSignature
+from troth.protocol.wire_market import Advance, Conclude, Dismiss, Judge, Proceed, Unveil
 from troth.protocol.wire_reports import (
     LINKS_LIMIT,
     SEGMENTS_HELD_LIMIT,
@@ -45,8 +41,8 @@ addresses = some.from_regex(r"\A0x[0-9a-fA-F]{40}\Z")
 rows = some.builds(RowSignature, positions, words, words, signatures)
 messages = some.one_of(
     some.builds(
-        Forward, words, bytes_, bytes_, positions, counts, some.sampled_from(["tokens", "rows"]), some.booleans(),
-        upstream=some.none() | rows, countersignature=some.none() | signatures, announcement=some.none(),
+        Advance, words, bytes_, some.sampled_from(["infer", "check"]), positions, counts, some.booleans(),
+        upstream=some.none() | rows, papers_size=some.integers(0, 1 << 18),
         request_size=some.integers(0, 1_048_576), logprobs=some.just(UNSET) | some.integers(0, ALTERNATIVES_LIMIT),
     ),
     some.builds(
@@ -54,10 +50,10 @@ messages = some.one_of(
         logprobs=some.just(UNSET) | some.binary(max_size=PACKED_LIMIT),
     ),
     some.builds(
-        Compare, words, bytes_, bytes_, some.from_regex(r"\A0x[0-9a-fA-F]{40}\Z"), positions, positions, counts,
+        Judge, words, bytes_, positions, positions, counts, some.none() | rows,
     ),
     some.builds(
-        Decode, words, bytes_, bytes_, positions, some.integers(1, DECODE_LIMIT),
+        Proceed, words, positions, some.integers(1, DECODE_LIMIT),
         some.just(UNSET) | some.integers(0, ALTERNATIVES_LIMIT),
     ),
     some.builds(
@@ -65,8 +61,9 @@ messages = some.one_of(
         positions,
         some.lists(some.binary(max_size=PACKED_LIMIT), max_size=DECODE_LIMIT).map(tuple),
     ),
-    some.builds(Opened, words, some.booleans(), words, bytes_, bytes_),
-    some.builds(Release, words),
+    some.builds(Conclude, words, bytes_, positions, some.integers(0, 65_536)),
+    some.builds(Unveil, words, bytes_, some.sampled_from(["infer", "check"]), some.integers(0, 1 << 18)),
+    some.builds(Dismiss, words),
     some.builds(
         Report, words, some.integers(0, 2**63 - 1), some.sampled_from(["cpu", "cuda", "mps"]),
         some.integers(0, 2**63 - 1), some.integers(0, 2**63 - 1), bytes_, bytes_, some.integers(0, 10**15),

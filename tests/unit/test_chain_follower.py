@@ -8,10 +8,11 @@ import pytest
 from support.waiting import eventually
 
 from troth.chain.errors import ChainUnavailable, FollowTimeout
-from troth.chain.follower import EventFollower
+from troth.chain.follower import Folding, Follower
 from troth.chain.records import Block
-from troth.protocol.logs import Log, LogMeta
+from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
+from troth.protocol.logs import Log, LogMeta
 from troth.protocol.types import Address, Hash32
 
 CONTRACT = Address("0x5FbDB2315678afecb367f032d93F642f64180aa3")
@@ -44,9 +45,17 @@ class FakeChain:
         return [Log(CONTRACT, (Hash32(b"\x01" * 32),), b"", meta)]
 
 
+def refused(_log: Log, _state: int) -> int:
+    raise InvalidField("No event has this topic", None, "Ask another node.")
+
+
+def following(chain: Any, **options: Any) -> Follower[int]:
+    return Follower(chain, Folding(0, refused), **options)
+
+
 async def test_a_log_that_cannot_be_is_named_and_asked_for_again() -> None:
     chain: Any = FakeChain()
-    follower = EventFollower(chain)
+    follower = following(chain)
     await follower.catch_up()
     chain.head, chain.lying = 5, True
     for _ in range(2):
@@ -62,7 +71,7 @@ async def test_a_log_that_cannot_be_is_named_and_asked_for_again() -> None:
 async def test_following_does_not_die_of_a_lie() -> None:
     chain: Any = FakeChain()
     chain.lying = True
-    async with EventFollower(chain, poll_interval=0.01) as follower:
+    async with following(chain, poll_interval=0.01) as follower:
         await eventually(lambda: follower.failure is not None)
         with pytest.raises(FollowTimeout, match="do not follow"):
             await follower.reach(3, timeout=0.1)

@@ -11,12 +11,15 @@ import pytest
 from troth.protocol.comparison import judge_states
 from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidStates
+from troth.protocol.market.types import ExecutionClass
 from troth.protocol.scores import dimension_spread, geometric_mean, rho, trace_score, weighted_rms
 from troth.protocol.statistics import OFF_CHAIN_RULE, ON_CHAIN_RULE, PaperStatistics, paper_statistics
-from troth.protocol.types import ExecutionClass, Hash32
+from troth.protocol.types import Hash32
 
 ZERO = Hash32(bytes(32))
-FLOAT32 = ExecutionClass(ZERO, "float32", 0, False, 10, 8, 9000, 1, 2, 3, 5, 1, 100, 1000, 20000, ZERO)
+FLOAT32 = ExecutionClass(
+    ZERO, "float32", 0, False, 10, 8, 9000, 1, 2, 3, 5, 1, 100, 50_000, 8000, 1, 1, 1, 1000, 20000, 2000, 1, 1, ZERO
+)
 BFLOAT16 = replace(FLOAT32, dtype=1, mantissa_bits=7, steps=7, theta=6500, state_cut=1_500_000, margin_cut=50000)
 EXACT = replace(FLOAT32, exact=True)
 GENERATOR = np.random.default_rng(20)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.market_logs import META, address, sample
 
 from troth.protocol.errors import InvalidField
-from troth.protocol.logs import LogMeta
 from troth.protocol.identifiers import group_id
+from troth.protocol.logs import LogMeta
 from troth.protocol.market import events as on
 from troth.protocol.market.court_money import pack_movements
 from troth.protocol.market.events import Event

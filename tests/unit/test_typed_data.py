@@ -9,6 +9,7 @@ from eth_account import Account
 from eth_account.messages import encode_typed_data
 
 from troth.protocol.errors import InvalidField, InvalidSignature
+from troth.protocol.market.types import Consent, Row
 from troth.protocol.typed_data import (
     CURVE_ORDER,
     Domain,
@@ -20,38 +21,17 @@ from troth.protocol.typed_data import (
     sign,
     type_string,
 )
-from troth.protocol.types import (
-    Consent,
-    Envelope,
-    Hash32,
-    Order,
-    Row,
-    Served,
-    TraceCommitment,
-    TraceRoot,
-    VerdictCommitment,
-    address_from_bytes,
-)
+from troth.protocol.types import Envelope, Hash32, address_from_bytes
 
 DOMAIN = Domain(31337, address_from_bytes(bytes(range(20))))
 SECRET = bytes(range(1, 33))
 ONE, TWO, THREE = (Hash32(bytes([number]) * 32) for number in (1, 2, 3))
 ALICE, BOB = address_from_bytes(b"\xaa" * 20), address_from_bytes(b"\xbb" * 20)
-ROW = Row(ONE, 3, 1, 77, TWO, THREE)
+ROW = Row(ONE, 3, 77, TWO, THREE)
 
 # Written out as the contract has them, so that a renamed or reordered Python field fails here.
 MESSAGES = {
-    "Order(bytes32 executionClass,bytes32 requestHash,address scheduler,uint96 maxFee,uint64 deadline,"
-    "uint64 referenceBlock,uint64 nonce,bytes32 ends)": Order(ONE, TWO, ALICE, 2**96 - 1, 2**64 - 1, 12, 13, THREE),
-    "Row(bytes32 taskId,uint8 segment,uint8 attempt,uint32 position,bytes32 rowHash,bytes32 previous)": ROW,
-    "TraceRoot(bytes32 taskId,uint8 segment,uint8 attempt,uint32 positions,bytes32 root,bytes32 outputHash)": TraceRoot(
-        ONE, 0, 255, 2**32 - 1, TWO, THREE
-    ),
-    "VerdictCommitment(bytes32 taskId,uint8 segment,uint8 attempt,bytes32 commitment,bytes32 judged)": (
-        VerdictCommitment(ONE, 1, 2, TWO, THREE)
-    ),
-    "TraceCommitment(bytes32 taskId,uint8 segment,uint8 attempt,bytes32 commitment)": TraceCommitment(ONE, 1, 2, TWO),
-    "Served(bytes32 taskId,bytes32 outputHash)": Served(ONE, TWO),
+    "Row(bytes32 order,uint8 segment,uint32 position,bytes32 rowHash,bytes32 previous)": ROW,
     "Consent(address owner,address operator)": Consent(ALICE, BOB),
     "Envelope(bytes32 contentHash,address sender,address recipient,bytes32 nonce,uint64 timestamp)": Envelope(
         ONE, ALICE, BOB, TWO, 1_700_000_000

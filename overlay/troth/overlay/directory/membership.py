@@ -50,6 +50,6 @@ async def read_membership(rpc: str, contract: Address) -> Membership:
 async def membership_on(chain: Chain) -> Membership:
     """The same over an open connection to the Committee contract."""
     try:
-        return Membership.of(chain.domain, await chain.read(committee.members()))
+        return Membership.of(chain.domain, await chain.read(committee_calls.members()))
     except (ChainError, ProtocolError) as error:
         raise CommitteeUnknown(f"The committee cannot be read: {error.what}", error.value, error.remedy) from error
