@@ -13,17 +13,16 @@ from support.tabs_stage import TabsStage, execution_class_of, tabs_stage
 from typer.testing import CliRunner
 
 from troth.chain.keystore import create_account, load_account, load_vrf_secret
-from troth.scheduler.assembly import Keys
 from troth.scheduler.command import app
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.initialisation import Wishes
+from troth.scheduler.founding import Wishes
+from troth.scheduler.keys import Keys
 from troth.scheduler.market.assembly import assembled_market
 from troth.scheduler.market.command import init_market
 from troth.scheduler.market.configuration import is_market, load_market
 from troth.scheduler.market.duties import Pace
-from troth.scheduler.market.registering import register_in_market
+from troth.scheduler.market.registering import Owner, register_in_market
 from troth.scheduler.market.status import prices_of_market, status_of_market, tabs_of_market
-from troth.scheduler.transactions import Owner
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 MONEY = ("1000000000,100000000,2000000000", "1000000000000", "")

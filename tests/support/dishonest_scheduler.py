@@ -19,7 +19,7 @@ from troth.protocol.fold import fold
 from troth.protocol.identifiers import group_id, task_id
 from troth.protocol.types import Hash32, segments_from_ends
 from troth.scheduler.admission import SubmittedOrder
-from troth.scheduler.catalogue import Texts
+from troth.scheduler.served import Texts
 from troth.scheduler.submission import read_submission
 
 TOKEN = WORDS.index("word9")

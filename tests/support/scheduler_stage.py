@@ -46,11 +46,11 @@ from troth.protocol.types import (
     segments_from_ends,
 )
 from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
-from troth.scheduler.assembly import Keys
-from troth.scheduler.catalogue import Served, Texts
 from troth.scheduler.configuration import Configuration
 from troth.scheduler.desk import Waits
-from troth.scheduler.pipeline import Patience
+from troth.scheduler.keys import Keys
+from troth.scheduler.patience import Patience
+from troth.scheduler.served import Served, Texts
 
 UNIT = 10**9
 ENDS = (1, 2)

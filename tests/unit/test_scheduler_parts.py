@@ -20,7 +20,8 @@ from troth.protocol.types import ZERO_HASH, Hash32, address_from_bytes
 from troth.protocol.wire import Opened
 from troth.scheduler.configuration import load, template
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.initialisation import Wishes, initialise
+from troth.scheduler.founding import Wishes
+from troth.scheduler.initialisation import initialise
 from troth.scheduler.ledger import Ledger
 from troth.scheduler.openings import opened
 from troth.scheduler.posting import masked, seated, submission

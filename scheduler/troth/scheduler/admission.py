@@ -25,16 +25,13 @@ from troth.scheduler.errors import (
     AlreadyOrdered,
     BadRequest,
     BadSignature,
-    EmptyPrompt,
     Expired,
-    FeeTooLow,
     GroupTooSmall,
-    InsufficientEscrow,
     OtherSplit,
     PromptTooLong,
     TokenOutOfVocabulary,
-    WrongReferenceBlock,
 )
+from troth.scheduler.task_errors import EmptyPrompt, FeeTooLow, InsufficientEscrow, WrongReferenceBlock
 
 REFERENCE_AGE = 200
 """Blocks that an order's reference may lie back: the contract refuses older ones."""

@@ -36,8 +36,8 @@ def register(
 ) -> None:
     """Register this scheduler with its VRF key, endpoint and stake."""
     from troth.scheduler.market.configuration import is_market
-    from troth.scheduler.market.registering import register_in_market
-    from troth.scheduler.transactions import Owner, register_scheduler_of
+    from troth.scheduler.market.registering import Owner, register_in_market
+    from troth.scheduler.transactions import register_scheduler_of
 
     owner, folder = (
         Owner(owner_keystore.expanduser(), owner_password_file or password_file, payout, stake),

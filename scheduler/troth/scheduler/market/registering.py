@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from troth.protocol.market.types import NO_ADDRESS, Consent, PotKind, Role, Sche
 from troth.protocol.types import Address, Hash32, to_address
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.market.status import Looked, looking
-from troth.scheduler.transactions import Owner
 
 Result = dict[str, Any]
 
@@ -85,3 +85,13 @@ def _call(looked: Looked, owner: Owner, owner_address: Address, password_file: P
     consent = Operator(secret, looked.market.domain).sign(Consent(owner_address, looked.operator))
     value = stake if coin else 0
     return build(contracts, Part.REGISTRY, "registerScheduler", registration, consent, value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The cold party of a registration."""
+
+    keystore: Path
+    password_file: Path | None
+    payout: str | None
+    stake: int | None

@@ -30,21 +30,19 @@ from troth.scheduler.errors import (
     BadRequest,
     BadSignature,
     GroupTooSmall,
+    NodeUnpaid,
+    OrderInvalid,
     OtherSplit,
+    PaymentRequired,
+    PriceTooLow,
     PromptTooLong,
+    StakeExhausted,
+    TabNotOpen,
     TokenOutOfVocabulary,
+    VoucherRefused,
 )
 from troth.scheduler.orders.choosing import Wanted, choose
 from troth.scheduler.orders.desk import Desk, Work
-from troth.scheduler.orders.errors import (
-    NodeUnpaid,
-    OrderInvalid,
-    PaymentRequired,
-    PriceTooLow,
-    StakeExhausted,
-    TabNotOpen,
-    VoucherRefused,
-)
 from troth.scheduler.orders.offers import Offer
 from troth.scheduler.orders.steps import Admitted
 from troth.scheduler.orders.story import Story

@@ -20,8 +20,8 @@ from troth.scheduler.orders.offers import Offer, Offers
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.store import OrderStore
 from troth.scheduler.orders.story import Story
+from troth.scheduler.patience import Patience
 from troth.scheduler.peers import Peers
-from troth.scheduler.pipeline import Patience
 from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import Database
 from troth.scheduler.tabs.node_tabs import NodeTabs
