@@ -18,7 +18,8 @@ from rich.console import Console
 
 from adversaries.notes import Notes
 from troth.chain import keystore
-from troth.client.ordering import Choices, SignedOrder, sign_order
+from troth.client.choices import Choices
+from troth.client.ordering import SignedOrder, sign_order
 from troth.client.session import Session
 from troth.demo import acts, cli
 from troth.demo.display import Display

@@ -14,9 +14,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from troth.chain.errors import ChainError, FollowTimeout
 from troth.chain.keystore import Key
 from troth.client.asking import Update, ask
+from troth.client.choices import Choices
 from troth.client.language import Language, LanguageFiles
 from troth.client.market import Offer
-from troth.client.ordering import Choices, SignedOrder, sign_order
+from troth.client.ordering import SignedOrder, sign_order
 from troth.client.receipts import Receipts
 from troth.client.session import Session
 from troth.protocol import vrf

@@ -243,10 +243,10 @@ def chat(  # noqa: PLR0917
     as_json: JsonOption = False,
 ) -> None:
     """Ask one question, or hold a conversation; the answer streams, the verdict follows."""
+    from troth.client.choices import Choices
     from troth.client.conversation import converse, print_json_answer
     from troth.client.home import Home
     from troth.client.money import parse_amount
-    from troth.client.ordering import Choices
     from troth.client.prompt import read_question
     from troth.client.wallet import open_wallet
 
@@ -320,7 +320,8 @@ def close(  # noqa: PLR0917
     """On tabs: as `finish`. Else close a task whose scheduler missed its deadline: the fee comes back."""
     from troth.client.closing import close_task
     from troth.client.home import Home
-    from troth.client.wallet import describe_transaction, open_wallet, wallet_address
+    from troth.client.task_transactions import describe_transaction
+    from troth.client.wallet import open_wallet, wallet_address
 
     place = Home(home.expanduser())
     configuration = read_configuration(place, rpc, contract)
@@ -349,7 +350,8 @@ def dispute(  # noqa: PLR0917
     from troth.client.disputing import dispute_task
     from troth.client.home import Home
     from troth.client.money import format_amount
-    from troth.client.wallet import describe_transaction, open_wallet, wallet_address
+    from troth.client.task_transactions import describe_transaction
+    from troth.client.wallet import open_wallet, wallet_address
 
     place = Home(home.expanduser())
     key = open_wallet(place, password_file) if broadcast else None
@@ -367,7 +369,8 @@ def _transact(  # noqa: PLR0917
     from troth.chain.adapter import Chain
     from troth.client.chain_view import require_contract
     from troth.client.home import Home
-    from troth.client.wallet import describe_transaction, open_wallet, transact, wallet_address
+    from troth.client.task_transactions import describe_transaction, transact
+    from troth.client.wallet import open_wallet, wallet_address
     from troth.protocol.types import to_address
 
     place = Home(home.expanduser())

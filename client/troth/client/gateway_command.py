@@ -104,12 +104,12 @@ def serve(  # noqa: PLR0917
     import asyncio
     from functools import partial
 
-    from troth.client.gateway.intake import Limits
+    from troth.client.gateway.limits import Limits
     from troth.client.gateway.market.serving import Amounts
     from troth.client.gateway.market.serving import serve as serve_on_tabs
     from troth.client.gateway.request import Defaults
     from troth.client.gateway.serving import Settings
-    from troth.client.gateway.serving import serve as serve_until_stopped
+    from troth.client.gateway.task_serving import serve as serve_until_stopped
     from troth.client.home import Home
     from troth.client.money import parse_amount
     from troth.client.orders.running import running

@@ -12,10 +12,11 @@ from pathlib import Path
 from troth.chain import keystore
 from troth.client.asking import Assigned, Finished, Posted, Text, Verdict, ask
 from troth.client.chain_view import view
+from troth.client.choices import Choices
 from troth.client.configuration import Configuration
 from troth.client.home import Home
 from troth.client.money import format_amount
-from troth.client.ordering import Choices, SignedOrder
+from troth.client.ordering import SignedOrder
 from troth.client.session import Session, session
 from troth.client.template import Message
 from troth.demo import cli

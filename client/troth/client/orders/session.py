@@ -12,9 +12,7 @@ from typing import Protocol
 from troth.chain.errors import ChainError
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
-from troth.client.chain_view import free_file
 from troth.client.configuration import Configuration
-from troth.client.connection import Reach, reaching
 from troth.client.errors import ClientError, ConfigurationError, ModelUnavailable
 from troth.client.home import Home
 from troth.client.language import Language, LanguageCache, check_files
@@ -24,11 +22,13 @@ from troth.client.orders.journal import Journal
 from troth.client.orders.policy import require_worth
 from troth.client.orders.seams import CaseOpener, OwnCheck
 from troth.client.orders.terms import Offer, offer_of, read_quotes, require_served
+from troth.client.reaching import Reach, reaching
 from troth.client.tabs.books import Books, TabRecord
 from troth.client.tabs.errors import NoTab
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.recovery import recover
 from troth.client.tabs.store import opened
+from troth.client.view_file import free_file
 from troth.overlay.errors import OverlayError
 from troth.overlay.paths.pool import CircuitPool
 from troth.protocol.errors import ProtocolError
@@ -36,7 +36,6 @@ from troth.protocol.market.checks import View
 from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import Order, Parameters, Tab
 from troth.protocol.market.views import parameters_of, scheduler_of, view_of
-from troth.protocol.state import Scheduler
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_address
 
@@ -234,20 +233,7 @@ class Connector:
 
     async def __call__(self, party: Party) -> MarketCalls:
         """Calls to this scheduler and to nobody else."""
-        return MarketCalls(await self._reach.to(scheduler_from(party)))
-
-
-def scheduler_from(party: Party) -> Scheduler:
-    """A party of the market as the connection takes it."""
-    return Scheduler(
-        operator=party.operator,
-        owner=party.owner,
-        payout=party.payout,
-        vrf_key=party.vrf_key,
-        endpoint=party.endpoint,
-        tls_key_hash=party.tls_key_hash,
-        registered=party.registered,
-    )
+        return MarketCalls(await self._reach.to(party))
 
 
 def table_of(configuration: Configuration) -> MarketTable:
