@@ -102,9 +102,7 @@ def naming_paths() -> Iterator[None]:
         raise OverlayFailed(error.what, error.value, error.remedy, hop="path", delivered="no") from error
 
 
-async def _through_entry(
-    stack: AsyncExitStack, pool: CircuitPool, directory: Directory, scheduler: Pinned
-) -> Calls:
+async def _through_entry(stack: AsyncExitStack, pool: CircuitPool, directory: Directory, scheduler: Pinned) -> Calls:
     sessions = Sessions(pool, lambda: _destination(directory.current(), scheduler))
     await sessions.current()
     stack.push_async_callback(sessions.close)
