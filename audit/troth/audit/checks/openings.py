@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from troth.audit.case import TaskCase, mismatch, unavailable
 from troth.audit.history import Step
-from troth.audit.inputs import Unavailable, task_call
+from troth.audit.inputs import task_call
+from troth.audit.market.inputs import Unavailable
 from troth.audit.report import Finding
 from troth.protocol.assignment import tile_indices
 from troth.protocol.calls import RevealCall
