@@ -18,7 +18,7 @@ from troth.chain.deployment import deploy
 from troth.chain.keystore import Key
 from troth.chain.records import Receipt
 from troth.demo.anvil import fund
-from troth.protocol import assignment, calls, vrf
+from troth.protocol import assignment, calls, sampling, vrf
 from troth.protocol.contract_types import (
     NO_PROOF,
     CommitSubmission,
@@ -31,8 +31,9 @@ from troth.protocol.contract_types import (
     pack_inferencers,
 )
 from troth.protocol.dtype import Dtype
+from troth.protocol.ends import pack_ends
 from troth.protocol.identifiers import class_id, fee, model_id, task_id, verdict_commitment
-from troth.protocol.task import Task, pack_ends
+from troth.protocol.task import Task
 from troth.protocol.task_progress import advance, opened
 from troth.protocol.trace import CommittedTrace, TileLayout, tile_count
 from troth.protocol.typed_data import sign, struct_hash
@@ -191,7 +192,7 @@ class Request:
         """Everybody's sampled tile; an exact class shows roots only."""
         exact = self.world.rules.exact
         count = tile_count(POSITIONS, COLUMNS, Dtype.FLOAT32)
-        indices = () if exact else assignment.tile_indices(seed, 0, self.world.rules.tiles, count)
+        indices = () if exact else sampling.tile_indices(seed, 0, self.world.rules.tiles, count)
         shown: list[Opening] = []
         for party, trace in enumerate(self.traces):
             opened_tiles = None if exact else trace.open(indices)

@@ -11,7 +11,7 @@ from benchmarks import lifecycle
 from benchmarks.lifecycle import COLUMNS, ETHER, POSITIONS, Request, World
 from troth.chain.records import Receipt
 from troth.demo.anvil import fund
-from troth.protocol import assignment, calls, review, vrf
+from troth.protocol import assignment, calls, review, sampling, vrf
 from troth.protocol.contract_types import NO_PROOF, Opening, Settled, VrfProof, join_signatures
 from troth.protocol.dtype import Dtype
 from troth.protocol.events.tasks import TaskSettled
@@ -147,7 +147,7 @@ async def _settle(made: Second, traces: list[CommittedTrace], salts: list[Hash32
         proof = await world.proof(alpha)
         seed = Hash32(vrf.proof_to_hash(proof.proof))
         count = tile_count(POSITIONS, COLUMNS, Dtype.FLOAT32)
-        indices = assignment.tile_indices(seed, 0, world.rules.tiles, count)
+        indices = sampling.tile_indices(seed, 0, world.rules.tiles, count)
     openings: list[Opening] = []
     for party, trace in enumerate(traces):
         shown = None if world.rules.exact else trace.open(indices)

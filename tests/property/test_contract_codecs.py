@@ -17,9 +17,10 @@ from troth.protocol.calls import CommitCall, OpenAndCommitCall, RevealCall, Sett
 from troth.protocol.calls.reading import plain_openings
 from troth.protocol.contract_errors import decode_error, ether
 from troth.protocol.contract_types import CommitSubmission, Opening, VrfProof
+from troth.protocol.ends import pack_ends, unpack_ends
 from troth.protocol.errors import InvalidField
 from troth.protocol.events import EVENT_TYPES, Evicted, Log, LogMeta, parse_log
-from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends, unpack_ends
+from troth.protocol.task import Phase, Progress, Task, Terms
 from troth.protocol.types import Address, Hash32, Order, address_from_bytes
 
 hashes = st.binary(min_size=32, max_size=32).map(Hash32)

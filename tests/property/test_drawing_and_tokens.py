@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from hypothesis.extra import numpy as arrays
 
-from troth.protocol.assignment import draw, tile_indices
+from troth.protocol.assignment import draw
 from troth.protocol.errors import WrongAssignment
 from troth.protocol.permutation import permutation
+from troth.protocol.sampling import tile_indices
 from troth.protocol.scores import trace_score
 from troth.protocol.tokens import MARGIN_CLIP, Sampling, choose, margin, noise
 from troth.protocol.types import Hash32, address_from_bytes

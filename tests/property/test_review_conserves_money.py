@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troth.protocol.contract_types import Settled
+from troth.protocol.ends import pack_ends
 from troth.protocol.payout import settle_task
 from troth.protocol.review import bond_of, is_disputable, profits
 from troth.protocol.review_payout import FirstRound, close_review, settle_review
@@ -28,7 +29,7 @@ from troth.protocol.settlement import (
     TaskDecision,
     decide_segment,
 )
-from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends
+from troth.protocol.task import Phase, Progress, Task, Terms
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Address, ExecutionClass, Hash32
 
 TRUE, *FALSE = (bytes([number]) * 32 for number in range(1, 4))

@@ -14,11 +14,12 @@ from troth.chain.follower import EventFollower
 from troth.chain.keystore import Key
 from troth.demo.anvil import fund, rpc
 from troth.protocol import calls, vrf
-from troth.protocol.assignment import sample_alpha, tile_indices
+from troth.protocol.assignment import sample_alpha
 from troth.protocol.contract_types import ABSENT, NO_PROOF, Opening, VrfProof, join_signatures
 from troth.protocol.dtype import Dtype
 from troth.protocol.identifiers import group_id, verdict_commitment
 from troth.protocol.review import draw_alpha, draw_reviewers, review_id
+from troth.protocol.sampling import tile_indices
 from troth.protocol.state import ReviewRecord, TaskRecord
 from troth.protocol.trace import CommittedTrace, TileLayout, tile_count
 from troth.protocol.typed_data import sign, struct_hash

@@ -15,9 +15,10 @@ from troth.protocol.contract_types import (
     join_signatures,
     pack_inferencers,
 )
+from troth.protocol.ends import pack_ends
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import class_id, group_id, task_id, verdict_commitment
-from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends
+from troth.protocol.task import Phase, Progress, Task, Terms
 from troth.protocol.typed_data import sign, struct_hash
 from troth.protocol.types import (
     ZERO_HASH,

@@ -29,11 +29,11 @@ from troth.protocol.calls import (
 )
 from troth.protocol.calls.views import outcome_of, parameters_of
 from troth.protocol.contract_types import NodeRegistration, SchedulerRegistration
+from troth.protocol.ends import pack_ends, unpack_ends
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import class_id, fee, model_id
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, request_hash
-from troth.protocol.task import pack_ends, unpack_ends
 from troth.protocol.typed_data import sign
 from troth.protocol.types import (
     Address,

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from troth.protocol.announcement import Announcement, announcement_from_wire, announcement_to_wire, order_from_wire
+from troth.protocol.ends import pack_ends
 from troth.protocol.errors import WireError
 from troth.protocol.request import PROMPT_LIMIT, Request
-from troth.protocol.task import pack_ends
 from troth.protocol.types import SEGMENTS_LIMIT, Hash32, Order, address_from_bytes
 from troth.protocol.wire import Forward, decode_frame, encode_frame
 

@@ -15,17 +15,16 @@ from troth.protocol.assignment import (
     AssignmentContext,
     assignment_alpha,
     draw,
-    noise_seed,
     sample_alpha,
-    tile_indices,
     verify_assignment,
 )
+from troth.protocol.ends import pack_ends
 from troth.protocol.errors import InvalidField, WrongAssignment
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import class_id, fee, task_id
 from troth.protocol.permutation import permutation
 from troth.protocol.request import Request, request_hash
-from troth.protocol.task import pack_ends
+from troth.protocol.sampling import noise_seed, tile_indices
 from troth.protocol.types import Address, ExecutionClass, Hash32, Order, Segment, address_from_bytes
 
 ONE, TWO, THREE = (Hash32(bytes([number]) * 32) for number in (1, 2, 3))

@@ -9,6 +9,7 @@ import pytest
 
 from troth.node.models.classes import default_class
 from troth.protocol.disputable import Dispute, dispute_of
+from troth.protocol.ends import pack_ends
 from troth.protocol.errors import NotDisputable
 from troth.protocol.events import LogMeta, TaskSettled
 from troth.protocol.identifiers import class_id, group_id
@@ -16,7 +17,7 @@ from troth.protocol.mapping import PersistentMap
 from troth.protocol.review import review_id, review_task
 from troth.protocol.settlement import Outcome
 from troth.protocol.state import Group, Occupancy, ReviewRecord, State, TaskRecord
-from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends
+from troth.protocol.task import Phase, Progress, Task, Terms
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, address_from_bytes
 
 ID = Hash32(b"\x07" * 32)

@@ -22,13 +22,13 @@ from troth.node.court.bringing import Bringer
 from troth.node.court.holding import NodeHoldings
 from troth.node.court.recomputing import EngineRecompute
 from troth.node.errors import BadInput, NotAssigned, OutOfOrder
-from troth.protocol.assignment import noise_seed
 from troth.protocol.market import canonical, messages
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.papers import CourtText, Spoken
 from troth.protocol.market.types import Opinion
 from troth.protocol.pooling import Pool
 from troth.protocol.request import canonical_bytes, tokens_to_words
+from troth.protocol.sampling import noise_seed
 from troth.protocol.types import Address, Hash32, Segment
 from troth.protocol.vrf import proof_to_hash
 from troth.protocol.wire_market import Inform, Noted

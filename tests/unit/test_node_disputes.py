@@ -15,12 +15,13 @@ from troth.node.service.standing import Standing
 from troth.node.traces import StoredTrace
 from troth.protocol.calls import decode_call
 from troth.protocol.contract_types import Account, Parameters, Role
+from troth.protocol.ends import pack_ends
 from troth.protocol.events import LogMeta, TaskSettled
 from troth.protocol.identifiers import class_id
 from troth.protocol.review import review_id, review_task
 from troth.protocol.settlement import Outcome
 from troth.protocol.state import ReviewRecord, TaskRecord
-from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends
+from troth.protocol.task import Phase, Progress, Task, Terms
 from troth.protocol.types import ZERO_HASH, Address, Hash32, address_from_bytes
 
 ID, ROOT = Hash32(b"\x07" * 32), Hash32(b"\x09" * 32)

@@ -24,12 +24,14 @@ from troth.node.watchdog import Watchdog
 from troth.overlay.operator import Operator
 from troth.protocol import calls, typed_data, vrf
 from troth.protocol.announcement import Announcement, announcement_to_wire
-from troth.protocol.assignment import assignment_alpha, tile_indices
+from troth.protocol.assignment import assignment_alpha
 from troth.protocol.contract_types import Account, Parameters, Role
 from troth.protocol.dtype import Dtype
+from troth.protocol.ends import pack_ends
 from troth.protocol.identifiers import class_id, model_id, verdict_commitment
+from troth.protocol.sampling import tile_indices
 from troth.protocol.state import ReviewRecord, TaskRecord
-from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends
+from troth.protocol.task import Phase, Progress, Task, Terms
 from troth.protocol.trace import TileLayout, TileOpening, opening_root
 from troth.protocol.typed_data import struct_hash
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Order, Segment, TraceRoot

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.protocol.contract_types import Settled
+from troth.protocol.ends import pack_ends
 from troth.protocol.errors import InvalidField, WrongAssignment
 from troth.protocol.hashing import keccak256
 from troth.protocol.review import (
@@ -22,7 +23,7 @@ from troth.protocol.review import (
     reviewers_needed,
 )
 from troth.protocol.settlement import Outcome
-from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends, task_hash
+from troth.protocol.task import Phase, Progress, Task, Terms, task_hash
 from troth.protocol.types import ZERO_ADDRESS, Hash32, Segment, address_from_bytes
 
 ONE = Hash32(b"\x01" * 32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from troth.protocol.contract_types import Settled
+from troth.protocol.ends import pack_ends
 from troth.protocol.review_payout import FirstRound, close_review, settle_review
 from troth.protocol.settlement import (
     BondReturn,
@@ -16,7 +17,7 @@ from troth.protocol.settlement import (
     Slash,
     SlashReason,
 )
-from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends
+from troth.protocol.task import Phase, Progress, Task, Terms
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 
 UNIT = 100

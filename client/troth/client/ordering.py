@@ -11,10 +11,10 @@ from troth.client.choices import Choices
 from troth.client.errors import FeeTooHigh, InsufficientBalance, PromptError
 from troth.client.market import Offer
 from troth.client.money import format_amount
+from troth.protocol.ends import pack_ends, unpack_ends
 from troth.protocol.identifiers import task_id
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, request_hash
-from troth.protocol.task import pack_ends, unpack_ends
 from troth.protocol.typed_data import Domain, sign
 from troth.protocol.types import Hash32, Order
 

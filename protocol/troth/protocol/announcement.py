@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from troth.protocol.ends import pack_ends
 from troth.protocol.errors import InvalidRequest, WireError
 from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes
-from troth.protocol.task import pack_ends
 from troth.protocol.types import Address, Hash32, Order, address_from_bytes
 from troth.protocol.wire import AnnouncementPart, OrderPart
 

@@ -11,17 +11,16 @@ from dataclasses import dataclass
 
 from troth.protocol import typed_data, vrf
 from troth.protocol.announcement import Announcement
+from troth.protocol.ends import pack_ends
 from troth.protocol.errors import InvalidField, InvalidProof, InvalidSignature, WrongAssignment
 from troth.protocol.hashing import abi_keccak, keccak256
 from troth.protocol.identifiers import class_id, fee, task_id
 from troth.protocol.permutation import walk
 from troth.protocol.request import request_hash
-from troth.protocol.task import pack_ends
 from troth.protocol.types import Address, ExecutionClass, Hash32, Segment, segments_from_ends, to_hash32
 
 ASSIGNMENT_TAG = keccak256(b"troth/assignment/1")
 SAMPLE_TAG = keccak256(b"troth/sample/1")
-NOISE_TAG = keccak256(b"troth/noise/1")
 
 Members = Sequence[Address | None]
 """A group at a block: the member of each slot in slot order, None where the slot was empty."""
@@ -82,11 +81,6 @@ def sample_alpha(
     return Hash32(abi_keccak(types, values))
 
 
-def noise_seed(task: Hash32, beta: Hash32) -> Hash32:
-    """Seed of the public token noise, from the VRF output of the last segment."""
-    return Hash32(abi_keccak(["bytes32", "bytes32", "bytes32"], [NOISE_TAG, to_hash32(task), to_hash32(beta)]))
-
-
 def draw(beta: Hash32, members: Members, count: int) -> tuple[Address, ...]:
     """The first ``count`` members on the shuffled walk over the slots; raises WrongAssignment where too few serve."""
     drawn: list[Address] = []
@@ -97,23 +91,6 @@ def draw(beta: Hash32, members: Members, count: int) -> tuple[Address, ...]:
         if len(drawn) >= count:
             return tuple(drawn[:count])
     raise WrongAssignment(f"The group has fewer than {count} members", len(drawn), "Wait for more nodes to register.")
-
-
-def tile_indices(seed: Hash32, segment: int, tiles: int, count: int) -> tuple[int, ...]:
-    """Indices of the ``tiles`` opened out of ``count``, one per stratum; raises InvalidField if there are too few."""
-    if not 0 < tiles <= count:
-        raise InvalidField(
-            f"A trace of {count} tiles cannot open so many", tiles, "Use a class that opens fewer tiles."
-        )
-    bounds = [stratum * count // tiles for stratum in range(tiles + 1)]
-    return tuple(
-        bounds[stratum] + _index_draw(seed, segment, stratum) % (bounds[stratum + 1] - bounds[stratum])
-        for stratum in range(tiles)
-    )
-
-
-def _index_draw(seed: Hash32, segment: int, stratum: int) -> int:
-    return int.from_bytes(keccak256(to_hash32(seed) + segment.to_bytes(32) + stratum.to_bytes(32)))
 
 
 def verify_assignment(announcement: Announcement, context: AssignmentContext) -> Assignment:

@@ -8,6 +8,7 @@ from enum import IntEnum
 from troth.protocol.bindings import named
 from troth.protocol.bindings.structs import encode_parameters, from_abi, to_abi
 from troth.protocol.contract_types import Settled
+from troth.protocol.ends import unpack_ends
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, segments_from_ends
@@ -113,21 +114,6 @@ class Task:
     def verifiers_of(self, segment: int) -> tuple[Address, ...]:
         """The k verifiers of a segment; empty until assigned."""
         return self.parties_of(segment)[self.progress.candidates :]
-
-
-def pack_ends(ends: tuple[int, ...]) -> Hash32:
-    """Segment ends as one word; raises InvalidField for more than 32 of them or one that is no byte above 0."""
-    if not 0 < len(ends) <= MAXIMUM_SEGMENTS or not all(0 < end <= 255 for end in ends):
-        raise InvalidField("A layer split has 1 to 32 ends between 1 and 255", ends, "Use fewer or shorter segments.")
-    return Hash32(bytes(ends).ljust(32, b"\0"))
-
-
-def unpack_ends(packed: Hash32) -> tuple[int, ...]:
-    """Segment ends of a word; raises InvalidField if an end follows a zero."""
-    ends = packed.rstrip(b"\0")
-    if 0 in ends:
-        raise InvalidField("Segment ends have no gap", packed, "Take the word from the TaskOpened event.")
-    return tuple(ends)
 
 
 def terms_hash(terms: Terms) -> Hash32:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from troth.protocol.bindings.structs import encode_values
+from troth.protocol.ends import unpack_ends
 from troth.protocol.errors import InvalidField
 from troth.protocol.events import (
     EquivocationProven,
@@ -23,7 +24,7 @@ from troth.protocol.events import (
 )
 from troth.protocol.hashing import keccak256
 from troth.protocol.settlement import Outcome
-from troth.protocol.task import Phase, Progress, Task, Terms, unpack_ends
+from troth.protocol.task import Phase, Progress, Task, Terms
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 
 

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import msgspec
 
+from troth.protocol.ends import pack_ends
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
-from troth.protocol.task import pack_ends
 from troth.protocol.types import SEGMENTS_LIMIT, Address, Hash32, Order, to_address
 from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
 from troth.scheduler.errors import BadRequest

@@ -11,6 +11,7 @@ from benchmarks.disputes.rules import CLIENT, Conduct, First, first_round
 from benchmarks.disputes.scenarios import Scenario
 from benchmarks.disputes.traces import Trace
 from troth.protocol.contract_types import Settled
+from troth.protocol.ends import pack_ends
 from troth.protocol.events import (
     BondReturned,
     Credited,
@@ -29,7 +30,7 @@ from troth.protocol.events import (
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import class_id, fee, task_id
 from troth.protocol.review import review_id, review_task, settled_by
-from troth.protocol.task import Phase, Task, pack_ends
+from troth.protocol.task import Phase, Task
 from troth.protocol.task_progress import advance, opened
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Order
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.disputes.network import COLUMNS, POSITIONS, Network
-from troth.protocol import assignment, calls
+from troth.protocol import calls, sampling
 from troth.protocol.contract_types import Opening
 from troth.protocol.dtype import Dtype
 from troth.protocol.hashing import keccak256
@@ -33,7 +33,7 @@ class Trace:
         if self.committed is None:
             return Opening(self.root, verdict, salt)
         count = tile_count(POSITIONS, COLUMNS, Dtype.FLOAT32)
-        shown = self.committed.open(assignment.tile_indices(seed, 0, rules.tiles, count))
+        shown = self.committed.open(sampling.tile_indices(seed, 0, rules.tiles, count))
         siblings = tuple(Hash32(sibling) for sibling in shown.siblings)
         return Opening(self.root, verdict, salt, calls.mask_tiles(shown.tiles, masked_by), siblings)
 

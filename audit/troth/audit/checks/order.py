@@ -9,10 +9,10 @@ from troth.audit.market.inputs import Unavailable
 from troth.audit.report import Finding
 from troth.protocol.calls import OpenAndCommitCall, OpenCall
 from troth.protocol.contract_types import REFERENCE_AGE, Role
+from troth.protocol.ends import unpack_ends
 from troth.protocol.errors import ProtocolError
 from troth.protocol.events import TaskOpened
 from troth.protocol.identifiers import fee, task_id
-from troth.protocol.task import unpack_ends
 from troth.protocol.typed_data import recover_digest
 
 NUMBER = "V2"

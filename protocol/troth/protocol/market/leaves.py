@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from troth.protocol import typed_data
-from troth.protocol.assignment import tile_indices
 from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidOpening
 from troth.protocol.hashing import keccak256
@@ -40,6 +39,7 @@ from troth.protocol.market.types import (
     Verdict,
     Work,
 )
+from troth.protocol.sampling import tile_indices
 from troth.protocol.trace import CommittedTrace, TileOpening, opening_root, tile_count
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_hash32

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from troth.protocol import vrf
+from troth.protocol.ends import pack_ends
 from troth.protocol.errors import InvalidField, InvalidRequest, InvalidSignature, ProtocolError
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
 from troth.protocol.market import checks, life, messages, prices
@@ -23,7 +24,6 @@ from troth.protocol.market.tabs import is_acknowledged
 from troth.protocol.market.types import Admission, Ask, Order, PotKind, Promise, TabState, Voucher
 from troth.protocol.market.types import Work as WorkKind
 from troth.protocol.request import Request, from_canonical_bytes, request_hash
-from troth.protocol.task import pack_ends
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.errors import (
     AlreadyOrdered,

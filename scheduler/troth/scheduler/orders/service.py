@@ -9,11 +9,11 @@ from collections.abc import Coroutine
 
 from troth.chain.errors import ChainError
 from troth.overlay.logs import task_bound
+from troth.protocol.ends import unpack_ends
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market.bodies import Submission
 from troth.protocol.request import from_canonical_bytes
-from troth.protocol.task import unpack_ends
 from troth.protocol.types import Hash32
 from troth.scheduler.checks.lottery import reveal
 from troth.scheduler.checks.opening import open_tiles
