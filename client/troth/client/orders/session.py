@@ -35,7 +35,7 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.market.checks import View
 from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import Order, Parameters, Tab
-from troth.protocol.market.views import parameters_of, scheduler_of, view_of
+from troth.protocol.market.views import parameters_of, registered_scheduler, view_of
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_address
 
@@ -119,7 +119,9 @@ class MarketSession:
 
     def view(self, order: Order, tab: Tab) -> View:
         """This client's view of the chain for an order; raises InvalidOrder where class or scheduler are unknown."""
-        return view_of(self.state, order, tab, chain_id=self.domain.chain_id, block=self.block, time=int(time.time()))
+        now = int(time.time())
+        chain_id = self.domain.chain_id
+        return view_of(self.state, order, tab, chain_id=chain_id, block=self.block, time=now, leaving=True)
 
     async def seen(self, block: int) -> None:
         """Wait until a block that a scheduler names was followed, as far as the chain can be asked."""
@@ -160,7 +162,7 @@ class MarketSession:
     async def calls(self, desk: Desk) -> MarketCalls:
         """The calls to a desk's scheduler."""
         if desk.calls is None:
-            party = scheduler_of(self.state, desk.scheduler)
+            party = registered_scheduler(self.state, desk.scheduler)
             async with asyncio.timeout(PRICES_SECONDS if len(self.usable()) > 1 else None):
                 desk.calls = await self.connect(party)
         return desk.calls

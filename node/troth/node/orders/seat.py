@@ -204,6 +204,7 @@ def drawn_check(papers: CheckPapers, post: Post) -> DrawnCheck:
         block=max(admitted, order.reference_block + 1),
         time=min(post.now, order.deadline),
         key_check=post.key_check,
+        leaving=True,
     )
     life.validate_order(papers.order, view)
     checks.require_admission(order, papers.admission, papers.nodes, papers.infer_proof, view)

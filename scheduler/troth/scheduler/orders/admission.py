@@ -23,6 +23,7 @@ from troth.protocol.market.messages import Signed
 from troth.protocol.market.tabs import is_acknowledged
 from troth.protocol.market.types import Admission, Ask, Order, PotKind, Promise, TabState, Voucher
 from troth.protocol.market.types import Work as WorkKind
+from troth.protocol.market.views import scheduler_of
 from troth.protocol.request import Request, from_canonical_bytes, request_hash
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.errors import (
@@ -143,6 +144,7 @@ def _request(sent: Submission, offer: Offer) -> Request:
 
 def _view(desk: Desk, sent: Submission) -> View:
     try:
+        scheduler_of(desk.ledger.state, desk.operator.address)
         return desk.view(sent.order.message, sent.tab)
     except (InvalidOrder, InvalidField) as error:
         raise OrderInvalid.of(error) from error
