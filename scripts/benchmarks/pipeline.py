@@ -21,7 +21,7 @@ from benchmarks import round_trip
 from benchmarks.figures import Figure
 from benchmarks.weights import HOME, weights
 from troth.client.asking import Verdict, ask
-from troth.client.ordering import Choices
+from troth.client.choices import Choices
 from troth.client.session import session
 from troth.demo import acts
 from troth.demo.display import Display

@@ -18,11 +18,14 @@ from rich.console import Console
 
 from adversaries.notes import Notes
 from troth.chain import keystore
-from troth.client.ordering import Choices, SignedOrder, sign_order
+from troth.client.choices import Choices
+from troth.client.ordering import SignedOrder, sign_order
 from troth.client.session import Session
 from troth.demo import acts, cli
 from troth.demo.display import Display
-from troth.demo.network import PASSWORD, READY_SECONDS, LocalNetwork, Party, is_ready
+from troth.demo.network import LocalNetwork
+from troth.demo.parties import PASSWORD, READY_SECONDS, is_ready
+from troth.demo.party import Party
 from troth.demo.plan import Plan
 from troth.demo.processes import Child, wait_until
 from troth.demo.weights import prepare_models

@@ -15,8 +15,9 @@ from adversaries.notes import SCHEDULER
 from adversaries.registry import BEFORE_REPLAY, NEVER_SETTLES, Adversary
 from adversaries.stage import AdversaryStage
 from troth.client.asking import Finished, Posted, Text, Verdict, ask
+from troth.client.choices import Choices
 from troth.client.errors import ClientError
-from troth.client.ordering import Choices, SignedOrder
+from troth.client.ordering import SignedOrder
 from troth.client.session import Session, session
 from troth.demo import cli
 from troth.protocol.events import (

@@ -14,7 +14,8 @@ from support.real_nodes import LAYERS, real_stage
 from troth.protocol.types import Hash32
 from troth.protocol.wire import Decode
 from troth.scheduler.assembly import assembled
-from troth.scheduler.errors import BadRequest, TooLate, UnknownTask
+from troth.scheduler.errors import BadRequest, TooLate
+from troth.scheduler.task_errors import UnknownTask
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 

@@ -34,7 +34,7 @@ from troth.overlay.sessions.entry import EntryKeys, OverlayEntry, overlay_entry
 from troth.protocol.types import to_address
 from troth.scheduler.api import scheduler_app
 from troth.scheduler.assembly import assembled
-from troth.scheduler.catalogue import Served
+from troth.scheduler.served import Served
 
 pytestmark = [
     pytest.mark.chain,

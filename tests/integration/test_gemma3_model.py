@@ -26,7 +26,7 @@ from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.thresholds import shipped_calibration  # noqa: E402
 from troth.protocol.identifiers import model_id  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
-from troth.scheduler.catalogue import Texts  # noqa: E402
+from troth.scheduler.served import Texts  # noqa: E402
 
 # The conversion takes a minute, several on a busy machine, so it is kept between runs.
 pytestmark = [pytest.mark.model, pytest.mark.slow, pytest.mark.timeout(900)]

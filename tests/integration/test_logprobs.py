@@ -22,9 +22,9 @@ from support.toy_node import VOCABULARY  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 from troth.client.asking import Chosen, Finished, Text, Verdict, ask  # noqa: E402
+from troth.client.choices import Choices  # noqa: E402
 from troth.client.configuration import Configuration  # noqa: E402
 from troth.client.home import Home  # noqa: E402
-from troth.client.ordering import Choices  # noqa: E402
 from troth.client.session import session  # noqa: E402
 from troth.protocol.wire import Forward  # noqa: E402
 from troth.scheduler.api import scheduler_app  # noqa: E402

@@ -19,9 +19,10 @@ from pathlib import Path
 import pytest
 
 from troth.client.asking import Assigned, Finished, Posted, Text, Verdict, ask
+from troth.client.choices import Choices
 from troth.client.errors import ClientError
 from troth.client.money import parse_amount
-from troth.client.ordering import Choices, SignedOrder
+from troth.client.ordering import SignedOrder
 from troth.client.session import Session, session
 from troth.demo import acts, cli
 from troth.demo.anvil import rpc

@@ -39,8 +39,9 @@ from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.service.node_service import NodeService  # noqa: E402
 from troth.protocol import typed_data, vrf  # noqa: E402
 from troth.protocol.assignment import draw, sample_alpha  # noqa: E402
+from troth.protocol.ends import pack_ends  # noqa: E402
 from troth.protocol.identifiers import class_id, fee, task_id  # noqa: E402
-from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends  # noqa: E402
+from troth.protocol.task import Phase, Progress, Task, Terms  # noqa: E402
 from troth.protocol.tensors import tokens_to_bytes  # noqa: E402
 from troth.protocol.types import (  # noqa: E402
     Address,

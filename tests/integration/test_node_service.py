@@ -39,7 +39,7 @@ from troth.node.models.quantise import quantise  # noqa: E402
 from troth.node.service.node_service import NodeService  # noqa: E402
 from troth.node.signing_record import SigningRecord  # noqa: E402
 from troth.protocol import typed_data, vrf  # noqa: E402
-from troth.protocol.assignment import sample_alpha, tile_indices  # noqa: E402
+from troth.protocol.assignment import sample_alpha  # noqa: E402
 from troth.protocol.dtype import Dtype  # noqa: E402
 from troth.protocol.errors import (  # noqa: E402
     InvalidRows,
@@ -48,6 +48,7 @@ from troth.protocol.errors import (  # noqa: E402
 )
 from troth.protocol.identifiers import verdict_commitment  # noqa: E402
 from troth.protocol.request import output_hash  # noqa: E402
+from troth.protocol.sampling import tile_indices  # noqa: E402
 from troth.protocol.tensors import rows_from_bytes, tokens_to_bytes  # noqa: E402
 from troth.protocol.trace import TileOpening, opening_root, tile_count  # noqa: E402
 from troth.protocol.types import (  # noqa: E402

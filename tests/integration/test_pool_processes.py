@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from troth.client.asking import Assigned, Text, Verdict, ask_afresh
-from troth.client.ordering import Choices, SignedOrder
+from troth.client.choices import Choices
+from troth.client.ordering import SignedOrder
 from troth.client.session import session
 from troth.demo import acts
 from troth.demo.display import Display

@@ -12,18 +12,27 @@ from support.tab_scene import descriptor, texts
 from support.tabs_stage import TabsStage, execution_class_of, tabs_stage
 from typer.testing import CliRunner
 
+from troth.chain.errors import ChainRejected
 from troth.chain.keystore import create_account, load_account, load_vrf_secret
-from troth.scheduler.assembly import Keys
 from troth.scheduler.command import app
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.initialisation import Wishes
+from troth.scheduler.founding import Wishes
+from troth.scheduler.keys import Keys
 from troth.scheduler.market.assembly import assembled_market
 from troth.scheduler.market.command import init_market
 from troth.scheduler.market.configuration import is_market, load_market
 from troth.scheduler.market.duties import Pace
-from troth.scheduler.market.registering import register_in_market
+from troth.scheduler.market.money import (
+    claim_of_market,
+    earnings_of_market,
+    exit_of_market,
+    finish_of_market,
+    redeem_of_market,
+    top_up_of_market,
+    withdraw_of_market,
+)
+from troth.scheduler.market.registering import Owner, register_in_market
 from troth.scheduler.market.status import prices_of_market, status_of_market, tabs_of_market
-from troth.scheduler.transactions import Owner
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 MONEY = ("1000000000,100000000,2000000000", "1000000000000", "")
@@ -82,6 +91,49 @@ async def test_from_init_to_a_scheduler_that_is_ready(anvil: Any, tmp_path: Path
         assert (found["role"], found["problems"]) == ("scheduler", [])
         assert [" 1000000000000 left" in one for one in (await tabs_of_market(home))["nodes"]] == [True] * 3
         assert "1000000000" in prices_of_market(home)["prices"][0]
+        await adds(home, secret, stage)
+        await leaves(home, secret, stage, anvil)
+
+
+async def adds(home: Path, secret: Path, stage: TabsStage) -> None:
+    """Stake and tabs with nodes are topped up; there is nothing to redeem or claim yet."""
+    stake = int((await status_of_market(home))["stake"])
+    dry = await top_up_of_market(home, 5, (None, secret), "", broadcast=False)
+    assert (dry["function"], dry["sent"]) == ("topUp", False)
+    await top_up_of_market(home, 5, (None, secret), "", broadcast=True)
+    assert int((await status_of_market(home))["stake"]) == stake + 5
+    node = stage.nodes[0].address
+    await top_up_of_market(home, 7, (None, secret), node, broadcast=True)
+    assert [node in one for one in (await tabs_of_market(home))["nodes"] if " 1000000000007 left" in one] == [True]
+    with pytest.raises(ConfigurationInvalid, match="No one open tab"):
+        await top_up_of_market(home, 7, (None, secret), "0x00000000000000", broadcast=False)
+    assert (await redeem_of_market(home, secret, broadcast=True))["tabs"] == 0
+    assert (await claim_of_market(home, secret, broadcast=True))["tabs"] == 0
+    earned = await earnings_of_market(home)
+    assert (earned["today"]["answers"], earned["unpaid"], earned["owed_to_nodes"]) == (0, "0", "0")
+
+
+async def leaves(home: Path, secret: Path, stage: TabsStage, anvil: Any) -> None:
+    """Money comes back from tabs, and then the stake, each in its time."""
+    with pytest.raises(ConfigurationInvalid, match="takes orders"):
+        await finish_of_market(home, secret, broadcast=True)
+    assert not (await exit_of_market(home, secret, broadcast=False))["sent"]
+    await exit_of_market(home, secret, broadcast=True)
+    found = await status_of_market(home)
+    assert found["problems"] == [f"leaving: withdraw after block {found['exit_block']}"]
+    closed = await finish_of_market(home, secret, broadcast=True)
+    assert [one["function"] for one in closed["calls"]] == ["close"] * len(stage.nodes)
+    waiting = (await finish_of_market(home, secret, broadcast=True))["waiting"]
+    assert ["free from block" in one for one in waiting] == [True] * len(stage.nodes)
+    with pytest.raises(ChainRejected, match="NothingToWithdraw"):
+        await withdraw_of_market(home, secret, broadcast=False)
+    anvil.mine(found["exit_block"] - (await status_of_market(home))["block"] + 1000)
+    back = await finish_of_market(home, secret, broadcast=True)
+    assert [one["function"] for one in back["calls"]] == ["finishClosing"] * len(stage.nodes)
+    out = await withdraw_of_market(home, secret, broadcast=True)
+    assert [one["function"] for one in out["calls"]] == ["withdrawStake", "withdraw"]
+    after = await status_of_market(home)
+    assert (after["stake"], after["credit"]) == ("0", "0")
 
 
 async def serves(configuration: Any, operator: Any, stage: TabsStage) -> None:

@@ -209,7 +209,7 @@ async def test_tabs_with_nodes_are_opened_with_deposits(anvil: Any, tmp_path: Pa
 
 
 async def _deposit(scene: ChainScene, kind: SummonsKind) -> int:
-    fees = await scene.stage.market.chain.fees()
+    fees = await scene.stage.market.fees()
     base = (fees.maximum - fees.priority) // 2
     asked = view(scene.ledger.contracts, Part.SUMMONS, "depositFor", kind, base * 3 // 2, returns=int)
     return await scene.stage.market.read(asked)

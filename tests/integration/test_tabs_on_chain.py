@@ -33,6 +33,7 @@ from troth.client.tabs.managing import Purse, list_tabs, open_tab, take_back, to
 from troth.client.tabs.store import opened
 from troth.client.wallet import create_wallet
 from troth.protocol import vrf
+from troth.protocol.types import pack_ends
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import lottery, messages
 from troth.protocol.market.bodies import Admitted, Lottery, Results, Submission
@@ -42,7 +43,6 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.tabs import first_voucher
 from troth.protocol.market.types import Admission, Consent, Draw, Order, Result, SchedulerRegistration, TabState
 from troth.protocol.request import Request, canonical_bytes, request_hash
-from troth.protocol.types import pack_ends
 from troth.protocol.types import Address, Hash32, address_from_bytes, to_address
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]

@@ -37,8 +37,8 @@ from troth.protocol.types import Address, Hash32, ModelDescriptor
 from troth.protocol.wire import Forward, Rows
 from troth.scheduler.api import scheduler_app
 from troth.scheduler.assembly import assembled
-from troth.scheduler.catalogue import Served, Texts
 from troth.scheduler.journal import Journal
+from troth.scheduler.served import Served, Texts
 from troth.scheduler.service import Scheduler
 
 TROTH = str(Path(sys.executable).parent / "troth")

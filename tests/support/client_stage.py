@@ -14,20 +14,22 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from troth.chain.errors import ChainError, FollowTimeout
 from troth.chain.keystore import Key
 from troth.client.asking import Update, ask
+from troth.client.choices import Choices
 from troth.client.language import Language, LanguageFiles
 from troth.client.market import Offer
-from troth.client.ordering import Choices, SignedOrder, sign_order
+from troth.client.ordering import SignedOrder, sign_order
 from troth.client.receipts import Receipts
 from troth.client.session import Session
 from troth.protocol import vrf
 from troth.protocol.assignment import assignment_alpha, draw
+from troth.protocol.types import pack_ends
 from troth.protocol.events import EscrowReleased, LogMeta
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import class_id, group_id, model_id
 from troth.protocol.request import output_hash
 from troth.protocol.settlement import Outcome
 from troth.protocol.state import Group, Occupancy, Scheduler, State, TaskRecord
-from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends
+from troth.protocol.task import Phase, Progress, Task, Terms
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import (
     ZERO_HASH,

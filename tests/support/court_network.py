@@ -27,13 +27,13 @@ from troth.overlay.identity import TlsIdentity, create_identity
 from troth.overlay.server import TlsServer, serving
 from troth.protocol.market import messages, tabs
 from troth.protocol.types import ZERO_ADDRESS, Address, Hash32, Segment, segments_from_ends
-from troth.scheduler.assembly import Keys
-from troth.scheduler.catalogue import Served
+from troth.scheduler.keys import Keys
 from troth.scheduler.market.assembly import assembled_market
 from troth.scheduler.market.configuration import MarketConfiguration
 from troth.scheduler.market.duties import Pace
 from troth.scheduler.orders.desk import Waits
-from troth.scheduler.pipeline import Patience
+from troth.scheduler.patience import Patience
+from troth.scheduler.served import Served
 from troth.scheduler.tabs.opening import Deposits
 
 COURT = replace(PARAMETERS, lookahead=2, draw_window=30, commit_window=40, reveal_window=40)

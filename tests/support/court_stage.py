@@ -34,6 +34,7 @@ from troth.chain.market_follower import MarketFollower
 from troth.overlay.operator import Operator
 from troth.protocol import vrf
 from troth.protocol.dtype import Dtype
+from troth.protocol.types import pack_ends
 from troth.protocol.errors import ProtocolError
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import checks, messages
@@ -44,7 +45,6 @@ from troth.protocol.market.rows import RowChain
 from troth.protocol.market.types import Admission, Draw, Opinion, Order, Result, TraceCommitment, Verdict
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash, tokens_to_words
-from troth.protocol.types import pack_ends
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.typed_data import struct_hash
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment

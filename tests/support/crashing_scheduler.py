@@ -22,8 +22,9 @@ from troth.overlay.identity import load_or_create_identity
 from troth.overlay.logs import configure
 from troth.overlay.server import TlsServer, run_until_stopped
 from troth.scheduler.api import scheduler_app
-from troth.scheduler.assembly import Keys, assembled
+from troth.scheduler.assembly import assembled
 from troth.scheduler.journal import Journal
+from troth.scheduler.keys import Keys
 from troth.scheduler.records import Record, step_name
 
 KILLED = 9

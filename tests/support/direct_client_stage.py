@@ -33,13 +33,15 @@ from support.client_stage import (
 
 from troth.chain.keystore import Key
 from troth.client.api import SchedulerApi
+from troth.client.choices import Choices
 from troth.client.direct.calls import DirectCalls
 from troth.client.direct.nodes import NodeChoice
 from troth.client.direct.ways import Way, Ways
-from troth.client.gateway.serving import Running, Settings, assembled
+from troth.client.gateway.serving import Running, Settings
+from troth.client.gateway.task_serving import assembled
 from troth.client.home import Home
 from troth.client.market import Offer
-from troth.client.ordering import Choices, SignedOrder, sign_order
+from troth.client.ordering import SignedOrder, sign_order
 from troth.client.receipts import Receipts
 from troth.client.session import Session
 from troth.overlay.server import TlsServer, serving

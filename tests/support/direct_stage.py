@@ -46,7 +46,7 @@ from troth.scheduler.api import scheduler_app
 from troth.scheduler.assembly import assembled
 from troth.scheduler.desk import Waits
 from troth.scheduler.entry_choice import EntryChoice
-from troth.scheduler.pipeline import Patience
+from troth.scheduler.patience import Patience
 from troth.scheduler.service import Scheduler
 
 

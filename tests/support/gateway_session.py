@@ -24,9 +24,11 @@ from support.client_stage import (
 )
 
 from troth.chain.keystore import Key
-from troth.client.gateway.serving import Running, Settings, assembled
+from troth.client.choices import Choices
+from troth.client.gateway.serving import Running, Settings
+from troth.client.gateway.task_serving import assembled
 from troth.client.home import Home
-from troth.client.ordering import Choices, SignedOrder
+from troth.client.ordering import SignedOrder
 from troth.client.receipts import Receipts
 from troth.client.session import Session
 from troth.overlay.server import serving

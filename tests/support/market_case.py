@@ -11,8 +11,8 @@ from support.market_logs import META, address
 from support.market_record import PARAMETERS, PLACE, SCHEDULER, STAKE, record
 from support.market_scene import DOMAIN, KEYS, MODEL, SEASONING, TAB, Scene, execution_class, hash_of, rules
 
-from troth.audit.evidence import Transaction
 from troth.audit.market.subject import Subject
+from troth.audit.transactions import Transaction
 from troth.chain.headers import RawHeader
 from troth.protocol import typed_data
 from troth.protocol.hashing import keccak256

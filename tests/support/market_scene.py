@@ -10,6 +10,7 @@ import numpy as np
 
 from troth.protocol import typed_data, vrf
 from troth.protocol.dtype import Dtype
+from troth.protocol.types import pack_ends
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import checks, draws, messages, prices, tabs
 from troth.protocol.market.checks import Answer, Opened, View
@@ -34,7 +35,6 @@ from troth.protocol.market.types import (
     Verdict,
     Work,
 )
-from troth.protocol.types import pack_ends
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, address_from_bytes
 

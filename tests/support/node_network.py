@@ -32,10 +32,11 @@ from troth.protocol import typed_data, vrf  # noqa: E402
 from troth.protocol.announcement import Announcement, announcement_to_wire  # noqa: E402
 from troth.protocol.assignment import assignment_alpha, draw  # noqa: E402
 from troth.protocol.contract_types import Account, Parameters, Role  # noqa: E402
+from troth.protocol.ends import pack_ends  # noqa: E402
 from troth.protocol.identifiers import class_id, fee, model_id, task_id  # noqa: E402
 from troth.protocol.request import Request, request_hash  # noqa: E402
 from troth.protocol.state import ReviewRecord, State  # noqa: E402
-from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends  # noqa: E402
+from troth.protocol.task import Phase, Progress, Task, Terms  # noqa: E402
 from troth.protocol.tensors import tokens_to_bytes  # noqa: E402
 from troth.protocol.types import (  # noqa: E402
     ZERO_HASH,

@@ -27,6 +27,7 @@ from troth.node.traces import TraceStore
 from troth.overlay import sealing
 from troth.overlay.operator import Operator
 from troth.protocol import typed_data, vrf
+from troth.protocol.types import pack_ends
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import canonical, checks, lottery, messages, prices, tabs
@@ -57,7 +58,6 @@ from troth.protocol.market.types import (
 )
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash
-from troth.protocol.types import pack_ends
 from troth.protocol.tensors import tokens_from_bytes, tokens_to_bytes
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, address_from_bytes
 from troth.protocol.wire_fields import RowSignature

@@ -18,11 +18,11 @@ from troth.protocol.types import Address
 from troth.protocol.wire_reports import Report, Reported
 from troth.scheduler.api import scheduler_app
 from troth.scheduler.assembly import assembled
-from troth.scheduler.catalogue import Served
 from troth.scheduler.placement.hardware import ModelShape
 from troth.scheduler.pool.class_pool import ClassPool
 from troth.scheduler.pool.coordinator import REPORT_LIMITS
 from troth.scheduler.pool.pace import Pace
+from troth.scheduler.served import Served
 from troth.scheduler.service import Scheduler
 
 SHAPE = ModelShape(2, 100, 0, 0, 0)

@@ -29,11 +29,11 @@ from troth.protocol.calls import (
 )
 from troth.protocol.calls.views import outcome_of, parameters_of
 from troth.protocol.contract_types import NodeRegistration, SchedulerRegistration
+from troth.protocol.types import pack_ends, unpack_ends
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import class_id, fee, model_id
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, request_hash
-from troth.protocol.types import pack_ends, unpack_ends
 from troth.protocol.typed_data import sign
 from troth.protocol.types import (
     Address,
@@ -46,11 +46,11 @@ from troth.protocol.types import (
     segments_from_ends,
 )
 from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
-from troth.scheduler.assembly import Keys
-from troth.scheduler.catalogue import Served, Texts
 from troth.scheduler.configuration import Configuration
 from troth.scheduler.desk import Waits
-from troth.scheduler.pipeline import Patience
+from troth.scheduler.keys import Keys
+from troth.scheduler.patience import Patience
+from troth.scheduler.served import Served, Texts
 
 UNIT = 10**9
 ENDS = (1, 2)

@@ -19,6 +19,7 @@ from troth.overlay import sealing
 from troth.overlay.operator import Operator
 from troth.protocol import typed_data, vrf
 from troth.protocol.architecture import architecture_name
+from troth.protocol.types import pack_ends
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import canonical, fold, lottery, messages, prices, tabs
@@ -28,9 +29,7 @@ from troth.protocol.market.messages import market_domain, sign
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Entry, ExecutionClass, Order, PotKind, Tab
 from troth.protocol.request import Request, canonical_bytes, request_hash
-from troth.protocol.types import pack_ends
 from troth.protocol.types import Address, Hash32, ModelDescriptor, address_from_bytes, segments_from_ends
-from troth.scheduler.catalogue import Served, Texts
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.desk import Desk, Waits
 from troth.scheduler.orders.http import order_routes, refuse_with_words
@@ -38,7 +37,8 @@ from troth.scheduler.orders.offers import Offers, PriceList
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.store import OrderStore
-from troth.scheduler.pipeline import Patience
+from troth.scheduler.patience import Patience
+from troth.scheduler.served import Served, Texts
 from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import Database
 from troth.scheduler.tabs.node_tabs import NodeTabs

@@ -23,7 +23,7 @@ from troth.overlay.operator import Operator
 from troth.overlay.server import TlsServer
 from troth.protocol import vrf
 from troth.protocol.announcement import announcement_from_wire
-from troth.protocol.assignment import draw, tile_indices
+from troth.protocol.assignment import draw
 from troth.protocol.contract_types import Opening
 from troth.protocol.dtype import Dtype
 from troth.protocol.hashing import keccak256
@@ -31,6 +31,7 @@ from troth.protocol.identifiers import task_id, trace_commitment, verdict_commit
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
 from troth.protocol.request import Request, output_hash
 from troth.protocol.rows import RowChain, row_signature
+from troth.protocol.trace import tile_indices
 from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.typed_data import Domain, struct_hash

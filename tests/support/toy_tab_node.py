@@ -188,7 +188,13 @@ class ToyTabNode:
         state, block, now = self._chain()
         order = shown.order.message
         view = views.view_of(
-            state, order, shown.tab, chain_id=self.operator.domain.chain_id, block=block, time=min(now, order.deadline)
+            state,
+            order,
+            shown.tab,
+            chain_id=self.operator.domain.chain_id,
+            block=block,
+            time=min(now, order.deadline),
+            leaving=header.role != "infer",
         )
         assert messages.order_id(order, view.domain) == header.order
         if header.role == "infer":
@@ -384,7 +390,9 @@ class ToyTabNode:
         order = papers.order.message
         lottery.require_tiles_secret(order, given.second_secret)
         state, block, now = self._chain()
-        view = views.view_of(state, order, papers.tab, chain_id=self.operator.domain.chain_id, block=block, time=now)
+        view = views.view_of(
+            state, order, papers.tab, chain_id=self.operator.domain.chain_id, block=block, time=now, leaving=True
+        )
         shown = [one.message.commitment for one in given.commitments]
         result = papers.results[header.segment].message
         tiles = checks.check_tiles(given.second_secret, shown, result, view.rules)

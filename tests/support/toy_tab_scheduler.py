@@ -24,8 +24,8 @@ from support.client_stage import LANGUAGE, VOCABULARY, architecture, language_fi
 
 from troth.chain.errors import FollowTimeout
 from troth.chain.keystore import DEMO_SCRYPT_N, Key
-from troth.client.api import Calls
 from troth.client.home import Home
+from troth.client.https_calls import Calls
 from troth.client.market_table import MarketTable
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.journal import Journal

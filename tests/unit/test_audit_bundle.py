@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.audit_tampering import BUNDLE, audited, recorded
 
-from troth.audit import bundle_reading
+from troth.audit import bundle_lines
 from troth.audit.bundle_reading import read_bundle
 from troth.audit.bundle_writing import write_bundle
 from troth.audit.errors import AuditError, BundleRefused
@@ -182,7 +182,7 @@ def test_a_deeply_nested_line_is_refused(tmp_path: Path, opening: bytes, bracket
 def test_an_oversized_bundle_is_refused_while_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(bundle_reading, limit, 2**16)
+    monkeypatch.setattr(bundle_lines, limit, 2**16)
     bomb = gzip.compress(b"0" * 2**20) if limit == "LINE_LIMIT" else BUNDLE.read_bytes()
     assert "larger" in refused(tmp_path / "file", bomb).what
 

@@ -16,8 +16,8 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from support.client_stage import CLASS, ENDS, SCHEDULER, language_files
 
-from troth.client import api as api_module
-from troth.client.api import LARGEST_LINE, LARGEST_REFUSAL, SchedulerApi, connected
+from troth.client import https_calls
+from troth.client.api import SchedulerApi, connected
 from troth.client.errors import (
     InsufficientBalance,
     ModelUnavailable,
@@ -26,6 +26,7 @@ from troth.client.errors import (
     StreamError,
     WrongSchedulerKey,
 )
+from troth.client.https_calls import LARGEST_LINE, LARGEST_REFUSAL
 from troth.overlay.identity import create_identity
 from troth.overlay.server import TlsServer, serving
 from troth.protocol.types import Hash32
@@ -146,7 +147,7 @@ async def test_a_stream_that_is_not_lines_of_objects_is_refused(body: bytes) -> 
 
 
 async def test_a_huge_body_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_module, "LARGEST_FILES", 1000)
+    monkeypatch.setattr(https_calls, "LARGEST_FILES", 1000)
     with pytest.raises(StreamError, match="too large"):
         await sending(b"x" * 1001).classes()
     with pytest.raises(StreamError, match="too large"):
@@ -154,7 +155,7 @@ async def test_a_huge_body_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_an_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_module, "ANSWER_SECONDS", 0.02)
+    monkeypatch.setattr(https_calls, "ANSWER_SECONDS", 0.02)
 
     async def dribble() -> AsyncIterator[bytes]:
         while True:

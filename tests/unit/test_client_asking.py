@@ -25,8 +25,8 @@ from support.client_stage import (
 from troth.chain.errors import ChainUnavailable, FollowTimeout
 from troth.client import asking
 from troth.client.asking import Assigned, Chosen, Finished, Posted, Text, Verdict
+from troth.client.choices import Choices
 from troth.client.errors import ProofError, SchedulerRefused, SchedulerUnreachable, StreamError
-from troth.client.ordering import Choices
 from troth.protocol.settlement import Outcome
 
 ANSWER = "grüß dich"

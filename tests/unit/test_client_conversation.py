@@ -22,11 +22,11 @@ from support.client_stage import (
 )
 
 from troth.client import conversation
+from troth.client.choices import Choices
 from troth.client.configuration import Configuration
 from troth.client.conversation import converse, print_json_answer
 from troth.client.errors import AnswerNotAccepted, ClientError, PromptError, SchedulerRefused
 from troth.client.home import Home
-from troth.client.ordering import Choices
 from troth.client.session import Session
 from troth.protocol.settlement import Outcome
 

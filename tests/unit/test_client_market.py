@@ -20,6 +20,7 @@ from support.client_stage import (
     signed_order,
 )
 
+from troth.client.choices import Choices
 from troth.client.configuration import Configuration
 from troth.client.errors import (
     ConfigurationError,
@@ -29,7 +30,7 @@ from troth.client.errors import (
     PromptError,
 )
 from troth.client.market import find_class, find_scheduler, offer_of
-from troth.client.ordering import Choices, require_affordable, require_room
+from troth.client.ordering import require_affordable, require_room
 from troth.protocol.contract_types import Account, Role
 from troth.protocol.identifiers import task_id
 from troth.protocol.request import request_hash

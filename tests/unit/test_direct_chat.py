@@ -16,13 +16,14 @@ from typer.testing import CliRunner
 
 from troth.client import answers, conversation
 from troth.client.answers import fetch_answer
+from troth.client.choices import Choices
 from troth.client.command import app
 from troth.client.configuration import Configuration, load
 from troth.client.connection import Connection
 from troth.client.conversation import converse, print_json_answer
 from troth.client.errors import ConfigurationError
 from troth.client.home import Home
-from troth.client.ordering import Choices, SignedOrder
+from troth.client.ordering import SignedOrder
 from troth.client.receipts import Receipts
 from troth.client.session import Session
 

@@ -12,7 +12,7 @@ from support.gateway_session import Staged, answering, said, staged
 from support.waiting import eventually
 
 from troth.client.errors import OverlayFailed, SchedulerRefused, SchedulerUnreachable, StreamError
-from troth.client.gateway.intake import Limits
+from troth.client.gateway.limits import Limits
 from troth.client.gateway.request import Defaults
 from troth.client.ordering import SignedOrder
 from troth.overlay.errors import CircuitFailed, CircuitSilent

@@ -12,8 +12,9 @@ from support.waiting import eventually
 
 from troth.chain.errors import ChainUnavailable
 from troth.client.errors import OverlayFailed, SchedulerUnreachable
-from troth.client.gateway.connection import Connection, SessionFactory
+from troth.client.gateway.connection import Connection
 from troth.client.gateway.errors import NotReady
+from troth.client.gateway.task_serving import SessionFactory
 
 
 class Followed:

@@ -18,11 +18,12 @@ from troth.scheduler.chains.graph import Host
 from troth.scheduler.chains.live_map import LiveMap
 from troth.scheduler.chains.live_map import Report as LiveReport
 from troth.scheduler.pool import routes
-from troth.scheduler.pool.chain_side import ChainSide, chain_side
+from troth.scheduler.pool.chain_side import ChainSide
 from troth.scheduler.pool.class_pool import ORDER_SECONDS, PROBES, UNMOVED_SECONDS, ClassPool
-from troth.scheduler.pool.coordinator import Coordinator
 from troth.scheduler.pool.pace import Pace
 from troth.scheduler.pool.showing import SHOWN_WAYS, shown
+from troth.scheduler.pool.task_coordinator import TaskCoordinator
+from troth.scheduler.pool.task_sides import chain_side
 
 STAKED = Account(RULES.minimum_stake, role=Role.NODE)
 HALF = 6 * SHAPE.layer_bytes
@@ -178,7 +179,7 @@ def test_a_stranger_who_asks_for_the_ends_has_nothing_placed() -> None:
 
     nothing: Any = None
     entry: Any = SimpleNamespace(placing=True, class_id=CLASS_ID, ends=())
-    coordinator: Any = Coordinator((), lambda: (base_state(), 5), nothing, nothing)
+    coordinator: Any = TaskCoordinator((), lambda: (base_state(), 5), nothing, nothing)
     coordinator.pool, coordinator._side = lambda _: room.pool, lambda _: chain
     room.pool.consider = look  # type: ignore[method-assign]
     assert [coordinator.ends(entry) for _ in range(100)] == [(LAYERS,)] * 100

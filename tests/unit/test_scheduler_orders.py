@@ -250,6 +250,20 @@ async def test_a_closing_tab_takes_no_order_and_those_that_run_end(scene: TabSce
     assert (await sending).of("draw")
 
 
+async def test_a_leaving_scheduler_takes_no_order_and_serves_what_it_owes(scene: TabScene) -> None:
+    asked = await scene.send(scene.asked())
+    scene.ledger.fold(on.Deregistered(CLIENT_TAB.payee, 100_000, META))
+    status, told = await scene.refused(scene.asked())
+    assert (status, told["code"]) == (400, "invalid_order")
+    assert "is leaving" in told["message"]
+    assert (await scene.show(asked))[-1] == {"type": "end", "complete": True}
+    assert [segment["node"] for segment in await scene.tiles(asked)]
+    query = sign(TabQuery(asked.order.tab, scene.now), DOMAIN, TAB_KEY)
+    path = f"/v1/tabs/0x{asked.order.tab.hex()}/recover"
+    answer = await scene.http.post(path, content=canonical.encode(Recovery(scene.now, query.signature)))
+    assert answer.json()["voucher"] is not None
+
+
 async def test_work_beyond_the_stake_is_refused(tmp_path: Path) -> None:
     probe = TabScene(tmp_path / "probe")
     most = probe.asked().order.max_fee

@@ -14,13 +14,15 @@ from troth.chain import keystore
 from troth.chain.errors import KeystoreError
 from troth.protocol.calls import plain_openings
 from troth.protocol.contract_types import ABSENT, CommitSubmission, Opening
+from troth.protocol.types import pack_ends
 from troth.protocol.errors import InvalidOpening
-from troth.protocol.task import Phase, Progress, Task, Terms, pack_ends
+from troth.protocol.task import Phase, Progress, Task, Terms
 from troth.protocol.types import ZERO_HASH, Hash32, address_from_bytes
 from troth.protocol.wire import Opened
 from troth.scheduler.configuration import load, template
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.initialisation import Wishes, initialise
+from troth.scheduler.founding import Wishes
+from troth.scheduler.initialisation import initialise
 from troth.scheduler.ledger import Ledger
 from troth.scheduler.openings import opened
 from troth.scheduler.posting import masked, seated, submission

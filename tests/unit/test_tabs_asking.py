@@ -8,7 +8,7 @@ from typing import Any
 from support.client_stage import LANGUAGE
 from support.toy_tab_scheduler import PARAMETERS, Stage, toy_stage
 
-from troth.client.ordering import Choices
+from troth.client.choices import Choices
 from troth.client.orders.asking import ask
 from troth.client.orders.journal import Phase
 from troth.client.orders.keeping import Keeper

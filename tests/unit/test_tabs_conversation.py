@@ -15,13 +15,13 @@ from support.toy_tab_scheduler import Stage, ToyOrder, toy_stage
 from unit.test_tabs_asking import ALWAYS
 
 from troth.client.configuration import Configuration
-from troth.client.connection import reaching
 from troth.client.errors import AnswerNotAccepted, ConfigurationError, WrongSchedulerKey
 from troth.client.orders.conversation import converse, print_json_answer
 from troth.client.orders.journal import Phase
 from troth.client.orders.keeping import Keeper
 from troth.client.orders.running import Running
 from troth.client.orders.session import Connector, market_session
+from troth.client.reaching import reaching
 from troth.client.tabs.asset import Asset
 from troth.overlay.identity import create_identity
 from troth.overlay.server import TlsServer, serving

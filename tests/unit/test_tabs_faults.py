@@ -18,7 +18,7 @@ from support.toy_tab_scheduler import PARAMETERS, Stage, ToyOrder, toy_stage
 from support.waiting import eventually
 from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended, text_of
 
-from troth.client.ordering import Choices
+from troth.client.choices import Choices
 from troth.client.orders.asking import ask
 from troth.client.orders.course import ADMISSION_SECONDS
 from troth.client.orders.journal import Journal, Phase

@@ -13,7 +13,7 @@ from support.gateway_session import said
 from support.toy_tab_gateway import MESSAGES, TabGateway, tab_gateway
 from support.toy_tab_scheduler import CLASS_ID, PARAMETERS
 
-from troth.client.gateway.intake import Limits
+from troth.client.gateway.limits import Limits
 from troth.client.orders.wishes import PriceLimit
 from troth.protocol.market.types import Opinion
 

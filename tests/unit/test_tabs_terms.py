@@ -10,12 +10,12 @@ import pytest
 from support.toy_tab_scheduler import ASK, CLASS_ID, FACTORY, TABLE, ToyScheduler, World, toy_stage
 from unit.test_tabs_asking import ALWAYS, asked
 
+from troth.client.choices import Choices
 from troth.client.configuration import Configuration, load, save
 from troth.client.errors import AmountError, ConfigurationError, FeeTooHigh, ModelUnavailable, StreamError
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
 from troth.client.options import read_configuration
-from troth.client.ordering import Choices
 from troth.client.orders.policy import require_worth
 from troth.client.orders.terminal import price_limit, wish_of
 from troth.client.orders.terms import Offer, offer_of, read_quotes, require_served, require_within

@@ -11,7 +11,7 @@ from typing import Any
 
 from troth.audit.evidence import Evidence
 from troth.audit.history import History, Step
-from troth.audit.inputs import Unavailable
+from troth.audit.market.inputs import Unavailable
 from troth.audit.report import Finding, Kind
 from troth.audit.shown import Shown, read_review_shown, read_shown
 from troth.protocol.assignment import Members

@@ -14,17 +14,8 @@ from troth.audit.bundle_writing import write_bundle
 from troth.audit.evidence import Evidence
 from troth.audit.guarding import finish, guarded
 from troth.audit.market import command as market_command
-from troth.audit.options import (
-    CheckOption,
-    ContractOption,
-    JsonOption,
-    LastOption,
-    RpcOption,
-    StartOption,
-    read_address,
-    read_checks,
-    read_task,
-)
+from troth.audit.options import JsonOption, LastOption, RpcOption, StartOption, read_address
+from troth.audit.task_options import CheckOption, ContractOption, read_checks, read_task
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from troth.audit.report import ExitCode, Finding, Report
-from troth.audit.reproduction import Reproduce
+from troth.audit.report import ExitCode, Finding, Report, Reproduce
 
 _VERDICTS = {
     ExitCode.CLEAN: "[bold green]clean[/]: nothing that was checked is out of order",

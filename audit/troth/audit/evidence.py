@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from troth.audit.transactions import Transaction
 from troth.protocol.contract_types import Parameters
 from troth.protocol.logs import Log
 from troth.protocol.typed_data import Domain
@@ -19,17 +20,6 @@ class Header:
     hash: Hash32
     parent_hash: Hash32
     timestamp: int
-
-
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """A signed transaction: ``raw`` hashes to ``hash``, so sender, receiver and input are what the chain executed."""
-
-    hash: Hash32
-    sender: Address
-    receiver: Address | None
-    data: bytes
-    raw: bytes
 
 
 @dataclass(frozen=True, slots=True)

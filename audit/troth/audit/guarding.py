@@ -11,8 +11,7 @@ from rich.console import Console
 from troth.audit.display import show
 from troth.audit.errors import AuditError
 from troth.audit.json_output import to_json
-from troth.audit.report import Report
-from troth.audit.reproduction import Reproduce
+from troth.audit.report import Report, Reproduce
 
 Made = TypeVar("Made")
 

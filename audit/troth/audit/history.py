@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from troth.audit.ledger import Ledger, broken_balance
+from troth.audit.market.history import Contradiction
 from troth.protocol.errors import ProtocolError
 from troth.protocol.events import (
     Credited,
@@ -34,14 +35,6 @@ class Step:
 
     event: TaskBound
     before: State
-
-
-@dataclass(frozen=True, slots=True)
-class Contradiction:
-    """Where and how the events do not fit together."""
-
-    place: LogMeta
-    message: str
 
 
 @dataclass(frozen=True, slots=True)

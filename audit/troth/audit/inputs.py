@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
-from troth.audit.evidence import Evidence, Transaction
+from troth.audit.evidence import Evidence
+from troth.audit.market.inputs import Unavailable
+from troth.audit.transactions import Transaction
 from troth.protocol.bindings.structs import from_abi
 from troth.protocol.calls import DecodedCall, TaskCall, decode_call, read_task_call
 from troth.protocol.errors import ProtocolError
@@ -13,14 +14,6 @@ from troth.protocol.logs import LogMeta
 from troth.protocol.types import Hash32
 
 Struct = TypeVar("Struct")
-
-
-@dataclass(frozen=True, slots=True)
-class Unavailable:
-    """No call can be read: ``impossible`` if this transaction cannot have emitted the event at all."""
-
-    reason: str
-    impossible: bool = False
 
 
 def direct(evidence: Evidence, place: LogMeta) -> Transaction | Unavailable:

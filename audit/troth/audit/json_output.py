@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from troth.audit.report import CheckReport, Finding, Report
-from troth.audit.reproduction import Reproduce
+from troth.audit.report import CheckReport, Finding, Report, Reproduce
 
 VERSION = 1
 

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from troth.audit.checks import NUMBERS
 from troth.protocol.errors import InvalidField
-from troth.protocol.types import Address, Hash32, to_address, to_hash32
+from troth.protocol.types import Address, to_address
 
 
 def read_address(text: str) -> Address:
@@ -19,26 +18,7 @@ def read_address(text: str) -> Address:
         raise typer.BadParameter(str(error)) from error
 
 
-def read_task(text: str) -> Hash32:
-    """A task id from the command line; wrong usage otherwise."""
-    try:
-        return to_hash32(bytes.fromhex(text.removeprefix("0x")))
-    except (InvalidField, ValueError) as error:
-        raise typer.BadParameter("A task id is 0x and 64 hexadecimal digits.") from error
-
-
-def read_checks(names: list[str] | None) -> tuple[str, ...]:
-    """The checks to carry out, all of them without a name; wrong usage for an unknown one."""
-    unknown = [name for name in names or () if name.upper() not in NUMBERS]
-    if unknown:
-        raise typer.BadParameter(f"There is no check {unknown[0]}; they are {NUMBERS[0]} to {NUMBERS[-1]}.")
-    return tuple(name.upper() for name in names or ()) or NUMBERS
-
-
 RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
-ContractOption = Annotated[
-    str, typer.Option("--contract", envvar="TROTH_CONTRACT", help="Address of the Troth contract.")
-]
 StartOption = Annotated[
     int,
     typer.Option(
@@ -50,8 +30,5 @@ StartOption = Annotated[
 ]
 LastOption = Annotated[
     int | None, typer.Option("--to-block", envvar="TROTH_TO_BLOCK", min=0, help="Last block read; default: the newest.")
-]
-CheckOption = Annotated[
-    list[str] | None, typer.Option("--check", envvar="TROTH_CHECK", help="Carry out this check only; may be repeated.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", envvar="TROTH_JSON", help="One JSON object on standard output.")]

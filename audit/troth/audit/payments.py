@@ -5,7 +5,7 @@ from __future__ import annotations
 from troth.audit.case import TaskCase, review_group
 from troth.audit.decisions import decide
 from troth.audit.history import Step
-from troth.audit.inputs import Unavailable
+from troth.audit.market.inputs import Unavailable
 from troth.protocol.errors import InvalidField
 from troth.protocol.events import ReviewExpired, ReviewSettled, TaskAborted, TaskExpired
 from troth.protocol.payout import settle_late, settle_task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
@@ -118,3 +119,6 @@ class Report:
         """The gravest of the findings' codes."""
         codes = {_EXIT_CODES[finding.kind] for finding in self.findings}
         return next((code for code in PRECEDENCE if code in codes), ExitCode.CLEAN)
+
+
+Reproduce = Callable[[Finding], str]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 from troth.audit.checks import EQUIVOCATION
-from troth.audit.report import Finding
+from troth.audit.report import Finding, Reproduce
 from troth.chain.errors import without_credentials
 from troth.protocol.types import Address
-
-Reproduce = Callable[[Finding], str]
 
 
 def from_node(rpc: str, contract: Address, start: int, last: int) -> Reproduce:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from troth.audit.evidence import Evidence
 from troth.audit.history import Step
-from troth.audit.inputs import Unavailable, task_call
+from troth.audit.inputs import task_call
+from troth.audit.market.inputs import Unavailable
 from troth.protocol.calls import SettleCall, SettleReviewCall, plain_openings
 from troth.protocol.contract_types import Opening
 from troth.protocol.errors import ProtocolError

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable
+from typing import Any
 
+from troth.audit.asking import SPAN, each
 from troth.audit.errors import ChainMoved, SourceUnusable
-from troth.audit.evidence import Evidence, Header, Transaction
-from troth.audit.transactions import from_node
+from troth.audit.evidence import Evidence, Header
+from troth.audit.transactions import Transaction, from_node
 from troth.chain import decoding
 from troth.chain.adapter import REQUEST_TIMEOUT, Chain
 from troth.chain.errors import ChainError, RpcRefused
@@ -17,15 +17,6 @@ from troth.protocol.calls import views
 from troth.protocol.contract_types import Parameters
 from troth.protocol.logs import Log, LogMeta
 from troth.protocol.types import Address, Hash32
-
-SPAN = 2_000
-"""Blocks asked for at once; public nodes often refuse more."""
-
-CONCURRENCY = 16
-"""Requests under way at once."""
-
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
 
 
 class Source:
@@ -123,19 +114,3 @@ class Source:
         except RpcRefused:
             return None, {}
         return decoding.quantity(answer), dict(zip(tasks, states, strict=True))
-
-
-async def each(items: Collection[Item], ask: Callable[[Item], Awaitable[Answer]]) -> list[Answer]:
-    """Answers in the order of ``items``, a bounded number of questions at a time."""
-    gate = asyncio.Semaphore(CONCURRENCY)
-
-    async def one(item: Item) -> Answer:
-        async with gate:
-            return await ask(item)
-
-    asked = [asyncio.ensure_future(one(item)) for item in items]
-    try:
-        return await asyncio.gather(*asked)
-    finally:
-        for question in asked:
-            question.cancel()

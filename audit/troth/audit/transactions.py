@@ -7,16 +7,16 @@ a rollup's own deposits, carry no signature that could be checked and count as n
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import rlp  # type: ignore[import-untyped]
 
 from troth.audit import recursive_length
-from troth.audit.evidence import Transaction
 from troth.chain import decoding
 from troth.protocol.hashing import keccak256
 from troth.protocol.typed_data import recover_digest
-from troth.protocol.types import Hash32, address_from_bytes
+from troth.protocol.types import Address, Hash32, address_from_bytes
 
 SIZE_LIMIT = 2**21
 """Bytes of one transaction; nodes refuse to pass on more than 128 KiB."""
@@ -107,3 +107,14 @@ def _encoded(answer: Mapping[str, Any], name: str, form: str) -> Any:
 def _authorization(entry: Mapping[str, Any]) -> list[Any]:
     numbers = [_encoded(entry, name, "number") for name in ("chainId", "nonce", "yParity", "r", "s")]
     return [numbers[0], decoding.data(entry["address"]), *numbers[1:]]
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A signed transaction: ``raw`` hashes to ``hash``, so sender, receiver and input are what the chain executed."""
+
+    hash: Hash32
+    sender: Address
+    receiver: Address | None
+    data: bytes
+    raw: bytes

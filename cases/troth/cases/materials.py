@@ -12,7 +12,6 @@ from troth.cases.errors import EvidenceRefused
 from troth.cases.evidence import Evidence
 from troth.cases.standing import signer_of
 from troth.protocol import typed_data, vrf
-from troth.protocol.tokens import noise_seed
 from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidProof, InvalidRequest, InvalidRows
 from troth.protocol.market import messages, prices
@@ -20,6 +19,7 @@ from troth.protocol.market.checks import head
 from troth.protocol.market.rows import RowChain
 from troth.protocol.market.types import CaseState, Order, Result, Rules
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
+from troth.protocol.tokens import noise_seed
 from troth.protocol.tensors import row_size
 from troth.protocol.types import Hash32
 

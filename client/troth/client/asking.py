@@ -9,9 +9,10 @@ from typing import Any
 
 from troth.client.chosen import Chosen
 from troth.client.errors import ClientError, OutdatedOffer, StreamError
-from troth.client.exchange import Assigned, Exchange, Finished, Posted, Text, Update, Verdict
+from troth.client.exchange import Assigned, Exchange, Finished, Posted, Text, Update
 from troth.client.ordering import SignedOrder
 from troth.client.session import Session
+from troth.client.updates import Verdict
 
 __all__ = ["Assigned", "Chosen", "Finished", "Posted", "Text", "Update", "Verdict", "ask", "ask_afresh"]
 

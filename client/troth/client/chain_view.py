@@ -6,20 +6,16 @@ another process appended in between. So each command takes the first file that n
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
 from troth.client.configuration import Configuration
 from troth.client.errors import ConfigurationError
 from troth.client.home import Home
-from troth.client.locking import exclusive
+from troth.client.view_file import free_file
 from troth.protocol.types import to_address
-
-FILES = 8
-"""Commands that can keep their view at the same time; any further one reads the chain anew, into memory."""
 
 
 @asynccontextmanager
@@ -39,15 +35,3 @@ def require_contract(configuration: Configuration) -> None:
     if configuration.market is not None and not configuration.contract:
         what = "This command belongs to the per-task way, and the configuration names a deployment of tabs"
         raise ConfigurationError(what, "[market]", "Use `troth client tabs`, `open`, `top-up`, `close` and `receipts`.")
-
-
-@contextmanager
-def free_file(home: Home, chain: Chain) -> Iterator[Path | None]:
-    """A follower's file that nobody else holds, for as long as the block runs; None where all are held."""
-    for number in range(FILES):
-        path = home.chain_view(chain.chain_id, chain.contract, number)
-        with exclusive(path) as held:
-            if held:
-                yield path
-                return
-    yield None

@@ -10,7 +10,7 @@ from troth.client.configuration import Configuration
 from troth.client.errors import ReceiptNotFound
 from troth.client.home import Home
 from troth.client.receipts import opened
-from troth.client.wallet import transact
+from troth.client.task_transactions import transact
 from troth.protocol import calls
 from troth.protocol.types import Address, Hash32
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+from troth.client.chat_command import chat
 from troth.client.gateway_command import serve
 from troth.client.options import (
     DEFAULT_HOME,
     BroadcastOption,
-    CheckOption,
     ClassOption,
     CommitteeOption,
     ContractOption,
@@ -22,13 +21,10 @@ from troth.client.options import (
     FactoryOption,
     HomeOption,
     JsonOption,
-    MaxCostOption,
-    MaxPriceOption,
     OverlayOption,
     PasswordOption,
     RpcOption,
     SchedulerOption,
-    millionths,
     mode_of,
     read_configuration,
 )
@@ -39,6 +35,8 @@ Result = TypeVar("Result")
 
 app = typer.Typer(no_args_is_help=True, help="Ask a model and pay from a wallet; every answer is verified.")
 app.command()(serve)
+app.command("ask", help="Ask one question: `chat` with one.")(chat)
+app.command()(chat)
 app.command("open")(open_tab)
 app.command("top-up")(top_up)
 app.command("tabs")(list_tabs)
@@ -201,79 +199,6 @@ def estimate(  # noqa: PLR0917
     )
 
 
-@app.command("ask", help="Ask one question: `chat` with one.")
-@app.command()
-def chat(  # noqa: PLR0917
-    context: typer.Context,
-    question: Annotated[
-        str | None, typer.Argument(help="The question; - reads it from standard input; none: a conversation.")
-    ] = None,
-    system: Annotated[str, typer.Option("--system", envvar="TROTH_SYSTEM", help="System message.")] = "",
-    max_tokens: Annotated[
-        int,
-        typer.Option(
-            "--max-tokens", envvar="TROTH_MAX_TOKENS", min=1, max=65_536, help="Longest answer; the fee is the same."
-        ),
-    ] = 256,
-    temperature: Annotated[
-        float, typer.Option("--temperature", envvar="TROTH_TEMPERATURE", min=0.0, max=2.0, help="0 is greedy.")
-    ] = 0.0,
-    top_p: Annotated[
-        float,
-        typer.Option(
-            "--top-p",
-            envvar="TROTH_TOP_P",
-            min=0.000001,
-            max=1.0,
-            help="Choose among the likeliest tokens that make up this share.",
-        ),
-    ] = 1.0,
-    max_cost: MaxCostOption = "",
-    max_price: MaxPriceOption = "",
-    check: CheckOption = "",
-    scheduler: SchedulerOption = "",
-    execution_class: ClassOption = "",
-    password_file: PasswordOption = None,
-    rpc: RpcOption = "",
-    contract: ContractOption = "",
-    committee: CommitteeOption = "",
-    overlay: OverlayOption = "",
-    direct: DirectOption = None,
-    home: HomeOption = DEFAULT_HOME,
-    as_json: JsonOption = False,
-) -> None:
-    """Ask one question, or hold a conversation; the answer streams, the verdict follows."""
-    from troth.client.conversation import converse, print_json_answer
-    from troth.client.home import Home
-    from troth.client.money import parse_amount
-    from troth.client.ordering import Choices
-    from troth.client.prompt import read_question
-    from troth.client.wallet import open_wallet
-
-    if question is None and context.info_name == "ask":
-        raise typer.BadParameter("name the question; - reads it from standard input", param_hint="QUESTION")
-    first = read_question(question or "") if question is not None or as_json else ""
-    place = Home(home.expanduser())
-    configuration = read_configuration(
-        place, rpc, contract, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct
-    )
-    choices = Choices(max_tokens, millionths(temperature, 0), millionths(top_p, 1))
-    if configuration.market is not None:
-        from troth.client.orders import terminal
-
-        limits = (max_cost, max_price)
-        _run(
-            terminal.chat(
-                *(place, configuration, password_file, choices, limits, check, system, first), as_json=as_json
-            )
-        )
-        return
-    choices = replace(choices, max_cost=parse_amount(max_cost) if max_cost else None)
-    key = open_wallet(place, password_file)
-    talk = print_json_answer if as_json else converse
-    _run(talk(place, configuration, key, choices, system, first))
-
-
 @app.command()
 def receipts(  # noqa: PLR0917
     task: Annotated[str, typer.Argument(help="Task id, or its beginning; none: all of them.")] = "",
@@ -320,7 +245,8 @@ def close(  # noqa: PLR0917
     """On tabs: as `finish`. Else close a task whose scheduler missed its deadline: the fee comes back."""
     from troth.client.closing import close_task
     from troth.client.home import Home
-    from troth.client.wallet import describe_transaction, open_wallet, wallet_address
+    from troth.client.task_transactions import describe_transaction
+    from troth.client.wallet import open_wallet, wallet_address
 
     place = Home(home.expanduser())
     configuration = read_configuration(place, rpc, contract)
@@ -349,7 +275,8 @@ def dispute(  # noqa: PLR0917
     from troth.client.disputing import dispute_task
     from troth.client.home import Home
     from troth.client.money import format_amount
-    from troth.client.wallet import describe_transaction, open_wallet, wallet_address
+    from troth.client.task_transactions import describe_transaction
+    from troth.client.wallet import open_wallet, wallet_address
 
     place = Home(home.expanduser())
     key = open_wallet(place, password_file) if broadcast else None
@@ -367,7 +294,8 @@ def _transact(  # noqa: PLR0917
     from troth.chain.adapter import Chain
     from troth.client.chain_view import require_contract
     from troth.client.home import Home
-    from troth.client.wallet import describe_transaction, open_wallet, transact, wallet_address
+    from troth.client.task_transactions import describe_transaction, transact
+    from troth.client.wallet import open_wallet, wallet_address
     from troth.protocol.types import to_address
 
     place = Home(home.expanduser())

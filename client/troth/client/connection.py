@@ -5,34 +5,21 @@ In direct mode the overlay leads to a node that hosts the whole model, and the n
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
-import httpx
-
-from troth.client.api import SchedulerApi, connected
+from troth.client.api import SchedulerApi
 from troth.client.configuration import Configuration
 from troth.client.direct.calls import DirectCalls
 from troth.client.direct.overlay_ways import node_choice, overlay_opening
 from troth.client.direct.ways import Ways
-from troth.client.errors import OverlayFailed
 from troth.client.home import Home
-from troth.client.own_relay import own_relay_name
+from troth.client.reaching import Directory, naming_paths, reaching
 from troth.client.scheduler_calls import SchedulerCalls
-from troth.overlay.circuits.client import Client
-from troth.overlay.directory.errors import DirectoryUnavailable
-from troth.overlay.directory.fetching import DirectoryClient
-from troth.overlay.directory.listing import ListedDestination, Listing
-from troth.overlay.errors import OverlayError
-from troth.overlay.paths.guards import Guards
 from troth.overlay.paths.pool import CircuitPool
-from troth.overlay.sessions.sessions import Sessions
-from troth.overlay.sessions.transport import OverlayTransport
 from troth.protocol.state import Scheduler, State
-from troth.protocol.types import Hash32, to_address
-
-RETRY_SECONDS = 5.0
+from troth.protocol.types import Hash32
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,73 +28,6 @@ class Connection:
 
     api: SchedulerCalls
     pool: CircuitPool | None
-
-
-class Directory:
-    """The list that is valid now, without this home's own relay: it would be no hop on the way to itself."""
-
-    def __init__(self, home: Home, configuration: Configuration) -> None:
-        self._own = own_relay_name(home)
-        self._listing: Listing | None = None
-        self._client = DirectoryClient.over(
-            configuration.rpc, to_address(configuration.committee), home.directory, self._came, RETRY_SECONDS
-        )
-        self.stop = self._client.stop
-
-    async def start(self) -> None:
-        """Follow; returns with a list, or raises an OverlayError."""
-        self._client.start()
-        if self._client.current() is None:
-            await self._client.refresh()
-
-    def current(self) -> Listing:
-        """The same object while it is the same list; raises an OverlayError when none holds."""
-        if self._client.current() is None or self._listing is None:
-            raise self._client.failure or DirectoryUnavailable("No list holds now", remedy="Try again in a minute.")
-        return self._listing
-
-    def _came(self, listing: Listing) -> None:
-        others = tuple(listed for listed in listing.relays if listed.relay.name != self._own)
-        self._listing = replace(listing, relays=others)
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """Ways to schedulers, all over the same circuits; they close with the block. `pool` is None without the overlay."""
-
-    stack: AsyncExitStack
-    pool: CircuitPool | None
-    directory: Directory | None
-
-    async def to(self, scheduler: Scheduler) -> SchedulerApi:
-        """The interface of this scheduler and of nobody else; OverlayFailed where it is not in the directory."""
-        if self.pool is None or self.directory is None:
-            return await self.stack.enter_async_context(connected(scheduler))
-        with _naming_paths():
-            return await _through_entry(self.stack, self.pool, self.directory, scheduler)
-
-
-@asynccontextmanager
-async def reaching(home: Home, configuration: Configuration) -> AsyncIterator[Reach]:
-    """Ways to schedulers: open ones, or through the overlay where a committee is configured.
-
-    Raises:
-        OverlayFailed: there is no directory. No request is ever sent openly instead.
-    """
-    async with AsyncExitStack() as stack:
-        if not configuration.anonymous:
-            yield Reach(stack, None, None)
-            return
-        directory = Directory(home, configuration)
-        stack.push_async_callback(directory.stop)
-        circuits = Client()
-        stack.push_async_callback(circuits.close)
-        with _naming_paths():
-            await directory.start()
-            pool = CircuitPool(circuits, directory.current, Guards(home.guards), region=configuration.region)
-            await pool.start()
-        stack.push_async_callback(pool.close)
-        yield Reach(stack, pool, directory)
 
 
 @asynccontextmanager
@@ -121,30 +41,11 @@ async def connection(
     """
     async with reaching(home, configuration) as reach:
         if configuration.direct and reach.pool is not None and reach.directory is not None:
-            with _naming_paths():
+            with naming_paths():
                 calls = _through_nodes(reach.stack, reach.pool, reach.directory, configuration, scheduler, state)
             yield Connection(calls, reach.pool)
         else:
-            yield Connection(await reach.to(scheduler), reach.pool)
-
-
-@contextmanager
-def _naming_paths() -> Iterator[None]:
-    try:
-        yield
-    except OverlayError as error:
-        raise OverlayFailed(error.what, error.value, error.remedy, hop="path", delivered="no") from error
-
-
-async def _through_entry(
-    stack: AsyncExitStack, pool: CircuitPool, directory: Directory, scheduler: Scheduler
-) -> SchedulerApi:
-    sessions = Sessions(pool, lambda: _destination(directory.current(), scheduler))
-    await sessions.current()
-    stack.push_async_callback(sessions.close)
-    # The address is never connected to; it names the scheduler in errors.
-    client = httpx.AsyncClient(base_url=scheduler.endpoint, transport=OverlayTransport(sessions), timeout=30.0)
-    return SchedulerApi(await stack.enter_async_context(client), scheduler.endpoint)
+            yield Connection(SchedulerApi.over(await reach.to(scheduler)), reach.pool)
 
 
 def _through_nodes(  # noqa: PLR0917
@@ -160,15 +61,3 @@ def _through_nodes(  # noqa: PLR0917
     wanted = configuration.execution_class
     identifier = Hash32(bytes.fromhex(wanted[2:])) if wanted else None
     return DirectCalls(node_choice(directory.current, state), ways, identifier)
-
-
-def _destination(listing: Listing, scheduler: Scheduler) -> ListedDestination:
-    """The scheduler's overlay entry; that its operator signed it, the directory's keeper has checked."""
-    for listed in listing.destinations:
-        if listed.kind == "scheduler" and listed.operator.lower() == scheduler.operator.lower():
-            return listed
-    raise DirectoryUnavailable(
-        "The directory does not list the overlay entry of this scheduler",
-        scheduler.operator,
-        "Wait for the next list, choose another scheduler, or connect to it openly with --overlay off.",
-    )

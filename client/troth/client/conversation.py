@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import sys
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
 from troth.client.asking import Assigned, Finished, Posted, Text, Update, Verdict, ask_afresh
+from troth.client.choices import Choices
 from troth.client.configuration import Configuration
+from troth.client.dialogue import next_question, opening, say
 from troth.client.errors import AnswerNotAccepted, ClientError
 from troth.client.home import Home
 from troth.client.money import format_amount
-from troth.client.ordering import Choices, SignedOrder
-from troth.client.prompt import LARGEST_PROMPT, check_text, decode_question
+from troth.client.ordering import SignedOrder
+from troth.client.prompt import decode_question
 from troth.client.session import Session, session
 from troth.client.template import Message
 from troth.client.terminal import printable
 from troth.protocol.types import Address
-
-FAREWELLS = {"/exit", "/quit"}
 
 
 @dataclass
@@ -89,11 +87,6 @@ def _note(update: Update, pieces: list[str], result: dict[str, object]) -> None:
             result[step] = {"transaction": transaction, "gas": gas}
         case Assigned(assignment):
             result["parties"] = [list(parties) for parties in assignment.parties]
-
-
-def opening(system: str) -> list[Message]:
-    """The beginning of a conversation."""
-    return [{"role": "system", "content": check_text(system)}] if system else []
 
 
 def require_accepted(outcome: str) -> None:
@@ -177,39 +170,3 @@ def _show(update: Update, signed: SignedOrder, pieces: list[str]) -> None:
 
 def _user(question: str) -> Message:
     return {"role": "user", "content": question}
-
-
-def _typed() -> bytes:
-    """A line from the terminal. asyncio takes the first Ctrl-C for the event loop, which stands still here."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return input("> ").encode("utf-8", "surrogateescape")
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _bounded_line(standard_input: BinaryIO) -> bytes:
-    """A line, cut one byte above the limit; its rest is skipped, or each piece of it would be asked and paid for."""
-    line = piece = standard_input.readline(LARGEST_PROMPT + 1)
-    while piece and not piece.endswith(b"\n"):
-        piece = standard_input.readline(LARGEST_PROMPT + 1)
-    return line
-
-
-def say(line: str) -> None:
-    """A line about an answer, beside it."""
-    print(line, file=sys.stderr, flush=True)
-
-
-def next_question(standard_input: BinaryIO) -> bytes | None:
-    """The next line, None at the end of the conversation; on a terminal with its line editing."""
-    if sys.stdin.isatty():
-        try:
-            line = _typed()
-        except EOFError:
-            return None
-    else:
-        line = _bounded_line(standard_input)
-        if not line:
-            return None
-    return None if line.strip().decode("utf-8", "replace") in FAREWELLS else line

@@ -10,7 +10,7 @@ from troth.client.closing import whole_id
 from troth.client.configuration import Configuration
 from troth.client.home import Home
 from troth.client.receipts import opened
-from troth.client.wallet import transact
+from troth.client.task_transactions import transact
 from troth.protocol import calls
 from troth.protocol.calls import views
 from troth.protocol.disputable import dispute_of

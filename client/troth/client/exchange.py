@@ -22,7 +22,7 @@ from troth.client.ordering import SignedOrder
 from troth.client.session import Session
 from troth.client.standing import Standing, standing_of
 from troth.client.untrusted import read_hex, read_text, read_whole
-from troth.client.updates import Finished, Text
+from troth.client.updates import Finished, Text, Verdict
 from troth.protocol.assignment import Assignment
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.types import Address, Hash32
@@ -50,14 +50,6 @@ class Posted:
     step: str
     transaction: str
     gas: int
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How the chain closed the task, and what the client paid in wei."""
-
-    outcome: str
-    cost: int
 
 
 Update = Assigned | Text | Finished | Posted | Verdict

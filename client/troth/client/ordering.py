@@ -7,32 +7,19 @@ import time
 from dataclasses import dataclass
 
 from troth.chain.keystore import Key
+from troth.client.choices import Choices
 from troth.client.errors import FeeTooHigh, InsufficientBalance, PromptError
 from troth.client.market import Offer
 from troth.client.money import format_amount
+from troth.protocol.types import pack_ends, unpack_ends
 from troth.protocol.identifiers import task_id
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, request_hash
-from troth.protocol.types import pack_ends, unpack_ends
 from troth.protocol.typed_data import Domain, sign
 from troth.protocol.types import Hash32, Order
 
 LIFETIME_SECONDS = 600
 """How long a scheduler may take to open an order: clocks differ. Later, nothing can be charged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """How the answer is to be chosen: temperature 0 is greedy, else Gumbel-max with the task's public noise.
-
-    `logprobs`: how many alternatives to each token to ask for with log probabilities, 0 to 20, or NO_LOGPROBS (-1).
-    """
-
-    max_tokens: int = 256
-    temperature_millionths: int = 0
-    top_p_millionths: int = 1_000_000
-    max_cost: int | None = None
-    logprobs: int = NO_LOGPROBS
 
 
 @dataclass(frozen=True, slots=True)

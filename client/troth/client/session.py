@@ -10,13 +10,14 @@ from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
 from troth.chain.keystore import Key
 from troth.client.chain_view import view
+from troth.client.choices import Choices
 from troth.client.configuration import Configuration
 from troth.client.connection import connection
 from troth.client.errors import ModelUnavailable
 from troth.client.home import Home
 from troth.client.language import Language, LanguageCache, check_files
 from troth.client.market import Offer, find_class, find_scheduler, offer_of, require_whole
-from troth.client.ordering import Choices, SignedOrder, require_affordable, require_room, sign_order
+from troth.client.ordering import SignedOrder, require_affordable, require_room, sign_order
 from troth.client.receipts import Receipts, opened
 from troth.client.scheduler_calls import SchedulerCalls
 from troth.client.template import Message

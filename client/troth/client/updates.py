@@ -29,3 +29,11 @@ class Finished:
     reason: str
     tokens: int
     served_by: Address | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How the chain closed the task, and what the client paid in wei."""
+
+    outcome: str
+    cost: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,20 +11,23 @@ from pathlib import Path
 from troth.chain import keystore
 from troth.client.asking import Assigned, Finished, Posted, Text, Verdict, ask
 from troth.client.chain_view import view
+from troth.client.choices import Choices
 from troth.client.configuration import Configuration
 from troth.client.home import Home
 from troth.client.money import format_amount
-from troth.client.ordering import Choices, SignedOrder
+from troth.client.ordering import SignedOrder
 from troth.client.session import Session, session
 from troth.client.template import Message
 from troth.demo import cli
 from troth.demo.anvil import fund, gas_used
 from troth.demo.display import Display
-from troth.demo.errors import ActFailed
+from troth.demo.errors import ActFailed, demand
 from troth.demo.gateway import LocalGateway, Streamed
-from troth.demo.network import PASSWORD, LocalNetwork
+from troth.demo.network import LocalNetwork
+from troth.demo.parties import PASSWORD
 from troth.demo.party import Party
 from troth.demo.plan import ETHER
+from troth.demo.task_tables import show_gas, show_money
 from troth.protocol import vrf
 from troth.protocol.assignment import assignment_alpha, draw
 from troth.protocol.events import Slashed, TaskAssigned, TaskCommitted, TaskOpened, TaskSettled
@@ -199,8 +201,8 @@ def _note_slashes(played: Played, events: Sequence[object]) -> None:
 
 
 def _show_money(stage: Stage, played: Played, events: Sequence[object]) -> None:
-    stage.display.gas(played.gas)
-    stage.display.money(events, stage.names())
+    show_gas(stage.display, played.gas)
+    show_money(stage.display, events, stage.names())
     stage.display.step(f"verdict: {played.outcome}; the client paid {format_amount(played.cost)}")
 
 
@@ -340,11 +342,3 @@ def require_rejected(played: Played) -> None:
     demand(played.outcome == "rejected", "the int8 task is rejected", played.outcome)
     demand(len(played.slashed) == 1, "exactly the int8 inferencer is slashed", played.slashed)
     demand(played.cost == 0, "the client gets its money back", played.cost)
-
-
-def demand(held: bool, what: str, found: object) -> None:
-    """Raise ActFailed unless what must have happened did."""
-    if not held:
-        raise ActFailed(
-            f"The demo expected that {what}", json.dumps(found, default=str), "Look into the logs with --keep."
-        )

@@ -11,7 +11,7 @@ from typing import Any
 
 from troth.chain import keystore
 from troth.demo.anvil import fund, rpc, start_anvil
-from troth.demo.network import PASSWORD, LocalNetwork
+from troth.demo.parties import PASSWORD, Parties
 from troth.demo.party import Party
 from troth.demo.plan import ETHER, Plan
 from troth.demo.ports import free_port
@@ -36,7 +36,7 @@ def market_plan() -> Plan:
 
 
 @dataclass(slots=True)
-class MarketNetwork(LocalNetwork):
+class MarketNetwork(Parties):
     """One chain, one deployment, one scheduler and ``plan.node_names`` nodes below ``home``."""
 
     plan: Plan = field(default_factory=market_plan)

@@ -16,13 +16,12 @@ from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.client.money import format_amount
 from troth.demo import cli
-from troth.demo.acts import demand
 from troth.demo.anvil import fund
 from troth.demo.display import Display
-from troth.demo.errors import ActFailed
+from troth.demo.errors import ActFailed, demand
 from troth.demo.gateway import LocalGateway, Streamed
 from troth.demo.market_network import CHECK_PERCENT, FAVOURED_SEATS, MarketNetwork
-from troth.demo.network import PASSWORD
+from troth.demo.parties import PASSWORD
 from troth.demo.plan import ETHER
 from troth.demo.processes import wait_until
 from troth.demo.weights import int8_name, prepare_models

@@ -13,7 +13,8 @@ from typing import Any
 from troth.chain import keystore
 from troth.demo import cli
 from troth.demo.anvil import fund
-from troth.demo.network import PARALLEL_COMMANDS, PASSWORD, LocalNetwork
+from troth.demo.network import LocalNetwork
+from troth.demo.parties import PARALLEL_COMMANDS, PASSWORD
 from troth.demo.party import Party
 from troth.demo.plan import ETHER
 from troth.demo.ports import free_port

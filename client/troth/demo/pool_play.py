@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from troth.client.asking import Assigned, Posted, Text, Verdict, ask_afresh
-from troth.client.ordering import Choices, SignedOrder
+from troth.client.choices import Choices
+from troth.client.ordering import SignedOrder
 from troth.client.session import session
 from troth.demo import acts
 from troth.demo.display import Display

@@ -239,8 +239,8 @@ def start(
         asyncio.run(RunningMarketNode(configuration, key, verify_weights=not no_verify_weights).run())
         return
     if auto:
+        from troth.node.keyfiles import open_keystore
         from troth.node.pool.joining import placed
-        from troth.node.transactions import open_keystore
 
         owner = None
         if owner_keystore is not None:

@@ -32,7 +32,7 @@ def deploy(
     as_json: Json = False,
 ) -> None:
     """Deploy all contracts from the packaged bytecode (dry run by default: parameters and what they mean)."""
-    from troth.node.transactions import open_keystore
+    from troth.node.keyfiles import open_keystore
     from troth.protocol.market.shipped import broken_windows, warning_of
     from troth.protocol.types import to_address
 

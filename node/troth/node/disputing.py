@@ -11,7 +11,8 @@ from troth.chain.keystore import load_account
 from troth.chain.passwords import read_password
 from troth.node.configuration import load
 from troth.node.errors import ConfigError
-from troth.node.transactions import carry_out, run
+from troth.node.keyfiles import run
+from troth.node.transactions import carry_out
 from troth.protocol import calls
 from troth.protocol.calls import views
 from troth.protocol.disputable import dispute_of

@@ -14,26 +14,13 @@ from troth.chain.errors import ChainError, KeystoreError
 from troth.node.configuration import Configuration, load
 from troth.node.configured_slice import text_of
 from troth.node.errors import ConfigError, NodeError
-from troth.node.inspection import operator_of, process_slice, process_state
-from troth.node.transactions import run
+from troth.node.findings import CLOCK_SECONDS, GAS_MONEY, Finding
+from troth.node.keyfiles import run
+from troth.node.process import operator_of, process_slice, process_state
 from troth.overlay.errors import OverlayError
 from troth.protocol.calls import views
 from troth.protocol.contract_types import Account, HostedSlice, Role
 from troth.protocol.types import ModelDescriptor
-
-CLOCK_SECONDS = 30.0
-"""Half of what the channel tolerates between two clocks."""
-GAS_MONEY = 5 * 10**15
-"""Wei that pay for about ten own posts at 1 gwei; the node needs them when a scheduler is late."""
-
-
-class Finding(NamedTuple):
-    """One line: which check, whether it passed, what was seen, how to fix it."""
-
-    check: str
-    ok: bool
-    seen: str
-    fix: str
 
 
 class OnChain(NamedTuple):

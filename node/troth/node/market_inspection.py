@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from troth.chain.errors import ChainError, KeystoreError
 from troth.chain.market import Market
 from troth.node.configuration import Configuration, load
-from troth.node.doctor import CLOCK_SECONDS, GAS_MONEY, Finding
 from troth.node.errors import NodeError
-from troth.node.inspection import operator_of, process_state
+from troth.node.findings import CLOCK_SECONDS, GAS_MONEY, Finding
+from troth.node.keyfiles import run
 from troth.node.orders.running import connect
-from troth.node.transactions import run
+from troth.node.process import operator_of, process_state
 from troth.protocol.market.calls import view
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import account_id

@@ -12,10 +12,10 @@ from troth.chain.market import Market
 from troth.chain.passwords import read_password
 from troth.node.configuration import Configuration, load, segment_of
 from troth.node.errors import ConfigError
-from troth.node.inspection import operator_of
+from troth.node.keyfiles import open_keystore, run
 from troth.node.market_transactions import carry_out, carry_out_all
 from troth.node.orders.running import connect
-from troth.node.transactions import open_keystore, run
+from troth.node.process import operator_of
 from troth.overlay.identity import load_identity
 from troth.protocol.market.calls import PartCall, build, view
 from troth.protocol.market.messages import sign

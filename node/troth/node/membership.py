@@ -13,7 +13,8 @@ from troth.chain.passwords import read_password
 from troth.node.configuration import Configuration, load
 from troth.node.configured_slice import text_of, write_slice
 from troth.node.errors import ConfigError
-from troth.node.transactions import carry_out, open_keystore, run
+from troth.node.keyfiles import open_keystore, run
+from troth.node.transactions import carry_out
 from troth.overlay.identity import load_identity
 from troth.protocol import typed_data
 from troth.protocol.calls import Call, change_slice, deregister, register_node, views, withdraw

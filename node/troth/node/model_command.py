@@ -191,10 +191,10 @@ def register(
     """Register a model and its execution class with a deployment of the market (dry run by default)."""
     import asyncio
 
+    from troth.node.keyfiles import open_keystore
     from troth.node.models.folder import find_model
     from troth.node.models.market_class import Wanted, add_to_market
     from troth.node.models.report import describe_with_progress, report_of
-    from troth.node.transactions import open_keystore
 
     folder = find_model(home, model)
     report = report_of(folder, describe_with_progress(folder, dtype))

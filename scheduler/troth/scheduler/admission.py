@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from troth.protocol import typed_data, vrf
 from troth.protocol.assignment import Assignment, Members, assignment_alpha, draw
+from troth.protocol.types import pack_ends
 from troth.protocol.errors import InvalidRequest, InvalidSignature, WrongAssignment
 from troth.protocol.identifiers import group_id, task_id
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, request_hash
 from troth.protocol.state import State
-from troth.protocol.types import pack_ends
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, Order, Segment
 from troth.scheduler.admitted import AdmittedTask
@@ -25,16 +25,13 @@ from troth.scheduler.errors import (
     AlreadyOrdered,
     BadRequest,
     BadSignature,
-    EmptyPrompt,
     Expired,
-    FeeTooLow,
     GroupTooSmall,
-    InsufficientEscrow,
     OtherSplit,
     PromptTooLong,
     TokenOutOfVocabulary,
-    WrongReferenceBlock,
 )
+from troth.scheduler.task_errors import EmptyPrompt, FeeTooLow, InsufficientEscrow, WrongReferenceBlock
 
 REFERENCE_AGE = 200
 """Blocks that an order's reference may lie back: the contract refuses older ones."""

@@ -8,9 +8,9 @@ from troth.protocol import tensors
 from troth.protocol.announcement import Announcement
 from troth.protocol.assignment import Assignment
 from troth.protocol.dtype import Dtype
+from troth.protocol.types import pack_ends
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes
-from troth.protocol.types import pack_ends
 from troth.protocol.trace import tile_count
 from troth.protocol.types import Address, ExecutionClass, Hash32, ModelDescriptor, Order, segments_from_ends
 from troth.scheduler.records import Received

@@ -16,12 +16,14 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from troth.overlay.health import health_routes
 from troth.protocol.types import Hash32
-from troth.scheduler.errors import BadRequest, Busy, InsufficientEscrow, OrderRefused, OtherSplit, UnknownTask
+from troth.scheduler.errors import BadRequest, Busy, OrderRefused, OtherSplit
 from troth.scheduler.pool.routes import placement_routes
+from troth.scheduler.reading import read_hash
 from troth.scheduler.receipts import receipt
 from troth.scheduler.service import Scheduler
 from troth.scheduler.stream import ClientStream
-from troth.scheduler.submission import read_hash, read_operator, read_submission
+from troth.scheduler.submission import read_operator, read_submission
+from troth.scheduler.task_errors import InsufficientEscrow, UnknownTask
 
 BODY_LIMIT = 2 * 2**20
 """Bytes of an order: the longest prompt in decimal, twice."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
-from troth.chain.keystore import Key
 from troth.overlay.operator import Operator
 from troth.protocol import vrf
 from troth.protocol.calls.views import parameters_of
@@ -20,25 +18,18 @@ from troth.scheduler.catalogue import Catalogue
 from troth.scheduler.configuration import Configuration
 from troth.scheduler.desk import Desk
 from troth.scheduler.journal import Journal
+from troth.scheduler.keys import Keys
 from troth.scheduler.ledger import Ledger
 from troth.scheduler.metrics import Metrics
 from troth.scheduler.peers import Contact, Peers
-from troth.scheduler.pool.coordinator import Coordinator
 from troth.scheduler.pool.gauges import Gauges
 from troth.scheduler.pool.pace import Pace
+from troth.scheduler.pool.task_coordinator import TaskCoordinator
 from troth.scheduler.service import Scheduler
 from troth.scheduler.trace_store import TraceStore
 
 PRUNE_INTERVAL = 3600.0
 """Seconds between two removals of old rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """The operator's account and the VRF secret, out of their keystores."""
-
-    operator: Key
-    vrf_secret: bytes = field(repr=False)
 
 
 @asynccontextmanager
@@ -68,7 +59,7 @@ async def assembled(
         stack.callback(journal.close)
         parameters = await chain.read(parameters_of())
         metrics = Metrics()
-        coordinator = Coordinator(
+        coordinator = TaskCoordinator(
             configuration.served, lambda: (follower.state, follower.block), peers, Gauges(metrics.registry), pace
         )
         desk = Desk(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from troth.scheduler.command_market import prices, tabs
+from troth.scheduler.command_market import earnings, finish, prices, redeem, tabs, top_up
 from troth.scheduler.command_serving import init, start, status
 from troth.scheduler.command_transactions import claim, close, leave, register, withdraw
 
@@ -20,6 +20,10 @@ app.command("run")(start)
 app.command()(status)
 app.command()(tabs)
 app.command()(prices)
+app.command()(earnings)
+app.command()(redeem)
+app.command("top-up")(top_up)
+app.command()(finish)
 app.command("exit")(leave)
 app.command()(withdraw)
 app.command()(claim)

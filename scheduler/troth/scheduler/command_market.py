@@ -1,10 +1,22 @@
-"""`tabs` and `prices`: what a scheduler of a market holds, and what it asks."""
+"""`tabs`, `prices`, `earnings`, `redeem`, `top-up` and `finish`: what a scheduler of a market holds, asks and gets."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import Annotated
 
-from troth.scheduler.command_options import DEFAULT_HOME, HomeOption, JsonOption, folder_of, show
+import typer
+
+from troth.scheduler.command_options import (
+    DEFAULT_HOME,
+    BroadcastOption,
+    HomeOption,
+    JsonOption,
+    PasswordOption,
+    folder_of,
+    show,
+)
 
 
 def tabs(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
@@ -19,3 +31,52 @@ def prices(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
     from troth.scheduler.market.status import prices_of_market
 
     show(prices_of_market(folder_of(home)), as_json=as_json)
+
+
+def earnings(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
+    """What answers of a day and a week cost, what clients have not paid yet, and what nodes were paid."""
+    from troth.scheduler.market.money import earnings_of_market
+
+    show(asyncio.run(earnings_of_market(folder_of(home))), as_json=as_json)
+
+
+def redeem(
+    home: HomeOption = DEFAULT_HOME,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn clients' vouchers into credit, all that pay something now."""
+    from troth.scheduler.market.money import redeem_of_market
+
+    show(asyncio.run(redeem_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
+
+
+def top_up(  # noqa: PLR0917
+    amount: Annotated[int, typer.Argument(help="In the asset's smallest unit.")],
+    node: Annotated[str, typer.Option("--node", help="Add to the tab with this node, not to the stake.")] = "",
+    keystore: Annotated[
+        Path | None, typer.Option("--keystore", help="Keyfile of who pays; default: the operator's.")
+    ] = None,
+    home: HomeOption = DEFAULT_HOME,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Add to the stake, or to the tab with one node."""
+    from troth.scheduler.market.money import top_up_of_market
+
+    work = top_up_of_market(folder_of(home), amount, (keystore, password_file), node, broadcast=broadcast)
+    show(asyncio.run(work), as_json=as_json)
+
+
+def finish(
+    home: HomeOption = DEFAULT_HOME,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring money back from tabs with nodes, once this scheduler is leaving and owes nothing on them."""
+    from troth.scheduler.market.money import finish_of_market
+
+    show(asyncio.run(finish_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)

@@ -79,7 +79,8 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Write the configuration, the keystores and the TLS identity. Nothing is overwritten."""
-    from troth.scheduler.initialisation import Wishes, initialise
+    from troth.scheduler.founding import Wishes
+    from troth.scheduler.initialisation import initialise
     from troth.scheduler.market.command import init_market
 
     wishes = Wishes(

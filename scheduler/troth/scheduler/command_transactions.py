@@ -36,8 +36,8 @@ def register(
 ) -> None:
     """Register this scheduler with its VRF key, endpoint and stake."""
     from troth.scheduler.market.configuration import is_market
-    from troth.scheduler.market.registering import register_in_market
-    from troth.scheduler.transactions import Owner, register_scheduler_of
+    from troth.scheduler.market.registering import Owner, register_in_market
+    from troth.scheduler.transactions import register_scheduler_of
 
     owner, folder = (
         Owner(owner_keystore.expanduser(), owner_password_file or password_file, payout, stake),
@@ -53,10 +53,13 @@ def leave(
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Leave: no task can be opened any more, and the unbonding period starts."""
+    """Leave: no order is taken any more, and the unbonding period starts. What is owed is still served."""
+    from troth.scheduler.market.configuration import is_market
+    from troth.scheduler.market.money import exit_of_market
     from troth.scheduler.transactions import exit_of
 
-    show(asyncio.run(exit_of(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
+    leave_it = exit_of_market if is_market(folder_of(home)) else exit_of
+    show(asyncio.run(leave_it(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
 
 
 def withdraw(
@@ -66,9 +69,12 @@ def withdraw(
     as_json: JsonOption = False,
 ) -> None:
     """Pay stake and credit out to the payout address, after the exit block."""
+    from troth.scheduler.market.configuration import is_market
+    from troth.scheduler.market.money import withdraw_of_market
     from troth.scheduler.transactions import withdraw_of
 
-    show(asyncio.run(withdraw_of(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
+    withdraw_it = withdraw_of_market if is_market(folder_of(home)) else withdraw_of
+    show(asyncio.run(withdraw_it(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
 
 
 def claim(
@@ -77,10 +83,13 @@ def claim(
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Pay what was earned out to the payout address."""
+    """Claim what clients have not acknowledged, however young. Per-task: pay the credit out."""
+    from troth.scheduler.market.configuration import is_market
+    from troth.scheduler.market.money import claim_of_market
     from troth.scheduler.transactions import claim_of
 
-    show(asyncio.run(claim_of(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
+    claim_it = claim_of_market if is_market(folder_of(home)) else claim_of
+    show(asyncio.run(claim_it(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
 
 
 def close(

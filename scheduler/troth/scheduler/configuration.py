@@ -14,79 +14,55 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
 from troth.chain.keystore import keystore_path
-from troth.overlay.errors import EntryMisconfigured
-from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of, overlay_table
+from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, overlay_table
 from troth.protocol.errors import ProtocolError
-from troth.protocol.types import Address, Hash32, segments_from_ends, to_address
-from troth.scheduler.catalogue import Served, Texts
+from troth.protocol.types import Address, to_address
 from troth.scheduler.desk import Waits
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.pipeline import Patience
+from troth.scheduler.patience import Patience
+from troth.scheduler.sections import (
+    FILE,
+    VERSION,
+    Count,
+    Keys,
+    Listen,
+    Seconds,
+    Section,
+    Serve,
+    overlay_of,
+    quoted,
+    served_of,
+)
+from troth.scheduler.served import Served
 
-FILE = "scheduler.toml"
-VERSION = 1
 
-_Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
-_Count = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
-_Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
-
-
-class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
-
-
-class _Chain(_Section, frozen=True, forbid_unknown_fields=True):
+class _Chain(Section, frozen=True, forbid_unknown_fields=True):
     rpc: str
     contract: str
     chain_id: int | None = None
     start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
-    poll_seconds: _Seconds = 0.5
+    poll_seconds: Seconds = 0.5
 
 
-class Keys(_Section, frozen=True, forbid_unknown_fields=True):
-    """Keystore files."""
-
-    operator: str = "keys/operator.json"
-    vrf: str = "keys/vrf.json"
-
-
-class Listen(_Section, frozen=True, forbid_unknown_fields=True):
-    """Where clients and nodes connect."""
-
-    endpoint: str
-    host: str = "0.0.0.0"  # noqa: S104 - clients are elsewhere
-    port: _Port = 8443
-
-
-class Serve(_Section, frozen=True, forbid_unknown_fields=True):
-    """One served class."""
-
-    class_: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")] = msgspec.field(name="class")
-    model: str
-    ends: Annotated[tuple[int, ...], msgspec.Meta(max_length=32)] = ()
-    placement: Literal["fixed", "auto"] = "fixed"
-    context: _Count | None = None
-
-
-class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
-    concurrent: _Count = 8
+class _Limits(Section, frozen=True, forbid_unknown_fields=True):
+    concurrent: Count = 8
     keep_rows_hours: Annotated[float, msgspec.Meta(ge=0, le=87_600)] = 24.0
 
 
-class _Waits(_Section, frozen=True, forbid_unknown_fields=True):
-    token: _Seconds = 10.0
-    prefill: _Seconds = 60.0
-    locking: _Seconds = 120.0
-    verification: _Seconds = 120.0
-    opening: _Seconds = 30.0
+class _Waits(Section, frozen=True, forbid_unknown_fields=True):
+    token: Seconds = 10.0
+    prefill: Seconds = 60.0
+    locking: Seconds = 120.0
+    verification: Seconds = 120.0
+    opening: Seconds = 30.0
 
 
-class _File(_Section, frozen=True, forbid_unknown_fields=True):
+class _File(Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: _Chain
     listen: Listen
@@ -171,37 +147,6 @@ def _contract(text: str) -> Address:
         raise ConfigurationInvalid("chain.contract is no address", text, error.remedy) from error
 
 
-def overlay_of(section: OverlaySection | None) -> OverlayEntry | None:
-    """The overlay's entry, if there is one; raises ConfigurationInvalid."""
-    try:
-        return entry_of(section)
-    except EntryMisconfigured as error:
-        raise ConfigurationInvalid(error.what, error.value, error.remedy) from error
-
-
-def served_of(folder: Path, entry: Serve) -> Served:
-    """A table [[serve]] as the catalogue has it; raises ConfigurationInvalid."""
-    texts = Texts.load(folder / Path(entry.model).expanduser())
-    layers = msgspec.json.decode(texts.config).get("num_hidden_layers")
-    if not entry.ends and entry.placement == "fixed":
-        raise ConfigurationInvalid('A class has neither ends nor placement = "auto"', entry.class_, "Set one of them.")
-    if isinstance(layers, int) and entry.ends:
-        try:
-            segments_from_ends(entry.ends, layers)
-        except ProtocolError as error:
-            remedy = f"End with {layers}, for example {layers // 2},{layers}."
-            raise ConfigurationInvalid(
-                f"The ends do not cut a model of {layers} layers", list(entry.ends), remedy
-            ) from error
-    return Served(
-        Hash32(bytes.fromhex(entry.class_[2:])),
-        entry.ends,
-        texts,
-        entry.context or texts.context,
-        placing=entry.placement == "auto",
-    )
-
-
 def template(values: dict[str, Any]) -> str:
     """A new file's text from what `init` was told."""
     return (
@@ -223,7 +168,3 @@ def template(values: dict[str, Any]) -> str:
             values.get("overlay_address", ""),
         )
     )
-
-
-def quoted(text: object) -> str:
-    return msgspec.json.encode(str(text)).decode()

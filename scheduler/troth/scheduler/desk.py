@@ -8,8 +8,8 @@ from troth.overlay.operator import Operator
 from troth.scheduler.chains.choosing import Chains
 from troth.scheduler.journal import Journal
 from troth.scheduler.ledger import Ledger
+from troth.scheduler.patience import Patience
 from troth.scheduler.peers import Peers
-from troth.scheduler.pipeline import Patience
 from troth.scheduler.trace_store import TraceStore
 
 

@@ -1,21 +1,27 @@
 """What can go wrong at a scheduler.
 
 SchedulerError
- ├─ OrderRefused            a client's order is not taken; nothing was charged
- │   ├─ BadRequest, UnknownClass, BadSignature, Expired, WrongReferenceBlock, FeeTooLow,
- │   ├─ InsufficientEscrow, AlreadyOrdered, PromptTooLong, TokenOutOfVocabulary, EmptyPrompt,
- │   └─ GroupTooSmall, Busy, ChainAway, OtherSplit, UnknownTask
- ├─ TaskFailed              a task that was taken came to nothing
- │   ├─ HopFailed           one inferencer failed; another candidate may take over
- │   ├─ NoCandidateLeft
- │   ├─ QuorumMissed        too few verifiers committed
- │   └─ WindowUsedUp        the nodes left too little of the commit window
+ ├─ OrderRefused            an order is not taken; nothing is owed
+ │   ├─ BadRequest, UnknownClass, BadSignature, Expired, AlreadyOrdered, PromptTooLong, TokenOutOfVocabulary,
+ │   ├─ GroupTooSmall, Busy, ChainAway, OtherSplit
+ │   ├─ OrderInvalid        class, terms, time or signature do not hold
+ │   ├─ PaymentRequired     the tab does not cover it; ``shortfall`` in the asset's smallest unit
+ │   │   └─ PriceTooLow     the order pays less than the price list
+ │   ├─ VoucherRefused      a word on a tab that goes backwards
+ │   ├─ TabNotOpen          the tab is closing, or was never opened
+ │   ├─ StakeExhausted      more would be open than this scheduler's stake covers
+ │   ├─ NodeUnpaid          a drawn node has no tab yet that pays it
+ │   └─ UnknownOrder, NotYet, SecretRefused, TooLate
+ ├─ TaskFailed              work that was taken came to nothing
+ │   └─ OrderFailed, NodeFailed
  └─ ConfigurationInvalid
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
+
+from troth.protocol.errors import ProtocolError
 
 
 class SchedulerError(Exception):
@@ -74,41 +80,11 @@ class Expired(OrderRefused):
     code = "expired"
 
 
-class WrongReferenceBlock(OrderRefused):
-    """The order's reference block is too old, or not there yet."""
-
-    code = "wrong_reference_block"
-
-
-class FeeTooLow(OrderRefused):
-    """The order's maximum fee does not cover the task."""
-
-    code = "fee_too_low"
-    status = 402
-
-
-class InsufficientEscrow(OrderRefused):
-    """The client's free escrow does not cover the fee; `shortfall` in wei."""
-
-    code = "insufficient_escrow"
-    status = 402
-
-    def __init__(self, what: str, shortfall: int, remedy: str) -> None:
-        super().__init__(what, remedy=remedy)
-        self.shortfall = shortfall
-
-
 class AlreadyOrdered(OrderRefused):
     """This very order was taken before."""
 
     code = "already_ordered"
     status = 409
-
-
-class EmptyPrompt(OrderRefused):
-    """No prompt tokens."""
-
-    code = "empty_prompt"
 
 
 class PromptTooLong(OrderRefused):
@@ -149,13 +125,6 @@ class ChainAway(OrderRefused):
     status = 503
 
 
-class UnknownTask(OrderRefused):
-    """No such task was ever taken here."""
-
-    code = "unknown_task"
-    status = 404
-
-
 class TooLate(OrderRefused):
     """What was asked is settled already."""
 
@@ -169,36 +138,105 @@ class TaskFailed(SchedulerError):
     code = "task_failed"
 
 
-class HopFailed(TaskFailed):
-    """An inferencer failed; `segment` and `operator` say which."""
-
-    code = "node_failed"
-
-    def __init__(self, segment: int, operator: str, cause: object) -> None:
-        super().__init__(f"{operator} failed as inferencer of segment {segment}", cause)
-        self.segment = segment
-        self.operator = operator
-
-
-class NoCandidateLeft(TaskFailed):
-    """Every candidate of a segment has failed."""
-
-    code = "no_candidate_left"
-
-
-class QuorumMissed(TaskFailed):
-    """Fewer verifiers than the quorum committed to a verdict in time."""
-
-    code = "quorum_missed"
-
-
-class WindowUsedUp(TaskFailed):
-    """The nodes used up their part of the commit window; the rest is needed to give the fee back."""
-
-    code = "window_used_up"
-
-
 class ConfigurationInvalid(SchedulerError):
     """The configuration file cannot be used; the message names the key."""
 
     code = "configuration_invalid"
+
+
+class OrderInvalid(OrderRefused):
+    """What the protocol refuses; its own words say why."""
+
+    code = "invalid_order"
+
+    @classmethod
+    def of(cls, error: ProtocolError) -> OrderInvalid:
+        """The protocol's refusal; long values are cut, since they may be whole signatures."""
+        return cls(error.what, str(error.value)[:200], error.remedy)
+
+
+class PaymentRequired(OrderRefused):
+    """The tab does not cover the order."""
+
+    code = "payment_required"
+    status = 402
+
+    def __init__(self, what: str, shortfall: int, remedy: str) -> None:
+        super().__init__(what, remedy=remedy)
+        self.shortfall = shortfall
+
+
+class PriceTooLow(PaymentRequired):
+    """The order pays less than the price list, or its bound is below what the answer may cost."""
+
+    code = "price_too_low"
+
+
+class VoucherRefused(OrderRefused):
+    """A word on a tab that goes backwards, forgets, or does not authorise its order."""
+
+    code = "voucher_refused"
+    status = 409
+
+
+class TabNotOpen(OrderRefused):
+    """No order is taken on a tab that is closing or unknown."""
+
+    code = "tab_not_open"
+    status = 409
+
+
+class StakeExhausted(OrderRefused):
+    """So much is open that a failure would cost more than this scheduler's stake covers."""
+
+    code = "stake_exhausted"
+    status = 503
+
+
+class NodeUnpaid(OrderRefused):
+    """No node that was drawn has a tab that covers this order."""
+
+    code = "no_paid_node"
+    status = 503
+
+
+class UnknownOrder(OrderRefused):
+    """No such order was taken here."""
+
+    code = "unknown_order"
+    status = 404
+
+
+class NotYet(OrderRefused):
+    """What is asked for follows a step that has not been taken."""
+
+    code = "not_yet"
+    status = 409
+
+
+class SecretRefused(OrderRefused):
+    """Not the secret that the order committed to."""
+
+    code = "secret_refused"
+
+
+class OrderFailed(TaskFailed):
+    """An order that was taken came to nothing; its client owes nothing and may order again."""
+
+    code = "order_failed"
+
+
+class NodeFailed(OrderFailed):
+    """The node of a segment failed."""
+
+    code = "node_failed"
+
+    def __init__(self, segment: int, operator: str, cause: object) -> None:
+        super().__init__(f"The node of segment {segment} failed", _words(cause), "Order again: nothing is owed.")
+        self.segment = segment
+        self.operator = operator
+
+
+def _words(cause: object) -> str:
+    what = getattr(cause, "what", None)
+    return str(what if what is not None else cause)[:300]

@@ -13,11 +13,12 @@ from troth.protocol.types import Address
 from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.chains.choosing import Chains
 from troth.scheduler.entry_choice import EntryChoice
-from troth.scheduler.errors import HopFailed, NoCandidateLeft
 from troth.scheduler.hop import Hop
+from troth.scheduler.patience import Patience
 from troth.scheduler.peers import Peers
-from troth.scheduler.pipeline import OnToken, Patience, Pipeline
+from troth.scheduler.pipeline import OnToken, Pipeline
 from troth.scheduler.records import Generated, Generating
+from troth.scheduler.task_errors import HopFailed, NoCandidateLeft
 from troth.scheduler.timing import Breakdown
 from troth.scheduler.trace_store import TaskTraces
 

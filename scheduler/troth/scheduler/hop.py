@@ -24,7 +24,7 @@ from troth.protocol.types import Address, Hash32, Row
 from troth.protocol.wire import Decode, Decoded, Forward, Frame, Rows
 from troth.protocol.wire_fields import DECODE_LIMIT, RowSignature
 from troth.scheduler.admitted import AdmittedTask
-from troth.scheduler.errors import HopFailed
+from troth.scheduler.task_errors import HopFailed
 from troth.scheduler.timing import Breakdown
 from troth.scheduler.trace_store import Link, TaskTraces
 

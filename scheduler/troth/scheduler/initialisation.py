@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from troth.chain.keystore import create_account, create_vrf_secret, load_account, load_vrf_secret
 from troth.chain.passwords import read_password
 from troth.overlay.identity import load_or_create_identity
-from troth.protocol import vrf
-from troth.scheduler.configuration import FILE, load, template
+from troth.scheduler.configuration import load, template
 from troth.scheduler.errors import ConfigurationInvalid
-
-
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """The command line of `init`."""
-
-    rpc: str
-    contract: str
-    class_id: str
-    model: Path
-    ends: str
-    host: str
-    port: int
-    endpoint: str
-    start_block: int
-    operator_keystore: Path | None
-    vrf_keystore: Path | None
-    committee: str = ""
-    overlay_port: int = 8444
-    overlay_address: str = ""
+from troth.scheduler.founding import Wishes, operator_key, vrf_public_key
+from troth.scheduler.sections import FILE
 
 
 def initialise(folder: Path, wishes: Wishes, password_file: Path | None) -> dict[str, object]:
@@ -64,22 +43,6 @@ def initialise(folder: Path, wishes: Wishes, password_file: Path | None) -> dict
         "next": f"send some ether for gas to {operator}, then: "
         f"troth scheduler register --home {folder} --owner-keystore FILE",
     }
-
-
-def operator_key(folder: Path, keystore: Path | None, password: str) -> str:
-    """The operator's address, of a named keystore or of the folder's own, which is made where there is none."""
-    if keystore is not None:
-        return load_account(keystore.expanduser(), password).address
-    path = folder / "keys" / "operator.json"
-    return (load_account if path.exists() else create_account)(path, password).address
-
-
-def vrf_public_key(folder: Path, keystore: Path | None, password: str) -> tuple[int, int]:
-    """The same for the VRF key."""
-    if keystore is not None:
-        return vrf.public_key(load_vrf_secret(keystore.expanduser(), password))
-    path = folder / "keys" / "vrf.json"
-    return vrf.public_key((load_vrf_secret if path.exists() else create_vrf_secret)(path, password))
 
 
 def _text(wishes: Wishes) -> str:

@@ -23,7 +23,7 @@ from troth.scheduler.admitted import AdmittedTask
 from troth.scheduler.closing import Closing
 from troth.scheduler.desk import Desk
 from troth.scheduler.entry_choice import EntryChoice
-from troth.scheduler.errors import HopFailed, SchedulerError, TaskFailed
+from troth.scheduler.errors import SchedulerError, TaskFailed
 from troth.scheduler.generation import Generation
 from troth.scheduler.ledger import Reorganised, TaskEnded, TaskVanished
 from troth.scheduler.records import (
@@ -39,6 +39,7 @@ from troth.scheduler.records import (
 )
 from troth.scheduler.story import Story
 from troth.scheduler.stream import ClientStream
+from troth.scheduler.task_errors import HopFailed
 from troth.scheduler.timing import Breakdown
 from troth.scheduler.window import CommitWindow
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from troth.overlay.errors import OverlayError
-from troth.protocol.trace import tile_indices
 from troth.protocol.contract_types import ABSENT, Opening
 from troth.protocol.errors import InvalidOpening, ProtocolError
 from troth.protocol.events import TraceRevealed
 from troth.protocol.identifiers import verdict_commitment
+from troth.protocol.trace import tile_indices
 from troth.protocol.task import Task
 from troth.protocol.trace import TILE_BYTES, TileOpening, opening_root
 from troth.protocol.types import ZERO_HASH, Address, Hash32

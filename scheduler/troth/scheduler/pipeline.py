@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from msgspec import UNSET, UnsetType
 
@@ -14,26 +14,15 @@ from troth.protocol.logprobs import Logprobs
 from troth.protocol.tensors import TOKEN_BYTES, tokens_to_bytes
 from troth.protocol.wire import Decoded, Rows
 from troth.scheduler.admitted import AdmittedTask
-from troth.scheduler.errors import HopFailed
 from troth.scheduler.hop import Hop
+from troth.scheduler.patience import MESSAGE_BYTES, Finish, Patience
+from troth.scheduler.task_errors import HopFailed
 from troth.scheduler.timing import Breakdown
 from troth.scheduler.trace_store import Link, TaskTraces
 
-MESSAGE_BYTES = 32 * 2**20
-"""Rows in one message at most: half of what a frame may carry, so that a header never decides."""
-
-Finish = Literal["stop", "length"]
 Packed = bytes | UnsetType
 Answered = TypeVar("Answered")
 OnToken = Callable[[int, int, Logprobs | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """Seconds until a silent inferencer counts as dead: for one token, and for one message of a prefill."""
-
-    token: float = 10.0
-    prefill: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from troth.scheduler.admitted import AdmittedTask, from_record
 from troth.scheduler.catalogue import Catalogue
 from troth.scheduler.desk import Desk
 from troth.scheduler.endings import REMEMBERED_SECONDS, Endings
-from troth.scheduler.errors import BadRequest, Busy, ChainAway, OrderRefused, UnknownTask
+from troth.scheduler.errors import BadRequest, Busy, ChainAway, OrderRefused
 from troth.scheduler.lifecycle import Lifecycle
 from troth.scheduler.metrics import Metrics
 from troth.scheduler.pool.coordinator import Coordinator
@@ -25,6 +25,7 @@ from troth.scheduler.release import release
 from troth.scheduler.reviews import Reviews
 from troth.scheduler.story import Story
 from troth.scheduler.stream import ClientStream
+from troth.scheduler.task_errors import UnknownTask
 
 log = logging.getLogger(__name__)
 

@@ -12,14 +12,13 @@ from troth.overlay.identity import load_identity
 from troth.overlay.server import TlsServer, run_until_stopped
 from troth.overlay.sessions.entry import EntryKeys, overlay_entry
 from troth.scheduler.api import scheduler_app
-from troth.scheduler.assembly import Keys, assembled
+from troth.scheduler.assembly import assembled
 from troth.scheduler.configuration import Configuration, load
+from troth.scheduler.keys import Keys
+from troth.scheduler.market.serving import DRAIN_SECONDS
 from troth.scheduler.pool.coordinator import REPORT_LIMITS
 
 log = logging.getLogger(__name__)
-
-DRAIN_SECONDS = 600.0
-"""How long tasks under way may take once a stop was asked for; a kill leaves them to the journal."""
 
 
 async def serve(folder: Path, password_file: Path | None) -> None:

@@ -13,10 +13,8 @@ from troth.protocol.types import Address
 from troth.scheduler.configuration import Configuration, load
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.journal import Journal
+from troth.scheduler.market.status import GAS_RESERVE
 from troth.scheduler.pool.asking import placement_of
-
-GAS_RESERVE = 10**16
-"""Wei below which a warning is due: some tens of tasks at ordinary fees."""
 
 
 def operator_of(configuration: Configuration) -> Address:

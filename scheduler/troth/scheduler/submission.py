@@ -10,9 +10,9 @@ from typing import Annotated
 
 import msgspec
 
+from troth.protocol.types import pack_ends
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
-from troth.protocol.types import pack_ends
 from troth.protocol.types import SEGMENTS_LIMIT, Address, Hash32, Order, to_address
 from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
 from troth.scheduler.errors import BadRequest
@@ -101,17 +101,6 @@ def read_operator(body: bytes) -> Address | None:
         raise BadRequest("The choice cannot be read", error, 'Send {"operator": "0x…"} or null.') from error
     except ProtocolError as error:
         raise BadRequest(error.what, error.value, error.remedy) from error
-
-
-def read_hash(text: str, what: str) -> Hash32:
-    """32 bytes from 0x-hexadecimal text; raises BadRequest naming `what`."""
-    try:
-        raw = bytes.fromhex(text.removeprefix("0x"))
-    except ValueError as error:
-        raise BadRequest(f"The {what} is not hexadecimal", text[:80], "Send 0x and 64 digits.") from error
-    if len(raw) != 32:
-        raise BadRequest(f"A {what} has 32 bytes", len(raw), "Send 0x and 64 digits.")
-    return Hash32(raw)
 
 
 def _hash(text: str) -> Hash32:

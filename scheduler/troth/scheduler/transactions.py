@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +28,14 @@ from troth.protocol.calls.views import account_of, parameters_of
 from troth.protocol.contract_types import Role, SchedulerRegistration
 from troth.protocol.types import Address, Consent, Hash32, to_address
 from troth.scheduler.configuration import Configuration, load
-from troth.scheduler.errors import ConfigurationInvalid, UnknownTask
+from troth.scheduler.errors import ConfigurationInvalid
+from troth.scheduler.market.registering import Owner
+from troth.scheduler.reading import read_hash
 from troth.scheduler.status import operator_of
-from troth.scheduler.submission import read_hash
+from troth.scheduler.task_errors import UnknownTask
 
 Result = dict[str, Any]
 OpenKey = Callable[[], Key]
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The cold party of a registration."""
-
-    keystore: Path
-    password_file: Path | None
-    payout: str | None
-    stake: int | None
 
 
 async def register_scheduler_of(folder: Path, owner: Owner, password_file: Path | None, *, broadcast: bool) -> Result:

@@ -31,10 +31,11 @@ from troth.protocol.wire import (
     TraceCommitted,
 )
 from troth.scheduler.admitted import AdmittedTask
-from troth.scheduler.errors import HopFailed, QuorumMissed, TaskFailed
+from troth.scheduler.errors import TaskFailed
+from troth.scheduler.patience import MESSAGE_BYTES
 from troth.scheduler.peers import Peers
-from troth.scheduler.pipeline import MESSAGE_BYTES
 from troth.scheduler.records import Generated, SegmentPosts
+from troth.scheduler.task_errors import HopFailed, QuorumMissed
 from troth.scheduler.trace_store import Link, TaskTraces
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from troth.scheduler.errors import WindowUsedUp
 from troth.scheduler.ledger import Ledger
+from troth.scheduler.task_errors import WindowUsedUp
 
 Result = TypeVar("Result")
 

@@ -21,7 +21,6 @@ from benchmarks.market.orders import (
     verdicts_of,
 )
 from benchmarks.market.stage import PARAMETERS, Sent, Stage
-from troth.protocol.trace import tile_indices
 from troth.protocol.dtype import Dtype
 from troth.protocol.market import messages, reveals
 from troth.protocol.market.events import CaseDecided, CaseOpened, CaseSeeded, ReviewersDrawn, ReviewsCommitted
@@ -38,6 +37,7 @@ from troth.protocol.market.types import (
     ReviewCommitment,
     VrfProof,
 )
+from troth.protocol.trace import tile_indices
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from troth.audit.case import TaskCase, compare, mismatch, unavailable
 from troth.audit.decisions import decide
 from troth.audit.history import Step
-from troth.audit.inputs import Unavailable
+from troth.audit.market.inputs import Unavailable
 from troth.audit.report import Finding, Kind
 from troth.audit.shown import Shown
 from troth.protocol.errors import ProtocolError

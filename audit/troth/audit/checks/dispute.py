@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from troth.audit.case import TaskCase, compare, mismatch, review_group, unavailable
 from troth.audit.history import Step
-from troth.audit.inputs import Unavailable, decoded, direct, struct
+from troth.audit.inputs import decoded, direct, struct
+from troth.audit.market.inputs import Unavailable
 from troth.audit.report import Finding
 from troth.protocol.contract_types import Settled
 from troth.protocol.errors import ProtocolError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from troth.audit.evidence import Evidence
 from troth.audit.history import History, Step, equivocations
-from troth.audit.inputs import Unavailable, decoded, struct
+from troth.audit.inputs import decoded, struct
+from troth.audit.market.inputs import Unavailable
 from troth.audit.report import Finding, Kind, Result
 from troth.protocol.calls import DecodedCall
 from troth.protocol.contract_types import Role

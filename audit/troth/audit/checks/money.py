@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from troth.audit.case import TaskCase, compare, mismatch, unavailable
 from troth.audit.history import Step
-from troth.audit.inputs import Unavailable
+from troth.audit.market.inputs import Unavailable
 from troth.audit.payments import movements_due
 from troth.audit.report import Finding
 from troth.protocol.errors import ProtocolError

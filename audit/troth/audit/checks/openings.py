@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from troth.audit.case import TaskCase, mismatch, unavailable
 from troth.audit.history import Step
-from troth.audit.inputs import Unavailable, task_call
+from troth.audit.inputs import task_call
+from troth.audit.market.inputs import Unavailable
 from troth.audit.report import Finding
-from troth.protocol.trace import tile_indices
 from troth.protocol.calls import RevealCall
 from troth.protocol.contract_types import Opening
 from troth.protocol.dtype import Dtype
@@ -16,6 +16,7 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.events import TraceRevealed
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import verdict_commitment
+from troth.protocol.trace import tile_indices
 from troth.protocol.task import Task
 from troth.protocol.task_progress import reveal_hash
 from troth.protocol.trace import TileOpening, opening_root, tile_count

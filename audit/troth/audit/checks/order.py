@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from troth.audit.case import TaskCase, compare, mismatch, unavailable
 from troth.audit.history import Step
-from troth.audit.inputs import Unavailable, task_call
+from troth.audit.inputs import task_call
+from troth.audit.market.inputs import Unavailable
 from troth.audit.report import Finding
 from troth.protocol.calls import OpenAndCommitCall, OpenCall
 from troth.protocol.contract_types import REFERENCE_AGE, Role
+from troth.protocol.types import unpack_ends
 from troth.protocol.errors import ProtocolError
 from troth.protocol.events import TaskOpened
 from troth.protocol.identifiers import fee, task_id
-from troth.protocol.types import unpack_ends
 from troth.protocol.typed_data import recover_digest
 
 NUMBER = "V2"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from troth.audit.case import TaskCase, mismatch
 from troth.audit.history import Step
-from troth.audit.inputs import Unavailable, decoded
+from troth.audit.inputs import decoded
+from troth.audit.market.inputs import Unavailable
 from troth.audit.report import Finding, Kind
 from troth.audit.shown import Shown
 from troth.protocol.events import (

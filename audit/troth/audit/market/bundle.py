@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from troth.audit.bundle_format import Input, Seal
-from troth.audit.bundle_reading import (
+from troth.audit.bundle_lines import (
     CONTENT_LIMIT,
     REMEDY,
     LineReader,

@@ -16,8 +16,7 @@ from troth.audit.market.checks import CHAIN, LOG
 from troth.audit.market.receipts import audit_receipt, read_receipt
 from troth.audit.market.watch_command import watch
 from troth.audit.options import JsonOption, LastOption, RpcOption, StartOption, read_address
-from troth.audit.report import Finding
-from troth.audit.reproduction import Reproduce
+from troth.audit.report import Finding, Reproduce
 from troth.chain.errors import without_credentials
 
 FactoryOption = Annotated[

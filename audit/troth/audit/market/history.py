@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from troth.audit.history import Contradiction
 from troth.chain.market import Place
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logs import Log, LogMeta
@@ -88,3 +87,11 @@ def read_history(logs: Iterable[Log], place: Place) -> History:
         steps.append(Step(event, state))
         state, last = after, log.meta
     return History(state, tuple(steps), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Where and how the events do not fit together."""
+
+    place: LogMeta
+    message: str

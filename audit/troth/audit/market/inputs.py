@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from troth.audit.inputs import Unavailable
 from troth.audit.market.evidence import Evidence
 from troth.protocol.bindings.structs import converter
 from troth.protocol.calls import DecodedCall
@@ -42,3 +42,11 @@ def values(call: DecodedCall, name: str, kind: type[Made]) -> tuple[Made, ...]:
     """One argument that is a list, each as its type."""
     read: Any = converter(kind)  # type: ignore[arg-type]
     return tuple(read(one) for one in call.value(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """No call can be read: ``impossible`` if this transaction cannot have emitted the event at all."""
+
+    reason: str
+    impossible: bool = False

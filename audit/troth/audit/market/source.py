@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from troth.audit.asking import SPAN, each
 from troth.audit.errors import ChainMoved, SourceUnusable
-from troth.audit.evidence import Transaction
 from troth.audit.market.evidence import Answer, Evidence
 from troth.audit.market.history import History
-from troth.audit.source import SPAN, each
-from troth.audit.transactions import from_node
+from troth.audit.transactions import Transaction, from_node
 from troth.chain import decoding
 from troth.chain.adapter import REQUEST_TIMEOUT
 from troth.chain.errors import ChainError, RpcRefused

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from troth.audit.inputs import Unavailable
 from troth.audit.market.evidence import Evidence
 from troth.audit.market.history import History
+from troth.audit.market.inputs import Unavailable
 from troth.audit.report import CheckReport, Finding, Kind, Result
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logs import LogMeta

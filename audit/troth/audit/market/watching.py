@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from troth.audit.errors import ChainMoved
-from troth.audit.evidence import Transaction
 from troth.audit.market import handed, running
 from troth.audit.market.checks import CHAIN, logs
 from troth.audit.market.findings import ShownFindings
@@ -20,6 +19,7 @@ from troth.audit.market.history import History, read_history
 from troth.audit.market.source import Source
 from troth.audit.market.subject import Subject
 from troth.audit.report import CheckReport, Finding, Report
+from troth.audit.transactions import Transaction
 from troth.chain.headers import RawHeader
 from troth.chain.market_follower import MarketFollower
 from troth.chain.store import WINDOW

@@ -19,22 +19,15 @@ from starlette.types import Receive, Scope, Send
 from troth.chain.errors import ChainError
 from troth.client.errors import ClientError
 from troth.client.gateway.body import BODY_SECONDS, read_body
-from troth.client.gateway.catalogue import model_json, names
 from troth.client.gateway.chat_request import read_chat
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.completion_request import read_completion
-from troth.client.gateway.connection import Connection
 from troth.client.gateway.delivery import streamed, whole
 from troth.client.gateway.errors import GatewayRefusal, InvalidRequest, NotFound, NotReady
-from troth.client.gateway.failures import refusal_before
-from troth.client.gateway.intake import Intake
 from troth.client.gateway.ledger import Ledger
 from troth.client.gateway.metrics import Metrics
-from troth.client.gateway.paths_view import paths_json
-from troth.client.gateway.receipt_view import receipt_json
 from troth.client.gateway.request import Defaults, Wanted
 from troth.client.gateway.shapes import Shapes
-from troth.client.session import Session
 from troth.overlay.health import health_routes
 
 KEEP_ALIVE_SECONDS = 5.0
@@ -84,6 +77,10 @@ class Front(ABC):
         """One of them; NotFound."""
 
     @abstractmethod
+    def refusal(self, error: ClientError | ChainError) -> GatewayRefusal:
+        """What is told of an error that no order was sent for."""
+
+    @abstractmethod
     async def paths(self) -> dict[str, Any]:
         """The circuits that requests go over."""
 
@@ -109,38 +106,6 @@ class Front(ABC):
             self.idle.set()
 
 
-@dataclass(kw_only=True)
-class Gateway(Front):
-    """The gateway of the per-task way."""
-
-    connection: Connection[Session]
-    intake: Intake
-
-    def away(self) -> list[str]:
-        return self.connection.reasons()
-
-    async def start(self, wanted: Wanted) -> Completion:
-        return await self.intake.start(wanted)
-
-    async def models(self) -> list[dict[str, Any]]:
-        async with self.connection.lease() as held:
-            return [model_json(held.session, self.created)]
-
-    async def model(self, name: str) -> dict[str, Any]:
-        async with self.connection.lease() as held:
-            if name not in names(held.session.offer):
-                raise no_such_model(name)
-            return model_json(held.session, self.created)
-
-    async def paths(self) -> dict[str, Any]:
-        async with self.connection.lease() as held:
-            return paths_json(held.session.pool, held.session.mode)
-
-    async def receipt(self, identifier: str) -> dict[str, Any]:
-        async with self.connection.lease() as held:
-            return await receipt_json(self.ledger, held.session, identifier)
-
-
 def no_such_model(name: str) -> NotFound:
     """There is no model of this name."""
     remedy = "GET /v1/models lists what there is."
@@ -151,7 +116,7 @@ def gateway_app(gateway: Front) -> FastAPI:
     """The application; `Guard` goes around it."""
     app = FastAPI(title="Troth gateway", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(health_routes(gateway.reasons, gateway.metrics.registry))
-    _add_refusals(app)
+    _add_refusals(app, gateway)
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
@@ -262,7 +227,7 @@ def _reader_left(gateway: Front, completion: Completion) -> None:
     _log.info("the reader of %s left; its orders go on", completion.identifier)
 
 
-def _add_refusals(app: FastAPI) -> None:
+def _add_refusals(app: FastAPI, gateway: Front) -> None:
     def refused(refusal: GatewayRefusal) -> Response:
         return JSONResponse(refusal.to_json(), refusal.http_status, refusal.headers)
 
@@ -273,11 +238,7 @@ def _add_refusals(app: FastAPI) -> None:
     @app.exception_handler(ClientError)
     @app.exception_handler(ChainError)
     async def from_below(_request: Request, error: ClientError | ChainError) -> Response:
-        return refused(
-            refusal_before(error, "")
-            if isinstance(error, ClientError)
-            else NotReady(error.what, error.value, error.remedy, "chain")
-        )
+        return refused(gateway.refusal(error))
 
     @app.exception_handler(HTTPException)
     async def no_such_path(request: Request, error: HTTPException) -> Response:

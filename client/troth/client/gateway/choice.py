@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from troth.client.asking import Chosen, Finished, Text
+from troth.client.chosen import Chosen
 from troth.client.gateway.stops import StopCutter
+from troth.client.updates import Finished, Text
 
 _REASONS = {"end": "stop", "length": "length"}
 

@@ -8,13 +8,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from troth.client.asking import Finished, Text, Verdict
 from troth.client.gateway.choice import Choice, Delta
 from troth.client.gateway.errors import AnswerRejected, GatewayRefusal, HopFailed, Money
-from troth.client.gateway.ordered import Ordered
-from troth.client.gateway.orders import Told
+from troth.client.gateway.ordered import Ordered, Told
 from troth.client.gateway.request import Wanted
 from troth.client.language import Language
+from troth.client.updates import Finished, Text, Verdict
 from troth.protocol.types import Address
 
 

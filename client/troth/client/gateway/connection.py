@@ -12,7 +12,6 @@ from typing import Any, Generic, Protocol, TypeVar
 from troth.chain.errors import ChainError
 from troth.client.errors import ClientError, OverlayFailed
 from troth.client.gateway.errors import NotReady
-from troth.client.session import Session
 from troth.overlay.errors import CircuitFailed, OverlayError
 
 
@@ -25,7 +24,6 @@ class Following(Protocol):
 
 
 Kept = TypeVar("Kept", bound=Following)
-SessionFactory = Callable[[], AbstractAsyncContextManager[Session]]
 FIRST_BACKOFF = 0.5
 LONGEST_BACKOFF = 30.0
 PATIENCE_SECONDS = 5.0

@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
+from troth.client.choices import Choices
 from troth.client.direct.affinity import Affinity
 from troth.client.errors import ClientError
+from troth.client.exchange import Assigned, Posted
 from troth.client.gateway.catalogue import require_model
 from troth.client.gateway.completion import Completion, new_identifier
 from troth.client.gateway.connection import Connection, Held
-from troth.client.gateway.errors import InvalidRequest, PaymentRequired
+from troth.client.gateway.errors import PaymentRequired
 from troth.client.gateway.failures import chain_failed, refusal_before, short_of
 from troth.client.gateway.ledger import Ledger, today
+from troth.client.gateway.limits import Limits
 from troth.client.gateway.orders import Listener, Orders, Told
-from troth.client.gateway.request import Prompt, Wanted
+from troth.client.gateway.prompts import echoed, tokens_of
+from troth.client.gateway.request import Wanted
 from troth.client.gateway.settling import settle
 from troth.client.gateway.turn import Turn
-from troth.client.language import Language
 from troth.client.money import format_amount
-from troth.client.ordering import Choices, SignedOrder
-from troth.client.prompt import LARGEST_PROMPT
+from troth.client.ordering import SignedOrder
 from troth.client.session import Session
 from troth.client.template import Message
 from troth.protocol.types import Address
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the wallet's owner allows: wei for one request, wei for all orders of a day (UTC). None: no limit."""
-
-    request: int | None = None
-    day: int | None = None
 
 
 class Intake:
@@ -81,12 +75,12 @@ class Intake:
         self, completion: Completion, number: int, messages: Sequence[Message], near: Address | None
     ) -> Listener:
         if not messages:
-            return lambda told: completion.hear(number, told)
+            return lambda told: _hear(completion, number, told)
         turn = Turn(self._affinity, messages, completion.wanted.stops, near)
 
         def hear(told: Told) -> None:
             turn.hear(told)
-            completion.hear(number, told)
+            _hear(completion, number, told)
 
         return hear
 
@@ -120,6 +114,13 @@ class Intake:
             raise _over(what, shown, "Wait until midnight UTC, or raise --budget.", "budget_exceeded")
 
 
+def _hear(completion: Completion, number: int, told: Told) -> None:
+    if isinstance(told, Assigned | Posted):
+        completion.heard(number)
+    else:
+        completion.hear(number, told)
+
+
 def _conversation(wanted: Wanted) -> list[Message]:
     """A chat's messages; none for raw prompts, which are no conversation that could go on."""
     (prompt, *_) = wanted.prompts
@@ -130,33 +131,6 @@ def _conversation(wanted: Wanted) -> list[Message]:
 
 def _over(what: str, value: str, remedy: str, code: str) -> PaymentRequired:
     return PaymentRequired(what, value, remedy, code=code, troth={"charged": False, "retry_free": True})
-
-
-def tokens_of(language: Language, vocabulary: int, prompt: Prompt) -> tuple[int, ...]:
-    """A prompt's tokens; InvalidRequest where it is too long, or a token is none of the model's."""
-    if isinstance(prompt, str):
-        _require_size(len(prompt.encode()))
-        return tuple(language.tokenizer.encode(prompt).ids)
-    if isinstance(prompt, tuple) and all(isinstance(one, int) for one in prompt):
-        tokens = tuple(one for one in prompt if isinstance(one, int))
-        if any(token >= vocabulary for token in tokens):
-            raise InvalidRequest(
-                "A token is none of the model's", max(tokens), f"Use 0 to {vocabulary - 1}.", param="prompt"
-            )
-        return tokens
-    messages = [message for message in prompt if not isinstance(message, int)]
-    _require_size(sum(len(message["content"].encode()) for message in messages))
-    return language.prompt_tokens(messages)
-
-
-def _require_size(size: int) -> None:
-    if size > LARGEST_PROMPT:
-        raise InvalidRequest(
-            "The prompt is too long",
-            f"{size} bytes",
-            f"Use at most {LARGEST_PROMPT} bytes.",
-            code="context_length_exceeded",
-        )
 
 
 def _completion(
@@ -174,10 +148,3 @@ def _completion(
         prompt_tokens=sum(map(len, prompts)),
         prefixes=[prefix for prefix in shown for _ in range(wanted.count)],
     )
-
-
-def echoed(language: Language, wanted: Wanted, prompt: Prompt, tokens: tuple[int, ...]) -> str:
-    """What is shown before the answer."""
-    if not wanted.echo:
-        return ""
-    return prompt if isinstance(prompt, str) else language.decode(list(tokens))

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from troth.client.gateway.errors import GatewayRefusal
+from troth.client.updates import Finished, Text, Verdict
 from troth.protocol.types import Hash32
+
+Told = Text | Finished | Verdict | GatewayRefusal
+"""What a completion is told of one of its orders."""
 
 
 class Ordered(Protocol):

@@ -22,6 +22,7 @@ from troth.client.gateway.errors import GatewayRefusal, NotReady, TooMany, Unsup
 from troth.client.gateway.failures import failure_of
 from troth.client.gateway.following import verdict_on_chain
 from troth.client.gateway.ledger import Ledger
+from troth.client.gateway.limits import MOST_FOLLOWED, RETRY_AFTER
 from troth.client.gateway.metrics import Metrics
 from troth.client.ordering import SignedOrder
 from troth.client.session import Session
@@ -29,10 +30,6 @@ from troth.client.standing import standing_of
 from troth.overlay.errors import OverlayError
 from troth.overlay.logs import task_bound
 from troth.protocol.types import Address
-
-MOST_FOLLOWED = 64
-"""Orders whose verdict is awaited, with those being answered: each holds a connection to the scheduler."""
-RETRY_AFTER = 5
 
 Told = Update | GatewayRefusal
 Listener = Callable[[Told], None]

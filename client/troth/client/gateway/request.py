@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from troth.client.choices import Choices
 from troth.client.errors import ConfigurationError
 from troth.client.gateway.errors import InvalidRequest, Unsupported
 from troth.client.gateway.fields import Fields, read_text
-from troth.client.ordering import Choices
 from troth.client.orders.wishes import Check
 from troth.client.template import Message
 from troth.protocol.request import TOKENS_LIMIT

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from troth.client.api import Calls
 from troth.client.errors import SchedulerRefused
+from troth.client.https_calls import Calls
 from troth.client.language import LanguageFiles
 from troth.client.untrusted import read_list, read_object, read_text
 from troth.protocol.errors import ProtocolError

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from troth.chain.errors import ChainError
-from troth.client.conversation import next_question, opening, say
+from troth.client.dialogue import next_question, opening, say
 from troth.client.errors import AnswerNotAccepted, ClientError, ModelUnavailable
 from troth.client.orders.asking import ask
 from troth.client.orders.judging import case_command

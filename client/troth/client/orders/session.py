@@ -12,9 +12,7 @@ from typing import Protocol
 from troth.chain.errors import ChainError
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
-from troth.client.chain_view import free_file
 from troth.client.configuration import Configuration
-from troth.client.connection import Reach, reaching
 from troth.client.errors import ClientError, ConfigurationError, ModelUnavailable
 from troth.client.home import Home
 from troth.client.language import Language, LanguageCache, check_files
@@ -24,19 +22,20 @@ from troth.client.orders.journal import Journal
 from troth.client.orders.policy import require_worth
 from troth.client.orders.seams import CaseOpener, OwnCheck
 from troth.client.orders.terms import Offer, offer_of, read_quotes, require_served
+from troth.client.reaching import Reach, reaching
 from troth.client.tabs.books import Books, TabRecord
 from troth.client.tabs.errors import NoTab
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.recovery import recover
 from troth.client.tabs.store import opened
+from troth.client.view_file import free_file
 from troth.overlay.errors import OverlayError
 from troth.overlay.paths.pool import CircuitPool
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.checks import View
 from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import Order, Parameters, Tab
-from troth.protocol.market.views import parameters_of, scheduler_of, view_of
-from troth.protocol.state import Scheduler
+from troth.protocol.market.views import parameters_of, registered_scheduler, view_of
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_address
 
@@ -120,7 +119,9 @@ class MarketSession:
 
     def view(self, order: Order, tab: Tab) -> View:
         """This client's view of the chain for an order; raises InvalidOrder where class or scheduler are unknown."""
-        return view_of(self.state, order, tab, chain_id=self.domain.chain_id, block=self.block, time=int(time.time()))
+        now = int(time.time())
+        chain_id = self.domain.chain_id
+        return view_of(self.state, order, tab, chain_id=chain_id, block=self.block, time=now, leaving=True)
 
     async def seen(self, block: int) -> None:
         """Wait until a block that a scheduler names was followed, as far as the chain can be asked."""
@@ -161,7 +162,7 @@ class MarketSession:
     async def calls(self, desk: Desk) -> MarketCalls:
         """The calls to a desk's scheduler."""
         if desk.calls is None:
-            party = scheduler_of(self.state, desk.scheduler)
+            party = registered_scheduler(self.state, desk.scheduler)
             async with asyncio.timeout(PRICES_SECONDS if len(self.usable()) > 1 else None):
                 desk.calls = await self.connect(party)
         return desk.calls
@@ -234,20 +235,7 @@ class Connector:
 
     async def __call__(self, party: Party) -> MarketCalls:
         """Calls to this scheduler and to nobody else."""
-        return MarketCalls(await self._reach.to(scheduler_from(party)))
-
-
-def scheduler_from(party: Party) -> Scheduler:
-    """A party of the market as the connection takes it."""
-    return Scheduler(
-        operator=party.operator,
-        owner=party.owner,
-        payout=party.payout,
-        vrf_key=party.vrf_key,
-        endpoint=party.endpoint,
-        tls_key_hash=party.tls_key_hash,
-        registered=party.registered,
-    )
+        return MarketCalls(await self._reach.to(party))
 
 
 def table_of(configuration: Configuration) -> MarketTable:

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from troth.client.choices import Choices
 from troth.client.configuration import Configuration
 from troth.client.errors import ReceiptNotFound
 from troth.client.home import Home
-from troth.client.ordering import Choices
 from troth.client.orders.conversation import converse, print_json_answer
 from troth.client.orders.journal import Entry, Journal
 from troth.client.orders.receipts import proof_of, shown

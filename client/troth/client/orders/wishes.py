@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from troth.client.choices import Choices
 from troth.client.errors import ConfigurationError
-from troth.client.ordering import Choices
 from troth.protocol.market.prices import MILLION
 
 _SHARE = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,4}))?%")

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from troth.cases.judging import Inputs, Recomputed
 from troth.node.engine.interface import SessionKey, WholeEngine
 from troth.node.errors import OutOfOrder
+from troth.node.judging import judge_text, reference_rows
 from troth.node.orders.bench import Bench
-from troth.node.service.judging import judge_text, reference_rows
 from troth.protocol.dtype import Dtype
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.market.views import class_of

@@ -9,19 +9,18 @@ from typing import Any
 from troth.chain.keystore import Key
 from troth.chain.market import Market, Place, find_deployed
 from troth.node.errors import ModelError
-from troth.node.models.classes import default_class
 from troth.node.models.exact import exact_class
-from troth.node.models.registration import register_at
+from troth.node.models.market_registration import register_at
 from troth.node.models.report import ModelReport, hexadecimal
+from troth.node.models.rough import rough_comparison
 from troth.node.models.thresholds import read_calibration, shipped_calibration
-from troth.protocol import types
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import economy, shipped
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.prices import PER
 from troth.protocol.market.shipped import Money
 from troth.protocol.market.types import ExecutionClass, Parameters
-from troth.protocol.types import to_address
+from troth.protocol.types import ZERO_HASH, Hash32, to_address
 
 SECOND_CUT = 2_000_000
 """Millionths of the first cut: beyond twice what calibration calls noise, stake is taken; below, there is a refund."""
@@ -68,9 +67,9 @@ class Wanted:
 
     def measured(
         self, report: ModelReport, name: str, dtype: str, calibration: Path | None, exact: tuple[str, str] | None
-    ) -> types.ExecutionClass:
+    ) -> ExecutionClass:
         """How the class is compared: by a calibration's thresholds, or bit by bit on (engine, device)."""
-        rough = default_class(report.model_id, report.descriptor.dtype, name, 1, candidates=self.candidates)
+        rough = rough_class(report.model_id, report.descriptor.dtype, name, candidates=self.candidates)
         if exact is not None:
             return exact_class(rough, report.folder, *exact)
         if calibration is not None:
@@ -81,7 +80,7 @@ class Wanted:
 
 async def add_to_market(
     report: ModelReport,
-    measured: types.ExecutionClass,
+    measured: ExecutionClass,
     wanted: Wanted,
     key: Key,
     *,
@@ -92,7 +91,7 @@ async def add_to_market(
 ) -> dict[str, Any]:
     """Register with the deployment, or say what would happen; JSON values."""
     deployed = await find_deployed(rpc, to_address(factory), to_address(bank) if bank else None)
-    execution_class = market_class(measured, wanted.money(deployed.parameters))
+    execution_class = wanted.money(deployed.parameters).put_into(measured)
     place = Place(to_address(factory), deployed.contracts, deployed.meta.block)
     async with await Market.connect(rpc, place) as market:
         sent = await register_at(market, report.descriptor, execution_class, key, broadcast=broadcast)
@@ -101,18 +100,13 @@ async def add_to_market(
     return {**told, "warning": warning} if warning else told
 
 
-def market_class(measured: types.ExecutionClass, money: Money) -> ExecutionClass:
-    """The class with the comparison of ``measured`` and this money."""
-    plain = ExecutionClass(
-        model=measured.model,
-        name=measured.name,
-        dtype=measured.dtype,
-        exact=measured.exact,
-        mantissa_bits=measured.mantissa_bits,
-        steps=measured.steps,
-        theta=measured.theta,
-        tiles=measured.tiles,
-        candidates=measured.candidates,
+def rough_class(model: Hash32, dtype: int, name: str, *, candidates: int) -> ExecutionClass:
+    """The tolerant class of a model served by the torch engine, without the money that makes cheating lose."""
+    return ExecutionClass(
+        model=model,
+        name=name,
+        dtype=dtype,
+        candidates=candidates,
         verifiers=1,
         reviewers=3,
         check_price=0,
@@ -122,14 +116,12 @@ def market_class(measured: types.ExecutionClass, money: Money) -> ExecutionClass
         penalty=0,
         seat=0,
         seat_cap=0,
-        state_cut=measured.state_cut,
-        margin_cut=measured.margin_cut,
         second_cut=SECOND_CUT,
         pool_limit=0,
         pool_window=0,
-        calibration=measured.calibration,
+        calibration=ZERO_HASH,
+        **rough_comparison(dtype),
     )
-    return money.put_into(plain)
 
 
 def shown(execution_class: ExecutionClass) -> dict[str, Any]:

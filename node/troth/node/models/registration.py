@@ -7,18 +7,12 @@ from typing import Any
 
 from troth.chain.adapter import Chain
 from troth.chain.errors import ChainRejected
-from troth.chain.keystore import Key
-from troth.chain.market import Market
-from troth.node.transactions import carry_out, carry_out_at, open_keystore, run
+from troth.node.keyfiles import open_keystore, run
+from troth.node.transactions import carry_out
 from troth.protocol.calls import Call, register_class, register_model
-from troth.protocol.market import types as market
-from troth.protocol.market.calls import PartCall, build
-from troth.protocol.market.parts import Part
 from troth.protocol.types import ExecutionClass, ModelDescriptor, to_address
 
 REGISTERED = "AlreadyRegistered"
-KNOWN = frozenset({REGISTERED, "ClassKnown"})
-"""How the market refuses a model or a class that it has."""
 
 
 def register(
@@ -52,28 +46,3 @@ def register(
 
     result: list[dict[str, Any]] = run(both())
     return result
-
-
-async def register_at(
-    connected: Market,
-    descriptor: ModelDescriptor,
-    execution_class: market.ExecutionClass,
-    key: Key,
-    *,
-    broadcast: bool,
-) -> list[dict[str, Any]]:
-    """Both registrations with a deployment of the market, or what they would do."""
-
-    async def once(call: PartCall) -> dict[str, Any]:
-        try:
-            return await carry_out_at(connected, call, key, broadcast=broadcast)
-        except ChainRejected as error:
-            if error.name not in KNOWN:
-                raise
-            return {"call": call.call.function, "sent": False, "note": "registered already"}
-
-    done = [await once(build(connected.contracts, Part.CLASSES, "registerModel", descriptor))]
-    if not broadcast and done[0].get("sent") is False and "note" not in done[0]:
-        # A class of a model that is not registered yet would be refused in a dry run.
-        return [*done, {"call": "registerClass", "sent": False}]
-    return [*done, await once(build(connected.contracts, Part.CLASSES, "registerClass", execution_class))]

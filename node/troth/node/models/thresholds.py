@@ -6,10 +6,14 @@ import json
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from troth.node.errors import ModelError
-from troth.protocol.types import ExecutionClass, Hash32
+from troth.protocol import types
+from troth.protocol.market.types import ExecutionClass
+from troth.protocol.types import Hash32
+
+Class = TypeVar("Class", ExecutionClass, types.ExecutionClass)
 
 SHIPPED = "calibrations"
 """Folder beside this module with a report for each calibrated model and dtype."""
@@ -53,7 +57,7 @@ class Calibration:
     data: Hash32
     source: str
 
-    def apply(self, execution_class: ExecutionClass) -> ExecutionClass:
+    def apply(self, execution_class: Class) -> Class:
         """The class with these thresholds."""
         return replace(
             execution_class,

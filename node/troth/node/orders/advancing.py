@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import Computed
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.orders.bench import Bench
+from troth.node.orders.choosing import Chosen, next_token, told_again
 from troth.node.orders.reading import Given, read_inputs, require_next, require_ordered, upstream_after
 from troth.node.orders.session import Session
-from troth.node.service.choosing import Chosen, next_token, told_again
 from troth.protocol.market.rows import RowChain
 from troth.protocol.market.types import Row
 from troth.protocol.tensors import rows_to_bytes

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from troth.node.earning.leaf import Stage
 from troth.node.errors import BadInput, OutOfOrder
+from troth.node.judging import Judgement, judge_rows, report
 from troth.node.orders.bench import Bench
 from troth.node.orders.concluding import committed_trace, keep_trace
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import Session
 from troth.node.orders.words import COMMITMENT, VERDICT
-from troth.node.service.judging import Judgement, judge_rows, report
 from troth.protocol import typed_data
 from troth.protocol.market import canonical, checks, leaves, messages, prices
 from troth.protocol.market.messages import Signed

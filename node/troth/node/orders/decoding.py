@@ -22,9 +22,9 @@ from troth.node.engine.interface import WholeEngine
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.orders.advancing import keep, signed_row
 from troth.node.orders.bench import Bench
+from troth.node.orders.choosing import Asked, Chosen, Packed, next_token
 from troth.node.orders.reading import Given
 from troth.node.orders.session import Session
-from troth.node.service.choosing import Asked, Chosen, Packed, next_token
 from troth.protocol.market.types import Row
 from troth.protocol.tensors import rows_to_bytes, tokens_to_bytes
 from troth.protocol.wire import Decoded

@@ -52,7 +52,7 @@ from troth.protocol.market.calls import PartCall
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.state import Party
 from troth.protocol.market.types import Contracts, ExecutionClass, PotKind, Role
-from troth.protocol.market.views import class_of, scheduler_of
+from troth.protocol.market.views import class_of, registered_scheduler
 from troth.protocol.types import Address, ModelDescriptor
 from troth.protocol.wire import ORDER_REQUESTS, OrderRequest
 
@@ -162,7 +162,7 @@ class RunningMarketNode:
 
         def authorise(sender: Address) -> bool:
             try:
-                scheduler_of(follower.state, sender)
+                registered_scheduler(follower.state, sender)
             except InvalidOrder:
                 return False
             return True

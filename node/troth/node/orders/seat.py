@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from troth.node.errors import NotAssigned
 from troth.protocol import vrf
-from troth.protocol.tokens import noise_seed
 from troth.protocol.dtype import Dtype
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import checks, life, lottery, messages, prices
@@ -35,6 +34,7 @@ from troth.protocol.market.types import (
 )
 from troth.protocol.market.views import class_of, parameters_of, view_of
 from troth.protocol.request import Request, from_canonical_bytes, request_hash
+from troth.protocol.tokens import noise_seed
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment
 
 
@@ -204,6 +204,7 @@ def drawn_check(papers: CheckPapers, post: Post) -> DrawnCheck:
         block=max(admitted, order.reference_block + 1),
         time=min(post.now, order.deadline),
         key_check=post.key_check,
+        leaving=True,
     )
     life.validate_order(papers.order, view)
     checks.require_admission(order, papers.admission, papers.nodes, papers.infer_proof, view)

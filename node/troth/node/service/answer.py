@@ -14,7 +14,7 @@ import msgspec
 from troth.protocol.tokens import Finish
 
 if TYPE_CHECKING:
-    from troth.node.service.choosing import Packed
+    from troth.node.orders.choosing import Packed
 
 
 class Answer:

@@ -11,8 +11,8 @@ import os
 import msgspec
 
 from troth.node.errors import AlreadySigned, BadInput, OutOfOrder
+from troth.node.judging import judge_text, reference_rows
 from troth.node.service.bench import Bench
-from troth.node.service.judging import judge_text, reference_rows
 from troth.node.service.work import Work
 from troth.node.signing_record import TRACE_COMMITMENT, TRACE_ROOT, Subject
 from troth.node.traces import UNDECIDED, StoredTrace

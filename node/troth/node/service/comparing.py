@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.node.errors import BadInput, OutOfOrder
+from troth.node.judging import Judgement, judge, report
 from troth.node.service.bench import Bench
-from troth.node.service.judging import Judgement, judge, report
 from troth.node.service.work import Work
 from troth.node.signing_record import VERDICT, Subject
 from troth.node.traces import UNDECIDED, StoredTrace

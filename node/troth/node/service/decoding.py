@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from troth.node.engine.interface import WholeEngine
 from troth.node.errors import BadInput, OutOfOrder
+from troth.node.orders.choosing import Asked, Chosen, Packed, next_token
 from troth.node.service.bench import Bench
-from troth.node.service.choosing import Asked, Chosen, Packed, next_token
 from troth.node.service.forwarding import finish, keep, require_unfinished, sign_rows
 from troth.node.service.work import Work
 from troth.protocol.tensors import rows_to_bytes, tokens_to_bytes

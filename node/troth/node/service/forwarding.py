@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from troth.node.engine.interface import Computed
 from troth.node.errors import BadInput, OutOfOrder
+from troth.node.orders.choosing import Chosen, next_token, told_again
 from troth.node.service.bench import Bench
-from troth.node.service.choosing import Chosen, next_token, told_again
 from troth.node.service.inputs import read_inputs, require_next, require_ordered, split_upstream
 from troth.node.service.work import Work
 from troth.node.signing_record import ROW, Subject

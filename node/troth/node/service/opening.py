@@ -14,9 +14,10 @@ from troth.node.service.standing import Standing, own_post, standing_of
 from troth.node.traces import StoredTrace
 from troth.node.view import ChainView
 from troth.protocol import vrf
-from troth.protocol.assignment import sample_alpha, tile_indices
+from troth.protocol.assignment import sample_alpha
 from troth.protocol.contract_types import Opening
 from troth.protocol.dtype import Dtype
+from troth.protocol.trace import tile_indices
 from troth.protocol.task import Phase, Task
 from troth.protocol.trace import TileLayout, TileOpening
 from troth.protocol.types import Address, ExecutionClass, Hash32

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from troth.node.errors import NotAssigned
 from troth.node.view import ChainView
 from troth.protocol.announcement import Announcement
-from troth.protocol.assignment import Assignment, AssignmentContext, noise_seed, verify_assignment
+from troth.protocol.assignment import Assignment, AssignmentContext, verify_assignment
 from troth.protocol.contract_types import REFERENCE_AGE, Role
 from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidField
 from troth.protocol.identifiers import fee
 from troth.protocol.request import Request
+from troth.protocol.tokens import noise_seed
 from troth.protocol.types import Address, ExecutionClass, Hash32, ModelDescriptor, Segment, segments_from_ends
 
 PATIENCE = 5.0

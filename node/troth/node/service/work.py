@@ -23,7 +23,7 @@ from troth.protocol.types import Address
 from troth.protocol.wire_fields import RowSignature
 
 if TYPE_CHECKING:
-    from troth.node.service.choosing import Packed
+    from troth.node.orders.choosing import Packed
     from troth.node.service.decoding import Decoding
 
 

@@ -28,9 +28,17 @@ def rules_in(state: State, class_id: Hash32) -> Rules:
 
 
 def scheduler_of(state: State, operator: Address) -> Party:
-    """A bonded scheduler; raises InvalidOrder where it is none, or is leaving."""
+    """A scheduler that may take orders; raises InvalidOrder where it is none, or is leaving."""
+    party = registered_scheduler(state, operator)
+    if party.exit_block:
+        raise InvalidOrder("This scheduler is leaving and takes no orders", operator, "Order at another scheduler.")
+    return party
+
+
+def registered_scheduler(state: State, operator: Address) -> Party:
+    """A scheduler, also one that is leaving: what it took it still owes. Raises InvalidOrder where it is none."""
     party = state.parties.get(operator)
-    if party is None or party.role is not Role.SCHEDULER or party.exit_block:
+    if party is None or party.role is not Role.SCHEDULER:
         raise InvalidOrder("This is no bonded scheduler", operator, "Use a scheduler that the registry knows.")
     return party
 
@@ -51,19 +59,22 @@ def view_of(
     block: int,
     time: int,
     key_check: KeyCheck = signed_by_account,
+    leaving: bool = False,
 ) -> View:
     """The view of an order on ``tab`` at ``block``, Unix ``time``.
 
+    ``leaving``: the order was taken before, so that its scheduler may be leaving by now.
     Raises InvalidOrder where class or scheduler are unknown; InvalidField where the layer split is none.
     """
     rules, parameters = rules_in(state, order.execution_class), parameters_of(state)
     assert state.deployed is not None
     segments = segments_of(order, rules.layers)
+    scheduler = (registered_scheduler if leaving else scheduler_of)(state, tab.payee)
     return View(
         domain=market_domain(chain_id, state.deployed.contracts.bank),
         execution_class=order.execution_class,
         rules=rules,
-        vrf_key=scheduler_of(state, tab.payee).vrf_key,
+        vrf_key=scheduler.vrf_key,
         tab=tab,
         groups=tuple(state.group(group_id(order.execution_class, segment)) for segment in segments),
         block=block,

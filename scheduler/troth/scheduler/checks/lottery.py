@@ -9,9 +9,8 @@ from troth.protocol.market.messages import summons_id
 from troth.protocol.market.state import State
 from troth.protocol.market.types import SummonsKind
 from troth.protocol.types import Address, Hash32
-from troth.scheduler.errors import TooLate
+from troth.scheduler.errors import NotYet, SecretRefused, TooLate
 from troth.scheduler.orders.desk import Desk
-from troth.scheduler.orders.errors import NotYet, SecretRefused
 from troth.scheduler.orders.steps import Revealed
 from troth.scheduler.orders.story import Story
 

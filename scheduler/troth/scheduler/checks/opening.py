@@ -12,8 +12,8 @@ from troth.protocol.market.errors import InvalidSecret
 from troth.protocol.market.papers import Commitments
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Unveil, Unveiled
+from troth.scheduler.errors import NotYet, SecretRefused
 from troth.scheduler.orders.desk import Desk, Work
-from troth.scheduler.orders.errors import NotYet, SecretRefused
 from troth.scheduler.orders.papers import check_papers
 from troth.scheduler.orders.steps import Frozen, UnveiledTiles
 

@@ -18,10 +18,10 @@ from troth.overlay.operator import Operator
 from troth.protocol import vrf
 from troth.protocol.market.types import PotKind, Role
 from troth.protocol.types import Address
-from troth.scheduler.assembly import Keys
 from troth.scheduler.checks.summons import stuck
 from troth.scheduler.court.holding import OrderHoldings
 from troth.scheduler.court.informing import Inquiries
+from troth.scheduler.keys import Keys
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.market.configuration import MarketConfiguration
 from troth.scheduler.market.duties import Duties, Pace, supervised

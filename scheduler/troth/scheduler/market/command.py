@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.initialisation import Wishes
+from troth.scheduler.founding import Wishes
 from troth.scheduler.market.initialisation import MarketWishes, initialise_market
 
 LEAST_SHARE = 4

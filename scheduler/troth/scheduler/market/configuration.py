@@ -29,12 +29,12 @@ from troth.chain.keystore import keystore_path
 from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32, to_address
-from troth.scheduler.catalogue import Served
-from troth.scheduler.configuration import FILE, VERSION, Keys, Listen, Serve, overlay_of, served_of
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.orders.desk import Waits
 from troth.scheduler.orders.offers import PriceList
-from troth.scheduler.pipeline import Patience
+from troth.scheduler.patience import Patience
+from troth.scheduler.sections import FILE, VERSION, Keys, Listen, Serve, overlay_of, served_of
+from troth.scheduler.served import Served
 from troth.scheduler.tabs.opening import Deposits
 
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]

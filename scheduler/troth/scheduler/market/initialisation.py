@@ -8,10 +8,10 @@ from pathlib import Path
 from troth.chain.passwords import read_password
 from troth.overlay.identity import load_or_create_identity
 from troth.overlay.sessions.entry_section import overlay_table
-from troth.scheduler.configuration import FILE, VERSION, quoted
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.initialisation import Wishes, operator_key, vrf_public_key
+from troth.scheduler.founding import Wishes, operator_key, vrf_public_key
 from troth.scheduler.market.configuration import load_market
+from troth.scheduler.sections import FILE, VERSION, quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from troth.chain.errors import ChainRejected
-from troth.chain.keystore import address_in, load_account, load_vrf_secret
+from troth.chain.keystore import Key, address_in, load_account, load_vrf_secret
 from troth.chain.passwords import read_password
 from troth.overlay.identity import load_identity
 from troth.overlay.operator import Operator
@@ -17,10 +17,8 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.types import NO_ADDRESS, Consent, PotKind, Role, SchedulerRegistration
 from troth.protocol.types import Address, Hash32, to_address
 from troth.scheduler.errors import ConfigurationInvalid
+from troth.scheduler.market.sending import carry_out
 from troth.scheduler.market.status import Looked, looking
-from troth.scheduler.transactions import Owner
-
-Result = dict[str, Any]
 
 STAKES = 2
 """Times the least stake that a scheduler puts up unless told otherwise: orders that are open at once need it."""
@@ -35,28 +33,11 @@ async def register_in_market(
         raise ConfigurationInvalid("The owner's keystore names no address", owner.keystore, "Name another file.")
     async with looking(folder) as looked:
         call = _call(looked, owner, owner_address, password_file)
-        simulation = await looked.market.simulate(call, owner_address)
-        if simulation.rejection is not None:
-            raise ChainRejected(call.call.function, simulation.rejection)
-        plan: dict[str, Any] = {
-            "function": call.call.function,
-            "contract": call.to,
-            "from": owner_address,
-            "value": str(call.call.value),
-            "gas": simulation.gas,
-            "maximum_cost": str(simulation.maximum_cost),
-            "sent": broadcast,
-        }
-        if not broadcast:
-            return {**plan, "note": "dry run, nothing was sent: add --broadcast"}
-        key = load_account(owner.keystore, read_password(owner.password_file, purpose="the owner's keystore"))
-        receipt = await looked.market.execute(call, key)
-        return {
-            **plan,
-            "transaction": "0x" + receipt.transaction.hex(),
-            "block": receipt.block,
-            "gas": receipt.gas_used,
-        }
+
+        def open_owner() -> Key:
+            return load_account(owner.keystore, read_password(owner.password_file, purpose="the owner's keystore"))
+
+        return await carry_out(looked.market, call, owner_address, open_owner, broadcast=broadcast)
 
 
 def _call(looked: Looked, owner: Owner, owner_address: Address, password_file: Path | None) -> PartCall:
@@ -85,3 +66,13 @@ def _call(looked: Looked, owner: Owner, owner_address: Address, password_file: P
     consent = Operator(secret, looked.market.domain).sign(Consent(owner_address, looked.operator))
     value = stake if coin else 0
     return build(contracts, Part.REGISTRY, "registerScheduler", registration, consent, value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The cold party of a registration."""
+
+    keystore: Path
+    password_file: Path | None
+    payout: str | None
+    stake: int | None

@@ -11,11 +11,10 @@ from troth.chain.passwords import read_password
 from troth.overlay.identity import load_identity
 from troth.overlay.server import TlsServer, run_until_stopped
 from troth.overlay.sessions.entry import EntryKeys, overlay_entry
-from troth.scheduler.assembly import Keys
+from troth.scheduler.keys import Keys
 from troth.scheduler.market.assembly import assembled_market
 from troth.scheduler.market.configuration import load_market
 from troth.scheduler.pool.coordinator import REPORT_LIMITS
-from troth.scheduler.serving import DRAIN_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -49,3 +48,7 @@ async def serve_market(folder: Path, password_file: Path | None) -> None:
                 server, lambda port: log.info("serving %s on port %d", configuration.endpoint, port)
             )
     log.info("stopped")
+
+
+DRAIN_SECONDS = 600.0
+"""How long tasks under way may take once a stop was asked for; a kill leaves them to the journal."""

@@ -23,7 +23,6 @@ from troth.protocol.types import Address, Hash32
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.market.configuration import MarketConfiguration, load_market
 from troth.scheduler.orders.store import OrderStore
-from troth.scheduler.status import GAS_RESERVE
 from troth.scheduler.tabs.client_tabs import ClientTab, ClientTabs
 from troth.scheduler.tabs.database import Database
 from troth.scheduler.tabs.node_tabs import NodeTab, NodeTabs
@@ -181,3 +180,7 @@ def prices_of_market(folder: Path) -> Report:
         for class_id, one in configuration.prices.items()
     ]
     return {"prices": listed, "published": f"{configuration.endpoint}/v1/prices"}
+
+
+GAS_RESERVE = 10**16
+"""Wei below which a warning is due: some tens of tasks at ordinary fees."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from troth.protocol import vrf
+from troth.protocol.types import pack_ends
 from troth.protocol.errors import InvalidField, InvalidRequest, InvalidSignature, ProtocolError
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
 from troth.protocol.market import checks, life, messages, prices
@@ -22,29 +23,27 @@ from troth.protocol.market.messages import Signed
 from troth.protocol.market.tabs import is_acknowledged
 from troth.protocol.market.types import Admission, Ask, Order, PotKind, Promise, TabState, Voucher
 from troth.protocol.market.types import Work as WorkKind
+from troth.protocol.market.views import scheduler_of
 from troth.protocol.request import Request, from_canonical_bytes, request_hash
-from troth.protocol.types import pack_ends
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.errors import (
     AlreadyOrdered,
     BadRequest,
     BadSignature,
     GroupTooSmall,
+    NodeUnpaid,
+    OrderInvalid,
     OtherSplit,
+    PaymentRequired,
+    PriceTooLow,
     PromptTooLong,
+    StakeExhausted,
+    TabNotOpen,
     TokenOutOfVocabulary,
+    VoucherRefused,
 )
 from troth.scheduler.orders.choosing import Wanted, choose
 from troth.scheduler.orders.desk import Desk, Work
-from troth.scheduler.orders.errors import (
-    NodeUnpaid,
-    OrderInvalid,
-    PaymentRequired,
-    PriceTooLow,
-    StakeExhausted,
-    TabNotOpen,
-    VoucherRefused,
-)
 from troth.scheduler.orders.offers import Offer
 from troth.scheduler.orders.steps import Admitted
 from troth.scheduler.orders.story import Story
@@ -145,6 +144,7 @@ def _request(sent: Submission, offer: Offer) -> Request:
 
 def _view(desk: Desk, sent: Submission) -> View:
     try:
+        scheduler_of(desk.ledger.state, desk.operator.address)
         return desk.view(sent.order.message, sent.tab)
     except (InvalidOrder, InvalidField) as error:
         raise OrderInvalid.of(error) from error

@@ -20,8 +20,8 @@ from troth.scheduler.orders.offers import Offer, Offers
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.store import OrderStore
 from troth.scheduler.orders.story import Story
+from troth.scheduler.patience import Patience
 from troth.scheduler.peers import Peers
-from troth.scheduler.pipeline import Patience
 from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import Database
 from troth.scheduler.tabs.node_tabs import NodeTabs
@@ -132,7 +132,10 @@ class Desk:
         return Signed(message, self.operator.sign(message))
 
     def view(self, order: Order, tab: Tab) -> View:
-        """The chain as this scheduler sees it for an order; raises what ``views.view_of`` does."""
+        """The chain as this scheduler sees it for an order that it took, perhaps before it began to leave.
+
+        Raises what ``views.view_of`` does.
+        """
         return views.view_of(
             self.ledger.state,
             order,
@@ -141,6 +144,7 @@ class Desk:
             block=self.ledger.block,
             time=int(self.clock()),
             key_check=self.key_check,
+            leaving=True,
         )
 
 

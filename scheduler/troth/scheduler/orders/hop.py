@@ -20,8 +20,8 @@ from troth.protocol.tensors import TOKEN_BYTES, rows_from_bytes, tokens_from_byt
 from troth.protocol.wire import Decoded, Frame, Rows
 from troth.protocol.wire_fields import DECODE_LIMIT, RowSignature
 from troth.protocol.wire_market import Advance, Conclude, Proceed
+from troth.scheduler.errors import NodeFailed
 from troth.scheduler.orders.desk import Desk, Work
-from troth.scheduler.orders.errors import NodeFailed
 from troth.scheduler.orders.papers import inference_papers
 from troth.scheduler.orders.rows_kept import OrderRows
 

@@ -20,14 +20,13 @@ from troth.protocol.market.bodies import (
     Shown,
     Submission,
 )
-from troth.scheduler.errors import BadRequest, Busy, OrderRefused, OtherSplit
-from troth.scheduler.orders.errors import PaymentRequired, VoucherRefused
+from troth.scheduler.errors import BadRequest, Busy, OrderRefused, OtherSplit, PaymentRequired, VoucherRefused
 from troth.scheduler.orders.prices_shown import price_list, shown_info
 from troth.scheduler.orders.recovering import recovered
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.shown import shown_tiles
 from troth.scheduler.orders.stream import Lines
-from troth.scheduler.submission import read_hash
+from troth.scheduler.reading import read_hash
 from troth.scheduler.tabs.database import StorageFailed
 
 BODY_SECONDS = 30.0

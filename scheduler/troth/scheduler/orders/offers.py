@@ -14,8 +14,8 @@ from troth.protocol.market.prices import MILLION, PER
 from troth.protocol.market.state import State
 from troth.protocol.market.types import ExecutionClass, Rules
 from troth.protocol.types import Hash32, ModelDescriptor, Segment, segments_from_ends
-from troth.scheduler.catalogue import Served
 from troth.scheduler.errors import UnknownClass
+from troth.scheduler.served import Served
 
 
 @dataclass(frozen=True, slots=True)

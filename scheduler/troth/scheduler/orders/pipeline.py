@@ -18,10 +18,10 @@ from troth.protocol.tensors import TOKEN_BYTES, tokens_to_bytes
 from troth.protocol.tokens import finish_reason
 from troth.protocol.wire import Rows
 from troth.protocol.wire_fields import RowSignature
+from troth.scheduler.errors import NodeFailed
 from troth.scheduler.orders.desk import Work
-from troth.scheduler.orders.errors import NodeFailed
 from troth.scheduler.orders.hop import Hop
-from troth.scheduler.pipeline import MESSAGE_BYTES, Finish, Patience
+from troth.scheduler.patience import MESSAGE_BYTES, Finish, Patience
 
 Packed = bytes | UnsetType
 Answered = TypeVar("Answered")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from troth.protocol.market import messages, tabs
 from troth.protocol.market.bodies import OpenOrder, Recovered, Recovery, TabQuery
 from troth.protocol.types import Hash32
-from troth.scheduler.errors import BadSignature, Expired
+from troth.scheduler.errors import BadSignature, Expired, UnknownOrder
 from troth.scheduler.orders.desk import Desk
-from troth.scheduler.orders.errors import UnknownOrder
 from troth.scheduler.orders.story import Story
 
 QUERY_SECONDS = 300

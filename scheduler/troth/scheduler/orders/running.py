@@ -14,11 +14,11 @@ from troth.protocol.market import prices
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import Result
 from troth.protocol.types import Address
+from troth.scheduler.errors import NodeFailed, OrderFailed
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.concluding import Ending
 from troth.scheduler.orders.desk import Desk, Work
 from troth.scheduler.orders.drawing import draw
-from troth.scheduler.orders.errors import NodeFailed, OrderFailed
 from troth.scheduler.orders.hop import Hop
 from troth.scheduler.orders.pipeline import Pipeline
 from troth.scheduler.orders.shown import shown_admitted, shown_draw, shown_failed, shown_logprobs, shown_results

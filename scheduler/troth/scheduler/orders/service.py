@@ -9,22 +9,21 @@ from collections.abc import Coroutine
 
 from troth.chain.errors import ChainError
 from troth.overlay.logs import task_bound
+from troth.protocol.types import unpack_ends
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market.bodies import Submission
 from troth.protocol.request import from_canonical_bytes
-from troth.protocol.types import unpack_ends
 from troth.protocol.types import Hash32
 from troth.scheduler.checks.lottery import reveal
 from troth.scheduler.checks.opening import open_tiles
 from troth.scheduler.checks.running import CheckRun
-from troth.scheduler.errors import Busy, ChainAway, OrderRefused, TooLate
+from troth.scheduler.errors import Busy, ChainAway, NotYet, OrderFailed, OrderRefused, TooLate, UnknownOrder
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.admission import admit
 from troth.scheduler.orders.desk import Desk, Work
 from troth.scheduler.orders.dismissing import dismiss
 from troth.scheduler.orders.drawing import draw, draw_again
-from troth.scheduler.orders.errors import NotYet, OrderFailed, UnknownOrder
 from troth.scheduler.orders.keeping import is_owed_no_more
 from troth.scheduler.orders.running import Run, fail
 from troth.scheduler.orders.shown import replay

@@ -10,12 +10,9 @@ from typing import Any
 
 from troth.overlay.channel_server import ChannelServer, Limits
 from troth.overlay.errors import OverlayError
-from troth.protocol.state import State
 from troth.protocol.types import Address, Hash32, Segment
 from troth.protocol.wire import SCHEDULER_REQUESTS
 from troth.protocol.wire_reports import HostingPart, Report, Reported, SpanPart
-from troth.scheduler.admitted import AdmittedTask
-from troth.scheduler.catalogue import Served
 from troth.scheduler.chains.drawn import Draw
 from troth.scheduler.peers import Peers
 from troth.scheduler.pool.chain_side import ChainSide
@@ -26,7 +23,8 @@ from troth.scheduler.pool.offering import Ends
 from troth.scheduler.pool.orders import Hosting
 from troth.scheduler.pool.pace import Pace
 from troth.scheduler.pool.shape import shape_of
-from troth.scheduler.pool.sides import Sides, TaskSides
+from troth.scheduler.pool.sides import Sides
+from troth.scheduler.served import Served
 
 log = logging.getLogger(__name__)
 
@@ -60,19 +58,19 @@ class Coordinator:
     """Owns one ClassPool for each served class that the chain knows.
 
     Args:
-        chain: of either way of settling; state and block of a per-task contract, as they are now, will do.
+        chain: as it is now, of either way of settling.
     """
 
     def __init__(
         self,
         served: Sequence[Served],
-        chain: Sides | Callable[[], tuple[State, int]],
+        chain: Sides,
         peers: Peers,
         gauges: Gauges,
         pace: Callable[[], Pace] = Pace,
     ) -> None:
         self._served = {entry.class_id: entry for entry in served}
-        self._chain = chain if isinstance(chain, Sides) else TaskSides(chain)
+        self._chain = chain
         self._peers = peers
         self._gauges = gauges
         self._pace = pace
@@ -137,14 +135,8 @@ class Coordinator:
             return None
         return pool.window_for(memory_bytes, side)
 
-    def choose(self, task: AdmittedTask, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...] | None:
-        """The fastest chain among `allowed` candidates of each segment, with room for the task; see `Chains`."""
-        tokens = len(task.request.prompt_tokens) + task.request.max_tokens
-        wanted = Wanted(task.task_id, task.order.execution_class, task.assignment.segments, tokens)
-        return self.choose_for(wanted, allowed)
-
     def choose_for(self, wanted: Wanted, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...] | None:
-        """The same for whatever is to be served."""
+        """The fastest chain among `allowed` candidates of each segment, with room for what is wanted; see `Chains`."""
         pool = self.pool(wanted.execution_class)
         if pool is None:
             return None
@@ -158,19 +150,11 @@ class Coordinator:
             return None
         return tuple(Address(part.name) for part in chain.segments)
 
-    def note_answer(self, task: AdmittedTask, node: Address, layers: int, seconds: float) -> None:
-        """One position through `layers` layers took `seconds` at a node, the way included."""
-        self.note_answer_for(task.order.execution_class, node, layers, seconds)
-
     def note_answer_for(self, class_id: Hash32, node: Address, layers: int, seconds: float) -> None:
-        """The same for a class by its id."""
+        """One position through `layers` layers took `seconds` at a node, the way included."""
         pool = self.pool(class_id)
         if pool is not None:
             pool.note_answer(node, layers, seconds)
-
-    def release(self, task: AdmittedTask) -> None:
-        """Give back what a task holds."""
-        self.release_for(task.order.execution_class, task.task_id)
 
     def release_for(self, class_id: Hash32, name: Hash32) -> None:
         """Give back what is held under a name."""

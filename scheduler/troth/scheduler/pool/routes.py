@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from troth.scheduler.pool.coordinator import Coordinator
 from troth.scheduler.pool.showing import shown
-from troth.scheduler.submission import read_hash
+from troth.scheduler.reading import read_hash
 
 MOST_MEMORY = 1 << 50
 DRAWN_SECONDS = 0.5

@@ -6,14 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
 
-from troth.protocol.contract_types import Role
 from troth.protocol.identifiers import group_id
 from troth.protocol.market.state import State as MarketState
 from troth.protocol.market.types import PotKind
 from troth.protocol.market.types import Role as MarketRole
-from troth.protocol.state import State
 from troth.protocol.types import Address, Hash32, Segment
-from troth.scheduler.pool.chain_side import ChainSide, chain_side
+from troth.scheduler.pool.chain_side import ChainSide
 
 
 class Sides(ABC):
@@ -31,25 +29,6 @@ class Sides(ABC):
     @abstractmethod
     def is_node(self, sender: Address) -> bool:
         """Whether a node is registered and not leaving."""
-
-
-class TaskSides(Sides):
-    """The contract of per-task settlement; ``chain`` gives state and block."""
-
-    def __init__(self, chain: Callable[[], tuple[State, int]]) -> None:
-        self._chain = chain
-
-    @property
-    def block(self) -> int:
-        return self._chain()[1]
-
-    def side(self, class_id: Hash32) -> ChainSide | None:
-        state, block = self._chain()
-        return chain_side(state, class_id, block)
-
-    def is_node(self, sender: Address) -> bool:
-        account = self._chain()[0].accounts.get(sender)
-        return account is not None and account.role is Role.NODE and account.exit_block == 0
 
 
 class MarketSides(Sides):

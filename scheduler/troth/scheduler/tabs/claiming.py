@@ -7,6 +7,7 @@ well. An objection is answered with the order, its results and a fresh draw.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 import msgspec
 
@@ -21,6 +22,8 @@ from troth.protocol.types import Hash32
 from troth.scheduler.orders.desk import Desk
 from troth.scheduler.orders.drawing import fresh_draw
 from troth.scheduler.tabs.client_tabs import ClientTab
+from troth.scheduler.tabs.database import Statement
+from troth.scheduler.tabs.money import Books
 
 log = logging.getLogger(__name__)
 
@@ -32,29 +35,49 @@ PATIENCE_LAGS = 3
 
 async def claim_due(desk: Desk, times: int) -> None:
     """File what is due; raises ChainError."""
-    for held in desk.client_tabs:
-        tab_id = messages.tab_id(held.tab)
-        record = desk.ledger.state.tabs.get(tab_id)
+    for filing in filings(desk, times):
+        await desk.database.commit(filing.kept)
+        block = await desk.ledger.execute(filing.call)
+        log.info("%d orders were claimed in block %d: %d", len(filing.amounts), block, filing.total)
+
+
+@dataclass(frozen=True, slots=True)
+class Filing:
+    """A claim that can be filed. ``kept`` is on disk before it is: every place of its tree may be objected to."""
+
+    tab: Hash32
+    amounts: dict[int, int]
+    total: int
+    call: PartCall
+    kept: Statement
+
+
+def filings(books: Books, times: int, *, young: bool = False) -> list[Filing]:
+    """What is worth ``times`` the gas of claiming it; ``young``: also what clients may still acknowledge."""
+    found = []
+    for held in books.client_tabs:
+        record = books.ledger.state.tabs.get(messages.tab_id(held.tab))
         if record is None or record.claim is not None or held.best is None or not record.known:
             continue
-        amounts = _claimable(desk, held, closing=record.closes_at > 0)
-        cost = CLAIM_GAS * desk.ledger.parameters.gas_price // PER
+        amounts = _claimable(books, held, closing=young or record.closes_at > 0)
+        cost = CLAIM_GAS * books.ledger.parameters.gas_price // PER
         # A tab that closes is claimed for whatever is more than the gas: there is no other day.
         if sum(amounts.values()) > cost * (min(times, 1) if record.closes_at else times):
-            await _file(desk, held, amounts)
+            found += _filing(books, held, amounts)
+    return found
 
 
-def _claimable(desk: Desk, held: ClientTab, *, closing: bool) -> dict[int, int]:
+def _claimable(books: Books, held: ClientTab, *, closing: bool) -> dict[int, int]:
     """Numbers with results that nobody acknowledged: all of a tab that closes, else those that are long due."""
     assert held.best is not None
-    waited = desk.ledger.block - PATIENCE_LAGS * desk.ledger.parameters.lag
+    waited = books.ledger.block - PATIENCE_LAGS * books.ledger.parameters.lag
     found: dict[int, int] = {}
     for number in tabs.outstanding(held.best.message):
         worth, leaf = held.book.worth.get(number, 0), held.leaves.get(number)
         if not worth or leaf is None or (not closing and leaf.block > waited):
             continue
-        story = desk.store.get(leaf.order)
-        if story is None or story.answered is None or desk.ledger.state.is_voided(leaf.order, 255):
+        story = books.store.get(leaf.order)
+        if story is None or story.answered is None or books.ledger.state.is_voided(leaf.order, 255):
             continue
         if found and number - min(found) >= tabs.WINDOW:
             break  # only so many numbers can be left out of one claim; the next one takes what follows
@@ -62,20 +85,18 @@ def _claimable(desk: Desk, held: ClientTab, *, closing: bool) -> dict[int, int]:
     return found
 
 
-async def _file(desk: Desk, held: ClientTab, amounts: dict[int, int]) -> None:
+def _filing(books: Books, held: ClientTab, amounts: dict[int, int]) -> list[Filing]:
     assert held.best is not None
+    voucher, tab_id = held.best, messages.tab_id(held.tab)
     try:
-        claim, _ = claims.claim_of(held.best.message, amounts)
+        claim, _ = claims.claim_of(voucher.message, amounts)
     except InvalidClaim as error:
-        log.error("what is owed on tab 0x%s cannot be claimed: %s", messages.tab_id(held.tab).hex(), error)
-        return
+        log.error("what is owed on tab 0x%s cannot be claimed: %s", tab_id.hex(), error)
+        return []
     kept = msgspec.msgpack.encode({str(number): str(amount) for number, amount in amounts.items()})
-    row = (claim.root, messages.tab_id(held.tab), kept)
-    await desk.database.commit(("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", row))
-    voucher = held.best
-    call = build(desk.ledger.contracts, Part.BANK, "claim", held.tab, voucher.message, voucher.signature, claim)
-    block = await desk.ledger.execute(call)
-    log.info("%d orders were claimed in block %d: %d", len(amounts), block, claim.total)
+    row = ("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (claim.root, tab_id, kept))
+    call = build(books.ledger.contracts, Part.BANK, "claim", held.tab, voucher.message, voucher.signature, claim)
+    return [Filing(tab_id, amounts, claim.total, call, row)]
 
 
 async def attend_claims(desk: Desk) -> None:

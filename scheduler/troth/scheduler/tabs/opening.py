@@ -59,7 +59,13 @@ class TabOpener:
         self._locks: dict[Address, asyncio.Lock] = {}
 
     async def keep(self, nodes: Iterable[Address]) -> None:
-        """Open what is missing and top up what runs low; a node whose deposit fails keeps no other waiting."""
+        """Open what is missing and top up what runs low; a node whose deposit fails keeps no other waiting.
+
+        Not by a scheduler that is leaving: it takes no orders, and pays what it owes by ``ensure``.
+        """
+        party = self._ledger.state.parties.get(self._operator.address)
+        if party is not None and party.exit_block:
+            return
         for node in nodes:
             try:
                 await self._covered(node, self._deposits.least)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from troth.protocol.market import messages
-from troth.protocol.market.calls import build
+from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
 from troth.protocol.market.prices import PER
+from troth.protocol.market.types import Contracts
 from troth.scheduler.orders.desk import Desk
 from troth.scheduler.tabs.client_tabs import ClientTab
+from troth.scheduler.tabs.money import Books
 
 log = logging.getLogger(__name__)
 
@@ -24,29 +27,38 @@ async def redeem(desk: Desk, times: int) -> int:
 
     How many vouchers were sent; raises ChainError.
     """
-    worth = [held for held in desk.client_tabs if held.best is not None and _is_worth(desk, held, times)]
-    worth.sort(key=lambda held: _payable(desk, held), reverse=True)
-    chosen = [(held.tab, held.best) for held in worth[:MOST_TABS] if held.best is not None]
+    chosen = redeemable(desk, times)
     if not chosen:
         return 0
-    tabs, words = [tab for tab, _ in chosen], [best.message for _, best in chosen]
-    signatures = [best.signature for _, best in chosen]
-    call = build(desk.ledger.contracts, Part.BANK, "redeemMany", tuple(tabs), tuple(words), tuple(signatures))
-    block = await desk.ledger.execute(call)
+    block = await desk.ledger.execute(redeem_call(desk.ledger.contracts, chosen))
     log.info("%d vouchers were redeemed in block %d", len(chosen), block)
     return len(chosen)
 
 
-def _payable(desk: Desk, held: ClientTab) -> int:
+def redeemable(books: Books, times: int) -> list[ClientTab]:
+    """The tabs whose best word is worth that, dearest first, as many as go into one call."""
+    worth = [held for held in books.client_tabs if held.best is not None and _is_worth(books, held, times)]
+    return sorted(worth, key=lambda held: payable(books, held), reverse=True)[:MOST_TABS]
+
+
+def redeem_call(contracts: Contracts, chosen: Sequence[ClientTab]) -> PartCall:
+    """Their best words in one call."""
+    words = [(held.tab, held.best) for held in chosen if held.best is not None]
+    tabs, signed = tuple(tab for tab, _ in words), [best for _, best in words]
+    messages_, signatures = tuple(one.message for one in signed), tuple(one.signature for one in signed)
+    return build(contracts, Part.BANK, "redeemMany", tabs, messages_, signatures)
+
+
+def payable(books: Books, held: ClientTab) -> int:
     """What redeeming the best voucher would pay now."""
-    state = desk.ledger.state.tab_state(messages.tab_id(held.tab))
+    state = books.ledger.state.tab_state(messages.tab_id(held.tab))
     return min(max(held.book.payable - state.redeemed, 0), state.balance)
 
 
-def _is_worth(desk: Desk, held: ClientTab, times: int) -> bool:
-    payable = _payable(desk, held)
-    if not payable:
+def _is_worth(books: Books, held: ClientTab, times: int) -> bool:
+    worth = payable(books, held)
+    if not worth:
         return False
-    state = desk.ledger.state.tab_state(messages.tab_id(held.tab))
-    cost = REDEEM_GAS * desk.ledger.parameters.gas_price // PER
-    return payable >= times * cost or (state.closes_at > 0 and payable > cost)
+    state = books.ledger.state.tab_state(messages.tab_id(held.tab))
+    cost = REDEEM_GAS * books.ledger.parameters.gas_price // PER
+    return worth >= times * cost or (state.closes_at > 0 and worth > cost)

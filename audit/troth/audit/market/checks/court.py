@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from troth.audit.inputs import Unavailable
-from troth.audit.market.inputs import call_behind, value
+from troth.audit.market.inputs import Unavailable, call_behind, value
 from troth.audit.market.subject import Check, Subject, differing, shown, unavailable
 from troth.audit.report import Finding, Kind, Result
 from troth.protocol import typed_data, vrf

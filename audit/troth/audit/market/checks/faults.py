@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from troth.audit.inputs import Unavailable
-from troth.audit.market.inputs import call_behind, value
+from troth.audit.market.inputs import Unavailable, call_behind, value
 from troth.audit.market.subject import Check, Subject, unavailable
 from troth.audit.report import Finding, Kind, Result
 from troth.protocol import typed_data, vrf

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from troth.audit.inputs import Unavailable
-from troth.audit.market.inputs import call_behind, value
+from troth.audit.market.inputs import Unavailable, call_behind, value
 from troth.audit.market.subject import Check, Subject, shown, unavailable
 from troth.audit.report import Finding, Kind, Result
 from troth.protocol import typed_data

@@ -6,14 +6,14 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
-from troth.client.exchange import Verdict
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import AnswerRejected, GatewayRefusal, Money
-from troth.client.gateway.orders import Told
+from troth.client.gateway.ordered import Told
 from troth.client.gateway.prices import whole
 from troth.client.gateway.shapes import Shapes
 from troth.client.orders.updates import Ended, Outcome, Sent, Signed
 from troth.client.tabs.asset import Asset
+from troth.client.updates import Verdict
 from troth.protocol.types import Hash32
 
 GOOD = {str(Outcome.UNDRAWN), str(Outcome.CHECKED), str(Outcome.UNCLEAR)}

@@ -10,12 +10,13 @@ from troth.client.errors import ClientError
 from troth.client.gateway.completion import new_identifier
 from troth.client.gateway.connection import Connection
 from troth.client.gateway.errors import PaymentRequired
-from troth.client.gateway.intake import Limits, echoed, tokens_of
 from troth.client.gateway.ledger import Ledger, today
+from troth.client.gateway.limits import Limits
 from troth.client.gateway.market.catalogue import require_model
 from troth.client.gateway.market.completion import Asked, TabCompletion, new_question
 from troth.client.gateway.market.failures import FREE, refusal_of, short_of
 from troth.client.gateway.market.questions import Questions
+from troth.client.gateway.prompts import echoed, tokens_of
 from troth.client.gateway.request import Wanted
 from troth.client.orders.building import most_of, require_room
 from troth.client.orders.running import Running

@@ -9,10 +9,10 @@ from contextlib import aclosing
 from troth.client.gateway.connection import Held
 from troth.client.gateway.errors import HopFailed, NotReady, TooMany, Unsupported
 from troth.client.gateway.ledger import Ledger
+from troth.client.gateway.limits import MOST_FOLLOWED, RETRY_AFTER
 from troth.client.gateway.market.completion import Asked, TabCompletion
 from troth.client.gateway.market.failures import refusal_of
 from troth.client.gateway.metrics import Metrics
-from troth.client.gateway.orders import MOST_FOLLOWED, RETRY_AFTER
 from troth.client.orders.asking import ask
 from troth.client.orders.running import Running
 from troth.client.orders.session import FAILURES

@@ -7,15 +7,19 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from troth.chain.errors import ChainError
+from troth.client.errors import ClientError
 from troth.client.gateway.access_key import access_key
 from troth.client.gateway.application import Front, no_such_model
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.connection import Connection
+from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.guard import Access
-from troth.client.gateway.intake import Limits
 from troth.client.gateway.ledger import Ledger
+from troth.client.gateway.limits import Limits
 from troth.client.gateway.market.catalogue import model_json, names
 from troth.client.gateway.market.completion import TabCompletion, TabShapes
+from troth.client.gateway.market.failures import refusal_of
 from troth.client.gateway.market.intake import MarketIntake
 from troth.client.gateway.market.questions import Questions
 from troth.client.gateway.market.receipts import receipt_json
@@ -60,6 +64,9 @@ class MarketGateway(Front):
             if name not in names(offer):
                 raise no_such_model(name)
             return model_json(held.session, offer, self.created)
+
+    def refusal(self, error: ClientError | ChainError) -> GatewayRefusal:
+        return refusal_of(error)
 
     async def paths(self) -> dict[str, Any]:
         async with self.connection.lease() as held:

@@ -1,0 +1,21 @@
+"""How an answer is to be chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from troth.protocol.logprobs import NO_LOGPROBS
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """How the answer is to be chosen: temperature 0 is greedy, else Gumbel-max with the task's public noise.
+
+    `logprobs`: how many alternatives to each token to ask for with log probabilities, 0 to 20, or NO_LOGPROBS (-1).
+    """
+
+    max_tokens: int = 256
+    temperature_millionths: int = 0
+    top_p_millionths: int = 1_000_000
+    max_cost: int | None = None
+    logprobs: int = NO_LOGPROBS

@@ -1,0 +1,42 @@
+"""Registering a model and its execution class with a deployment of the market; what is there already is left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from troth.chain.errors import ChainRejected
+from troth.chain.keystore import Key
+from troth.chain.market import Market
+from troth.node.market_transactions import carry_out
+from troth.protocol.market import types as market
+from troth.protocol.market.calls import PartCall, build
+from troth.protocol.market.parts import Part
+from troth.protocol.types import ModelDescriptor
+
+KNOWN = frozenset({"AlreadyRegistered", "ClassKnown"})
+"""How the market refuses a model or a class that it has."""
+
+
+async def register_at(
+    connected: Market,
+    descriptor: ModelDescriptor,
+    execution_class: market.ExecutionClass,
+    key: Key,
+    *,
+    broadcast: bool,
+) -> list[dict[str, Any]]:
+    """Both registrations with a deployment of the market, or what they would do."""
+
+    async def once(call: PartCall) -> dict[str, Any]:
+        try:
+            return await carry_out(connected, call, key, broadcast=broadcast)
+        except ChainRejected as error:
+            if error.name not in KNOWN:
+                raise
+            return {"call": call.call.function, "sent": False, "note": "registered already"}
+
+    done = [await once(build(connected.contracts, Part.CLASSES, "registerModel", descriptor))]
+    if not broadcast and done[0].get("sent") is False and "note" not in done[0]:
+        # A class of a model that is not registered yet would be refused in a dry run.
+        return [*done, {"call": "registerClass", "sent": False}]
+    return [*done, await once(build(connected.contracts, Part.CLASSES, "registerClass", execution_class))]

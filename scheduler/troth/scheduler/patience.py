@@ -1,0 +1,19 @@
+"""How much goes into one message to a node, and how long its answer may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+MESSAGE_BYTES = 32 * 2**20
+"""Rows in one message at most: half of what a frame may carry, so that a header never decides."""
+
+Finish = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds until a silent inferencer counts as dead: for one token, and for one message of a prefill."""
+
+    token: float = 10.0
+    prefill: float = 60.0

@@ -1,0 +1,89 @@
+"""The tables of scheduler.toml that say who this scheduler is and what it serves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from troth.overlay.errors import EntryMisconfigured
+from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of
+from troth.protocol.errors import ProtocolError
+from troth.protocol.types import Hash32, segments_from_ends
+from troth.scheduler.errors import ConfigurationInvalid
+from troth.scheduler.served import Served, Texts
+
+FILE = "scheduler.toml"
+
+VERSION = 1
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+
+
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
+
+
+class Keys(Section, frozen=True, forbid_unknown_fields=True):
+    """Keystore files."""
+
+    operator: str = "keys/operator.json"
+    vrf: str = "keys/vrf.json"
+
+
+class Listen(Section, frozen=True, forbid_unknown_fields=True):
+    """Where clients and nodes connect."""
+
+    endpoint: str
+    host: str = "0.0.0.0"  # noqa: S104 - clients are elsewhere
+    port: Port = 8443
+
+
+class Serve(Section, frozen=True, forbid_unknown_fields=True):
+    """One served class."""
+
+    class_: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")] = msgspec.field(name="class")
+    model: str
+    ends: Annotated[tuple[int, ...], msgspec.Meta(max_length=32)] = ()
+    placement: Literal["fixed", "auto"] = "fixed"
+    context: Count | None = None
+
+
+def overlay_of(section: OverlaySection | None) -> OverlayEntry | None:
+    """The overlay's entry, if there is one; raises ConfigurationInvalid."""
+    try:
+        return entry_of(section)
+    except EntryMisconfigured as error:
+        raise ConfigurationInvalid(error.what, error.value, error.remedy) from error
+
+
+def served_of(folder: Path, entry: Serve) -> Served:
+    """A table [[serve]] as the catalogue has it; raises ConfigurationInvalid."""
+    texts = Texts.load(folder / Path(entry.model).expanduser())
+    layers = msgspec.json.decode(texts.config).get("num_hidden_layers")
+    if not entry.ends and entry.placement == "fixed":
+        raise ConfigurationInvalid('A class has neither ends nor placement = "auto"', entry.class_, "Set one of them.")
+    if isinstance(layers, int) and entry.ends:
+        try:
+            segments_from_ends(entry.ends, layers)
+        except ProtocolError as error:
+            remedy = f"End with {layers}, for example {layers // 2},{layers}."
+            raise ConfigurationInvalid(
+                f"The ends do not cut a model of {layers} layers", list(entry.ends), remedy
+            ) from error
+    return Served(
+        Hash32(bytes.fromhex(entry.class_[2:])),
+        entry.ends,
+        texts,
+        entry.context or texts.context,
+        placing=entry.placement == "auto",
+    )
+
+
+def quoted(text: object) -> str:
+    return msgspec.json.encode(str(text)).decode()

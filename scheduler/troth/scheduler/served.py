@@ -1,0 +1,64 @@
+"""A class that this scheduler serves, and the texts a client needs to speak to its model."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from troth.protocol.architecture import architecture_name, canonical_config
+from troth.protocol.types import Hash32
+from troth.scheduler.errors import ConfigurationInvalid
+from troth.scheduler.placement.hardware import ModelShape
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Tokenizer, chat template and canonical configuration, exactly as the model's descriptor hashes them."""
+
+    tokenizer: str
+    chat_template: str
+    config: str
+    architecture: str
+    context: int
+
+    @classmethod
+    def load(cls, folder: Path) -> Texts:
+        """Read a model folder's config.json, tokenizer.json and chat_template.jinja (may be missing)."""
+        try:
+            config = json.loads((folder / "config.json").read_text("utf-8"))
+            tokenizer = (folder / "tokenizer.json").read_text("utf-8")
+            template_file = folder / "chat_template.jinja"
+            template = template_file.read_text("utf-8") if template_file.exists() else ""
+        except (OSError, ValueError) as error:
+            raise ConfigurationInvalid(
+                f"The model folder {folder} cannot be used",
+                error,
+                "Give the folder with config.json and tokenizer.json.",
+            ) from error
+        context = config.get("max_position_embeddings")
+        if not isinstance(context, int) or context < 1:
+            raise ConfigurationInvalid("config.json names no max_position_embeddings", folder, "Set `context` instead.")
+        return cls(
+            tokenizer=tokenizer,
+            chat_template=template,
+            config=canonical_config(config).decode(),
+            architecture=architecture_name(config, tokenizer.encode(), template),
+            context=context,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One class: the ends of its segments, its texts, and the longest sequence that is taken.
+
+    `placing`: the ends follow the placement, and those here are offered until there is one. `shape` is for models whose
+    sizes their configuration does not name.
+    """
+
+    class_id: Hash32
+    ends: tuple[int, ...]
+    texts: Texts
+    context: int
+    placing: bool = False
+    shape: ModelShape | None = None
