@@ -12,8 +12,7 @@ from troth.protocol.errors import InvalidOpening, InvalidSignature
 from troth.protocol.market import court, messages
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import CaseState, NodeReveal, Opinion, Reveal, ReviewCommitment, Rules
-from troth.protocol.trace import tile_indices
-from troth.protocol.trace import TileOpening, opening_root, tile_count
+from troth.protocol.trace import TileOpening, opening_root, tile_count, tile_indices
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 

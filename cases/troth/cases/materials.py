@@ -19,8 +19,8 @@ from troth.protocol.market.checks import head
 from troth.protocol.market.rows import RowChain
 from troth.protocol.market.types import CaseState, Order, Result, Rules
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
-from troth.protocol.tokens import noise_seed
 from troth.protocol.tensors import row_size
+from troth.protocol.tokens import noise_seed
 from troth.protocol.types import Hash32
 
 TOKEN_BYTES = 4

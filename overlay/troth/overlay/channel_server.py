@@ -29,7 +29,7 @@ from troth.overlay.failures import INTERNAL, encode_failure, failure_of
 from troth.overlay.operator import Operator
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, to_address
-from troth.protocol.wire import NODE_REQUESTS, Reply, decode_frame, encode_frame
+from troth.protocol.wire import Reply, decode_frame, encode_frame
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class ChannelServer:
         *,
         limits: Limits | None = None,
         clock: Clock | None = None,
-        requests: tuple[type, ...] = NODE_REQUESTS,
+        requests: tuple[type, ...],
         who: str = "bonded schedulers",
         path: str = PATH,
     ) -> None:

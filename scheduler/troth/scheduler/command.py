@@ -6,10 +6,10 @@ import typer
 
 from troth.scheduler.command_market import earnings, finish, prices, redeem, tabs, top_up
 from troth.scheduler.command_serving import init, start, status
-from troth.scheduler.command_transactions import claim, close, leave, register, withdraw
+from troth.scheduler.command_transactions import claim, leave, register, withdraw
 
 app = typer.Typer(
-    help="Run a scheduler: it takes orders, relays them through nodes and settles them on chain.",
+    help="Run a scheduler: it takes orders, relays them through nodes, and is paid on tabs.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -27,4 +27,3 @@ app.command()(finish)
 app.command("exit")(leave)
 app.command()(withdraw)
 app.command()(claim)
-app.command()(close)

@@ -29,10 +29,7 @@ def init(
     ends: Annotated[
         str, typer.Option(envvar="TROTH_ENDS", help="Ends of the segments, for example 15,30; auto: by placement.")
     ],
-    contract: Annotated[str, typer.Option(envvar="TROTH_CONTRACT", help="Address of the Troth contract.")] = "",
-    factory: Annotated[
-        str, typer.Option(envvar="TROTH_FACTORY", help="Factory of a market, in place of --contract: serve on tabs.")
-    ] = "",
+    factory: Annotated[str, typer.Option(envvar="TROTH_FACTORY", help="Factory of the market's deployment.")],
     bank: Annotated[
         str, typer.Option(envvar="TROTH_BANK", help="The market's Bank, where its factory made several.")
     ] = "",
@@ -40,14 +37,12 @@ def init(
         str,
         typer.Option(
             envvar="TROTH_PRICES",
-            help="On tabs: prompt,cached,written in the asset's smallest unit per 10^9 positions.",
+            help="prompt,cached,written in the asset's smallest unit per 10^9 positions.",
         ),
-    ] = "",
-    deposit: Annotated[
-        str, typer.Option(envvar="TROTH_DEPOSIT", help="On tabs: what a tab with a node starts with.")
-    ] = "",
+    ],
+    deposit: Annotated[str, typer.Option(envvar="TROTH_DEPOSIT", help="What a tab with a node starts with.")],
     least: Annotated[
-        str, typer.Option(envvar="TROTH_LEAST", help="On tabs: top a tab up below this; default: a quarter of it.")
+        str, typer.Option(envvar="TROTH_LEAST", help="Top a tab up below this; default: a quarter of it.")
     ] = "",
     home: HomeOption = DEFAULT_HOME,
     host: Annotated[str, typer.Option(envvar="TROTH_HOST", help="Address to listen on.")] = "127.0.0.1",
@@ -80,12 +75,10 @@ def init(
 ) -> None:
     """Write the configuration, the keystores and the TLS identity. Nothing is overwritten."""
     from troth.scheduler.founding import Wishes
-    from troth.scheduler.initialisation import initialise
     from troth.scheduler.market.command import init_market
 
     wishes = Wishes(
         rpc=rpc,
-        contract=contract,
         class_id=class_id,
         model=model.expanduser().resolve(),
         ends=ends,
@@ -99,11 +92,8 @@ def init(
         overlay_port=overlay_port,
         overlay_address=overlay_address,
     )
-    if factory:
-        money = (prices, deposit, least)
-        show(init_market(folder_of(home), wishes, (factory, bank), money, password_file), as_json=as_json)
-        return
-    show(initialise(folder_of(home), wishes, password_file), as_json=as_json)
+    money = (prices, deposit, least)
+    show(init_market(folder_of(home), wishes, (factory, bank), money, password_file), as_json=as_json)
 
 
 def start(
@@ -111,27 +101,21 @@ def start(
     password_file: PasswordOption = None,
     log_level: Annotated[str, typer.Option(envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
 ) -> None:
-    """Serve until SIGINT or SIGTERM; then no more orders are taken and the tasks under way are finished."""
+    """Serve until SIGINT or SIGTERM; then no more orders are taken and what is under way is finished."""
     import uvloop
 
     from troth.overlay.logs import configure
-    from troth.scheduler.market.configuration import is_market
     from troth.scheduler.market.serving import serve_market
-    from troth.scheduler.serving import serve
 
     configure(log_level)
-    folder = folder_of(home)
-    uvloop.run((serve_market if is_market(folder) else serve)(folder, password_file))
+    uvloop.run(serve_market(folder_of(home), password_file))
 
 
 def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
-    """Registration, stake, credit, gas and unfinished tasks. Exit code 1 if something keeps it from serving."""
-    from troth.scheduler.market.configuration import is_market
+    """Registration, stake, credit, gas and unfinished orders. Exit code 1 if something keeps it from serving."""
     from troth.scheduler.market.status import status_of_market
-    from troth.scheduler.status import status_of
 
-    folder = folder_of(home)
-    result: dict[str, Any] = asyncio.run((status_of_market if is_market(folder) else status_of)(folder))
+    result: dict[str, Any] = asyncio.run(status_of_market(folder_of(home)))
     show(result, as_json=as_json)
     if result["problems"]:
         sys.exit(1)

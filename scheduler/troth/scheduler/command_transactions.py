@@ -1,4 +1,4 @@
-"""`register`, `exit`, `withdraw`, `claim` and `close`: dry runs until --broadcast."""
+"""`register`, `exit`, `withdraw` and `claim`: dry runs until --broadcast."""
 
 from __future__ import annotations
 
@@ -35,16 +35,11 @@ def register(
     as_json: JsonOption = False,
 ) -> None:
     """Register this scheduler with its VRF key, endpoint and stake."""
-    from troth.scheduler.market.configuration import is_market
     from troth.scheduler.market.registering import Owner, register_in_market
-    from troth.scheduler.transactions import register_scheduler_of
 
-    owner, folder = (
-        Owner(owner_keystore.expanduser(), owner_password_file or password_file, payout, stake),
-        folder_of(home),
-    )
-    register_it = register_in_market if is_market(folder) else register_scheduler_of
-    show(asyncio.run(register_it(folder, owner, password_file, broadcast=broadcast)), as_json=as_json)
+    owner = Owner(owner_keystore.expanduser(), owner_password_file or password_file, payout, stake)
+    work = register_in_market(folder_of(home), owner, password_file, broadcast=broadcast)
+    show(asyncio.run(work), as_json=as_json)
 
 
 def leave(
@@ -54,12 +49,9 @@ def leave(
     as_json: JsonOption = False,
 ) -> None:
     """Leave: no order is taken any more, and the unbonding period starts. What is owed is still served."""
-    from troth.scheduler.market.configuration import is_market
     from troth.scheduler.market.money import exit_of_market
-    from troth.scheduler.transactions import exit_of
 
-    leave_it = exit_of_market if is_market(folder_of(home)) else exit_of
-    show(asyncio.run(leave_it(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
+    show(asyncio.run(exit_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
 
 
 def withdraw(
@@ -69,12 +61,9 @@ def withdraw(
     as_json: JsonOption = False,
 ) -> None:
     """Pay stake and credit out to the payout address, after the exit block."""
-    from troth.scheduler.market.configuration import is_market
     from troth.scheduler.market.money import withdraw_of_market
-    from troth.scheduler.transactions import withdraw_of
 
-    withdraw_it = withdraw_of_market if is_market(folder_of(home)) else withdraw_of
-    show(asyncio.run(withdraw_it(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
+    show(asyncio.run(withdraw_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
 
 
 def claim(
@@ -83,23 +72,7 @@ def claim(
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Claim what clients have not acknowledged, however young. Per-task: pay the credit out."""
-    from troth.scheduler.market.configuration import is_market
+    """Claim what clients have not acknowledged, however young."""
     from troth.scheduler.market.money import claim_of_market
-    from troth.scheduler.transactions import claim_of
 
-    claim_it = claim_of_market if is_market(folder_of(home)) else claim_of
-    show(asyncio.run(claim_it(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
-
-
-def close(
-    task: Annotated[str, typer.Argument(help="Task id, 0x…")],
-    home: HomeOption = DEFAULT_HOME,
-    password_file: PasswordOption = None,
-    broadcast: BroadcastOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Close anybody's task whose scheduler has missed its deadline: the client gets the fee back."""
-    from troth.scheduler.transactions import close_of
-
-    show(asyncio.run(close_of(folder_of(home), task, password_file, broadcast=broadcast)), as_json=as_json)
+    show(asyncio.run(claim_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)

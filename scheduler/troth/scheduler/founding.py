@@ -14,7 +14,6 @@ class Wishes:
     """The command line of `init`."""
 
     rpc: str
-    contract: str
     class_id: str
     model: Path
     ends: str

@@ -38,8 +38,7 @@ from troth.protocol.market.types import (
     Verdict,
     Work,
 )
-from troth.protocol.trace import tile_indices
-from troth.protocol.trace import TILE_ROWS, TileOpening, opening_root, tile_count
+from troth.protocol.trace import TILE_ROWS, TileOpening, opening_root, tile_count, tile_indices
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, to_hash32
 
 HEAD_TAG = keccak256(b"troth/market/head/1")

@@ -39,8 +39,7 @@ from troth.protocol.market.types import (
     Verdict,
     Work,
 )
-from troth.protocol.trace import tile_indices
-from troth.protocol.trace import CommittedTrace, TileOpening, opening_root, tile_count
+from troth.protocol.trace import CommittedTrace, TileOpening, opening_root, tile_count, tile_indices
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_hash32
 

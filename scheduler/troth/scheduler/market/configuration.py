@@ -17,7 +17,6 @@ version = 1
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,17 +127,6 @@ class MarketConfiguration:
     def seal_key(self) -> Path:
         """The file of the X25519 key to which clients seal."""
         return self.folder / "keys" / "seal.pem"
-
-
-def is_market(folder: Path) -> bool:
-    """Whether the folder's configuration is for a market; raises ConfigurationInvalid if there is none."""
-    path = folder / FILE
-    try:
-        return "market" in tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigurationInvalid("There is no configuration", path, "Run: troth scheduler init") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationInvalid(f"{path} cannot be read", error, "Correct the line that is named.") from error
 
 
 def load_market(folder: Path) -> MarketConfiguration:

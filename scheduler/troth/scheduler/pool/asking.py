@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,18 +10,17 @@ import httpx
 from troth.overlay.errors import OverlayError
 from troth.overlay.https import naming_errors, pinned_client
 from troth.overlay.identity import load_identity
-from troth.scheduler.configuration import Configuration
 
 SECONDS = 3.0
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens; asked at the loopback
 
 
-async def placement_of(configuration: Configuration) -> dict[str, Any] | None:
+async def placement_of(folder: Path, host: str, port: int) -> dict[str, Any] | None:
     """What GET /v1/placement says; None if the scheduler does not run here."""
-    host = EVERYWHERE.get(configuration.host, configuration.host)
-    endpoint = f"https://{f'[{host}]' if ':' in host else host}:{configuration.port}"
+    host = EVERYWHERE.get(host, host)
+    endpoint = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     try:
-        identity = load_identity(configuration.folder / "tls")
+        identity = load_identity(folder / "tls")
         with naming_errors(endpoint):
             async with pinned_client(endpoint, identity.spki_sha256, SECONDS) as client:
                 answer = await client.get("/v1/placement")
