@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,15 +148,25 @@ class SilentParties:
         return None
 
 
-def court_of(stage: Stage, courtroom: ToyCourtroom, folder: Path, most: int, report: Report = unheard) -> Court:
+def court_of(
+    stage: Stage,
+    courtroom: ToyCourtroom,
+    folder: Path,
+    most: int,
+    report: Report = unheard,
+    together: int | None = None,
+) -> Court:
     """A Court over the toy market with its journal in ``folder``; a second one is the same client after a restart."""
-    return court_over(stage.session.journal, courtroom, folder, most, report)
+    return court_over(stage.session.journal, courtroom, folder, most, report, together)
 
 
-def court_over(orders: Orders, courtroom: ToyCourtroom, folder: Path, most: int, report: Report) -> Court:
+def court_over(
+    orders: Orders, courtroom: ToyCourtroom, folder: Path, most: int, report: Report, together: int | None = None
+) -> Court:
     """The same for a journal of orders."""
     journal = Journal(folder / "cases.sqlite")
     opener = Opener(courtroom, journal)
     carrier = Carrier(courtroom, SilentParties(), journal, opener=opener)
     office = Office(courtroom, journal, opener, carrier)
-    return Court(office, USDC, most, tell=lambda order, step: note(orders, report, order, step))
+    tell = partial(note, orders, report)
+    return Court(office, USDC, most, tell=tell, together=together)

@@ -127,6 +127,22 @@ async def test_beyond_the_bond_nothing_is_sent_and_the_line_names_the_command(cl
     assert client.room.sent == ["open"]
 
 
+async def test_the_bonds_of_all_open_cases_are_bounded_together(client: Case) -> None:
+    await asked(client.stage)
+    assert client.room.sent == ["open"]
+    at_stake = await client.court.at_stake()
+    assert at_stake == client.stage.world.state.cases[client.case_id].state.bond > 0
+    client.court.together = at_stake
+    told = ended(await asked(client.stage))
+    assert f"{USDC.show(at_stake)} are at stake in open cases" in told.advice
+    found = re.search(r"--most-bond (\d+)units", told.advice)
+    assert found
+    assert client.room.sent == ["open"]
+    client.court.together = at_stake + int(found[1])
+    assert ended(await asked(client.stage)).advice.endswith(": opened")
+    assert await client.court.at_stake() > at_stake
+
+
 async def test_a_restart_opens_what_was_wanted_and_carries_it_on(client: Case) -> None:
     client.room.refusing = True
     told = ended(await asked(client.stage))

@@ -26,7 +26,8 @@ from troth.client.orders.keeping import Keeper
 from troth.client.orders.session import MarketSession
 from troth.client.orders.updates import Outcome, Sent
 from troth.client.orders.wishes import Check, Wish
-from troth.client.tabs.errors import StoreUnusable, TabBehind, TabShort
+from troth.client.tabs import managing
+from troth.client.tabs.errors import NoTab, StoreUnusable, TabBehind, TabShort
 from troth.client.tabs.recovery import recover
 from troth.protocol.market import tabs
 
@@ -438,3 +439,19 @@ async def test_older_numbers_hold_the_window_open_and_are_paid_first(tmp_path: P
         stage.world.block += PARAMETERS.lag
         await Keeper(stage.session).once()
         assert stage.session.journal.entry(checked.identifier).paid == checked.fee
+
+
+async def test_a_doubted_tab_is_ordered_on_again_once_its_owner_says_so(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        session = stage.session
+        (record,) = session.books.all()
+        session.books.doubt(record.identifier, "it answered with another voucher")
+        assert session.usable() == []
+        home, name = session.keyring._home, "0x" + record.identifier.hex()
+        shown = managing.trust(home, name[:12], yes=False)
+        assert (shown["doubt"], shown["trusted"]) == ("it answered with another voucher", False)
+        assert session.usable() == []
+        assert managing.trust(home, name[:12], yes=True)["trusted"]
+        assert [desk.identifier for desk in session.usable()] == [record.identifier]
+        with pytest.raises(NoTab):
+            managing.trust(home, "0xffffffff", yes=True)

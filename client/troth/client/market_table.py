@@ -25,6 +25,7 @@ class MarketTable:
         start_block: a block not after the deployment; it saves reading older ones.
         summons: the most that a summons may deposit without asking, such as "0.01ether"; empty: the user is told how.
         case: the most that a case's bond may be without asking; empty: the user is told how.
+        cases: the most that the bonds of all open cases may be together without asking; empty: four times ``case``.
         stall: seconds without a line after which an order is given up and asked elsewhere.
         verifiers, reviewers: the fewest seats of a class that nobody named.
         agreement: the least share of elements that must agree, in basis points, of a class that nobody named.
@@ -37,6 +38,7 @@ class MarketTable:
     start_block: int = 0
     summons: str = ""
     case: str = ""
+    cases: str = ""
     stall: int = 60
     verifiers: int = 3
     reviewers: int = 15
@@ -50,7 +52,7 @@ class MarketTable:
             value = getattr(self, name)
             if (value or name == "factory") and not _ADDRESS.fullmatch(value):
                 raise _wrong(name, value, "an address, 0x and 40 hex digits")
-        for name in ("summons", "case"):
+        for name in ("summons", "case", "cases"):
             value = getattr(self, name)
             if value and not _AMOUNT.fullmatch(value):
                 raise _wrong(name, value, "an amount, such as 0.01ether")

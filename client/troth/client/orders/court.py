@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from troth.cases.assessing import Bring
 from troth.cases.carrying import Progress
@@ -48,13 +49,19 @@ def untold(_order: Hash32, _progress: Progress) -> None:
 
 @dataclass
 class Court:
-    """A CaseOpener over one account's office. ``most``: the largest bond that is put up without asking."""
+    """A CaseOpener over one account's office.
+
+    ``most``: the largest bond that is put up without asking; ``together``: the most that bonds of all cases that go on
+    may be, None where the user asked for this case.
+    """
 
     office: Office
     asset: Asset
     most: int
     approve: Approve = nothing_to_approve
     tell: Tell = untold
+    together: int | None = None
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     _locks: defaultdict[Hash32, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     _told: dict[Hash32, str] = field(default_factory=dict)
 
@@ -71,8 +78,14 @@ class Court:
         bring = next((one for one in found.cases if one.segment == segment), None)
         if bring is None:
             return f"no case over segment {segment} can be opened: {' '.join(found.against) or 'nothing to judge'}"
-        refusal = self._refusal(file, bring)
-        return refusal or await self._wanted(file, bring)
+        async with self._opening:
+            # One at a time, or two would each find room for one more bond.
+            refusal = self._refusal(file, bring) or await self._crowded(file, bring)
+            if refusal:
+                return refusal
+            case_id = await self._wanted(file, bring)
+        bond = self.asset.show(bring.bond)
+        return f"case 0x{case_id.hex()} over segment {bring.segment}, bond {bond}: {await self._first_look(case_id)}"
 
     async def _standing(self, file: CaseFile, segment: int) -> Hash32 | None:
         """The case that goes on over a segment already, or that this client wants."""
@@ -97,7 +110,28 @@ class Court:
             return f"the bond over segment {bring.segment} is {bond}, and at most {most} is allowed: `{command}`"
         return ""
 
-    async def _wanted(self, file: CaseFile, bring: Bring) -> str:
+    async def _crowded(self, file: CaseFile, bring: Bring) -> str:
+        """Why no more is put at stake beside the cases that go on; empty: it is."""
+        at_stake = await self.at_stake()
+        if self.together is None or at_stake + bring.bond <= self.together:
+            return ""
+        command = case_command(file.order_id, segment=bring.segment, bond=f"{bring.bond}units")
+        shown, most = self.asset.show(at_stake), self.asset.show(self.together)
+        return f"{shown} are at stake in open cases, and at most {most} may be: `{command}`"
+
+    async def at_stake(self) -> int:
+        """Bonds of this account's cases that go on, and of those that are wanted and not opened yet."""
+        seen, total = await self.office.courtroom.seen(), 0
+        for case_id in self.office.journal.cases():
+            record, followed = seen.state.cases.get(case_id), self.office.journal.case(case_id)
+            wanted = Wanted.decode(followed.wanted) if followed is not None and followed.wanted else None
+            if record is not None and record.live:
+                total += record.state.bond if record.state.opener == self.office.courtroom.account else 0
+            elif wanted is not None and not wanted.is_met_by(record):
+                total += wanted.most_bond or 0
+        return total
+
+    async def _wanted(self, file: CaseFile, bring: Bring) -> Hash32:
         seen = await self.office.courtroom.seen()
         case_id = case_id_of(file, bring)
         followed = self.office.journal.case(case_id)
@@ -105,8 +139,7 @@ class Court:
             await self.approve(bring.bond)
         wanted = Wanted(bring.segment, suspend=bring.may_suspend, most_bond=self.most, after=seen.block)
         self.office.journal.follow(case_id, file, wanted=wanted.encode())
-        bond = self.asset.show(bring.bond)
-        return f"case 0x{case_id.hex()} over segment {bring.segment}, bond {bond}: {await self._first_look(case_id)}"
+        return case_id
 
     async def _first_look(self, case_id: Hash32) -> str:
         """Open it now, since a command may end before the next block; else the background task does."""
@@ -163,7 +196,9 @@ class Place:
 
 
 @asynccontextmanager
-async def open_court(place: Place, wallet: Key, asset: Asset, most: int, report: Report) -> AsyncIterator[Court]:
+async def open_court(  # noqa: PLR0917
+    place: Place, wallet: Key, asset: Asset, most: int, report: Report, together: int | None = None
+) -> AsyncIterator[Court]:
     """A court for a wallet; its journal of cases lies in the client's home."""
     market = place.market
     settings = Settings("", market.place.factory, place.home.cases, wallet)
@@ -176,7 +211,8 @@ async def open_court(place: Place, wallet: Key, asset: Asset, most: int, report:
             await market.execute(approval(market, asset.token, allowed + bond), wallet)
 
     try:
-        yield Court(office, asset, most, approve, lambda order, step: note(place.orders, report, order, step))
+        tell = partial(note, place.orders, report)
+        yield Court(office, asset, most, approve, tell, together)
     finally:
         await office.close()
 

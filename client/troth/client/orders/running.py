@@ -26,6 +26,9 @@ from troth.client.orders.summoning import AutomaticSummons
 from troth.client.tabs.asset import Asset, read_asset
 from troth.client.wallet import require_wallet
 
+CASES_TOGETHER = 4
+"""Times the largest bond that is at stake in all cases, unless the table says otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Running:
@@ -58,8 +61,9 @@ async def running(
             summons = AutomaticSummons(session.market, asset, wallet, asset.parse(table.summons))
         if wallet is not None and table.case:
             most = asset.parse(table.case)
+            together = asset.parse(table.cases) if table.cases else CASES_TOGETHER * most
             place = Place(session.market, session.follower, session.journal, home)
-            court = await stack.enter_async_context(open_court(place, wallet, asset, most, report))
+            court = await stack.enter_async_context(open_court(place, wallet, asset, most, report, together))
             session.opener = court
             await stack.enter_async_context(in_background(court.run(), "cases of a client"))
         async with Keeper(session, summons, report) as keeper:

@@ -147,6 +147,29 @@ def _listed(one: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def trust(
+    tab: Annotated[str, typer.Argument(help="Beginning of the tab's id or of its scheduler's address.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Order on it again; without it, only show why not.")] = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Show why no more is ordered on a tab, and order on it again with --yes."""
+    from troth.client.home import Home
+    from troth.client.tabs import managing
+
+    found = managing.trust(Home(home.expanduser()), tab, yes=yes)
+    _print(found, as_json, _trusted(found))
+
+
+def _trusted(one: Mapping[str, Any]) -> str:
+    head = f"{one['tab']}  with {one['scheduler']}"
+    if not one["doubt"]:
+        return f"{head}\n  nothing speaks against it"
+    stake = f"{one['outstanding_units']} units outstanding in {len(one['outstanding_orders'])} orders"
+    ends = "it is ordered on again" if one["trusted"] else "no more is ordered here; --yes lifts that"
+    return f"{head}\n  {one['doubt']}\n  {stake}; `troth client receipts` shows them\n  {ends}"
+
+
 def summon(  # noqa: PLR0917
     order: Annotated[str, typer.Argument(help="Order, or its beginning.")],
     broadcast: BroadcastOption = False,

@@ -193,6 +193,16 @@ async def list_tabs(home: Home, configuration: Configuration) -> list[dict[str, 
     return found
 
 
+def trust(home: Home, tab: str, *, yes: bool) -> dict[str, Any]:
+    """Why no more is ordered on a tab; with ``yes`` it is ordered on again."""
+    with opened(home.tabs) as store:
+        books, journal = Books(store), Journal(store)
+        record = books.find(tab)
+        if yes and record.doubt:
+            books.doubt(record.identifier, "")
+        return _told(record, journal.unpaid(record.identifier)) | {"trusted": yes or not record.doubt}
+
+
 def _told(record: TabRecord, unpaid: list[Entry]) -> dict[str, Any]:
     book = record.book
     return {
@@ -248,4 +258,4 @@ def _name(record: TabRecord) -> str:
     return "0x" + record.identifier.hex()
 
 
-__all__ = ["Purse", "Store", "list_tabs", "open_tab", "take_back", "top_up"]
+__all__ = ["Purse", "Store", "list_tabs", "open_tab", "take_back", "top_up", "trust"]
