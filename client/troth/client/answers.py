@@ -30,7 +30,7 @@ async def fetch_answer(home: Home, configuration: Configuration, task: str) -> s
         with opened(home.receipts, chain.domain) as receipts:
             receipt, state = receipts.find(task), follower.state
             standing = _committed(receipt, state)
-            async with connection(home, configuration, _scheduler(receipt, state), lambda: follower.state) as reached:
+            async with connection(home, configuration, _scheduler(receipt, state)) as reached:
                 api = reached.api
                 if not holds_answer(receipt, standing):
                     tokens = await fetch_tokens(api, receipt, _model(receipt, state), standing)

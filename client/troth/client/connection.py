@@ -1,7 +1,4 @@
-"""How the client reaches its scheduler: through the overlay where a committee is configured, else openly.
-
-In direct mode the overlay leads to a node that hosts the whole model, and the node passes the scheduler's word on.
-"""
+"""How the client reaches its scheduler: through the overlay where a committee is configured, else openly."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import httpx
 
 from troth.client.api import SchedulerApi, connected
 from troth.client.configuration import Configuration
-from troth.client.direct.calls import DirectCalls
+from troth.client.direct.entrance import Entrance
 from troth.client.direct.overlay_ways import node_choice, overlay_opening
 from troth.client.direct.ways import Ways
 from troth.client.errors import OverlayFailed
@@ -29,8 +26,9 @@ from troth.overlay.paths.guards import Guards
 from troth.overlay.paths.pool import CircuitPool
 from troth.overlay.sessions.sessions import Sessions
 from troth.overlay.sessions.transport import OverlayTransport
-from troth.protocol.state import Scheduler, State
-from troth.protocol.types import Hash32, to_address
+from troth.protocol.market.state import State as MarketState
+from troth.protocol.state import Scheduler
+from troth.protocol.types import to_address
 
 RETRY_SECONDS = 5.0
 
@@ -86,6 +84,15 @@ class Reach:
         with _naming_paths():
             return await _through_entry(self.stack, self.pool, self.directory, scheduler)
 
+    def entrance(self, state: Callable[[], MarketState]) -> Entrance:
+        """Ways to schedulers by way of nodes of their models; `state` is the chain's, which says who these are."""
+        if self.pool is None or self.directory is None:
+            what = "Direct mode needs the overlay"
+            raise OverlayFailed(what, "no directory", "Name the --committee.", hop="path", delivered="no")
+        ways = Ways(overlay_opening(self.pool, self.directory.current, state))
+        self.stack.push_async_callback(ways.close)
+        return Entrance(node_choice(self.directory.current, state), ways)
+
 
 @asynccontextmanager
 async def reaching(home: Home, configuration: Configuration) -> AsyncIterator[Reach]:
@@ -111,21 +118,14 @@ async def reaching(home: Home, configuration: Configuration) -> AsyncIterator[Re
 
 
 @asynccontextmanager
-async def connection(
-    home: Home, configuration: Configuration, scheduler: Scheduler, state: Callable[[], State]
-) -> AsyncIterator[Connection]:
-    """The interface of this scheduler and of nobody else; `state` is the chain's, which says which nodes there are.
+async def connection(home: Home, configuration: Configuration, scheduler: Scheduler) -> AsyncIterator[Connection]:
+    """The interface of this scheduler and of nobody else.
 
     Raises:
         OverlayFailed: no directory, or the scheduler is not in it. The request is never sent openly instead.
     """
     async with reaching(home, configuration) as reach:
-        if configuration.direct and reach.pool is not None and reach.directory is not None:
-            with _naming_paths():
-                calls = _through_nodes(reach.stack, reach.pool, reach.directory, configuration, scheduler, state)
-            yield Connection(calls, reach.pool)
-        else:
-            yield Connection(await reach.to(scheduler), reach.pool)
+        yield Connection(await reach.to(scheduler), reach.pool)
 
 
 @contextmanager
@@ -145,21 +145,6 @@ async def _through_entry(
     # The address is never connected to; it names the scheduler in errors.
     client = httpx.AsyncClient(base_url=scheduler.endpoint, transport=OverlayTransport(sessions), timeout=30.0)
     return SchedulerApi(await stack.enter_async_context(client), scheduler.endpoint)
-
-
-def _through_nodes(  # noqa: PLR0917
-    stack: AsyncExitStack,
-    pool: CircuitPool,
-    directory: Directory,
-    configuration: Configuration,
-    scheduler: Scheduler,
-    state: Callable[[], State],
-) -> DirectCalls:
-    ways = Ways(overlay_opening(pool, directory.current, state, scheduler))
-    stack.push_async_callback(ways.close)
-    wanted = configuration.execution_class
-    identifier = Hash32(bytes.fromhex(wanted[2:])) if wanted else None
-    return DirectCalls(node_choice(directory.current, state), ways, identifier)
 
 
 def _destination(listing: Listing, scheduler: Scheduler) -> ListedDestination:

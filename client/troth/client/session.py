@@ -12,7 +12,7 @@ from troth.chain.keystore import Key
 from troth.client.chain_view import view
 from troth.client.configuration import Configuration
 from troth.client.connection import connection
-from troth.client.errors import ModelUnavailable
+from troth.client.errors import ConfigurationError, ModelUnavailable
 from troth.client.home import Home
 from troth.client.language import Language, LanguageCache, check_files
 from troth.client.market import Offer, find_class, find_scheduler, offer_of, require_whole
@@ -78,15 +78,16 @@ class Session:
 @asynccontextmanager
 async def session(home: Home, configuration: Configuration) -> AsyncIterator[Session]:
     """Connect to the chain and to the scheduler, and load the model's checked tokenizer."""
+    if configuration.direct:
+        what = "Direct mode is there on tabs alone"
+        raise ConfigurationError(what, "mode", "Use --factory, or go through the scheduler with --no-direct.")
     async with view(home, configuration) as (chain, follower):
         scheduler = find_scheduler(follower.state, configuration)
-        async with connection(home, configuration, scheduler, lambda: follower.state) as reached:
+        async with connection(home, configuration, scheduler) as reached:
             api = reached.api
             served = await api.classes()
             identifier = find_class(follower.state, configuration, served)
             offer = offer_of(follower.state, scheduler, identifier, served[identifier])
-            if configuration.direct:
-                require_whole(offer)
             language = await load_language(home, api, offer.class_id, offer.model.architecture)
             with opened(home.receipts, chain.domain) as receipts:
                 yield Session(chain, follower, api, offer, language, receipts, reached.pool, configuration.mode)
