@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.direct_client_stage import NODES
 
 from troth.client.direct.affinity import KEPT_SECONDS, Affinity
+from troth.protocol.types import address_from_bytes
 
+NODES = [address_from_bytes(bytes([number]) * 20) for number in (1, 2, 3)]
 ONE, OTHER, THIRD, *_ = NODES
 
 
