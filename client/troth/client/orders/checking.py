@@ -19,7 +19,7 @@ from typing import Any
 from troth.chain.keystore import Key
 from troth.client.errors import ClientError
 from troth.client.orders.building import secrets_of
-from troth.client.orders.calls import MarketCalls, SealedSegment
+from troth.client.orders.calls import MarketCalls, Refused, SealedSegment
 from troth.client.orders.evidence import Openings, SealedOpenings, Served, Words, served_of
 from troth.client.orders.failing import OrderContradicted
 from troth.client.orders.journal import Entry, Phase
@@ -53,6 +53,7 @@ OPENING_PAUSES = (0.0, 0.5, 2.0)
 """Seconds before each try to get the openings, which a scheduler gathers once it has the second secret."""
 ENTRY_SECONDS = 5.0
 """How long the node that the order entered at may be silent before the scheduler is asked the same."""
+NOT_YET_SECONDS = 0.1
 CHECK_LINES = 1024
 _FAILURES = (ClientError, OverlayError, TimeoutError)
 
@@ -219,12 +220,22 @@ class Ending:
 
         async def asked(calls: MarketCalls) -> bool:
             async with asyncio.timeout(ENTRY_SECONDS):
-                shown = await calls.tiles(self._entry.identifier, self._secrets.tiles)
+                shown = await self._tiles(calls)
             if len(shown) == len(self._served.given):
                 found.append(Openings(tuple(_kept(one) for one in shown)))
             return bool(found) and Opinion.CANNOT_TELL not in self._opinions(seats, words, found[0])
 
         return found[0] if await self._by_way_of_node(asked) else None
+
+    async def _tiles(self, calls: MarketCalls) -> tuple[SealedSegment, ...]:
+        """The openings; the verifiers' words may be here before the scheduler has all of them."""
+        while True:
+            try:
+                return await calls.tiles(self._entry.identifier, self._secrets.tiles)
+            except Refused as error:
+                if error.code != "not_yet":
+                    raise
+                await asyncio.sleep(NOT_YET_SECONDS)
 
     async def _openings(self) -> Openings | None:
         for pause in OPENING_PAUSES:

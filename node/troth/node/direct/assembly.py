@@ -83,12 +83,15 @@ class Direct:
         configuration: the node's; its `overlay` is the entry.
         operator: signs messages to the group.
         registry: of the node's metrics.
+
+    ``parts`` are there once the node serves; None before, and where it hosts a part of the model only.
     """
 
     def __init__(self, configuration: Configuration, operator: Operator, registry: CollectorRegistry) -> None:
         self._configuration, self._operator, self._registry = configuration, operator, registry
         self._group: Group | None = None
         self._side: GroupSide | None = None
+        self.parts: DirectParts | None = None
         self._open = configuration.overlay is None
         self._channel = ChannelServer(
             operator, self._handle, self._authorise, limits=LIMITS, requests=GROUP_REQUESTS, who=WHO, path=PATH
@@ -128,7 +131,7 @@ class Direct:
             parts = direct_parts(group, bench, Counters(self._registry))
             stack.push_async_callback(parts.schedulers.close)
             follow(service, group, parts.listening)
-            self._group, self._side = group, parts.side
+            self._group, self._side, self.parts = group, parts.side, parts
             identity = load_identity(self._configuration.tls_folder)
             keys = EntryKeys("node", self._operator.secret, identity, self._configuration.seal_key)
             app = entry_app(parts.entry)

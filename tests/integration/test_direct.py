@@ -1,0 +1,135 @@
+"""Orders that enter at a running node: tokens, result and check come by way of it, and the scheduler only signs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.direct_network import DirectNetwork, direct_network
+
+from troth.client.ordering import Choices
+from troth.client.orders import checking, course
+from troth.client.orders.asking import ask
+from troth.client.orders.journal import Phase
+from troth.client.orders.updates import Ended, Outcome, Sent, Served, Text
+from troth.client.orders.wishes import Check, Wish
+from troth.node.errors import NotAMember
+from troth.protocol.market import checks, messages
+from troth.protocol.market.prices import MILLION
+from troth.protocol.wire_group import Listen, Recall
+from troth.scheduler.orders import service as scheduler_orders
+
+pytestmark = [pytest.mark.chain, pytest.mark.slow]
+
+PROMPT = tuple(range(3, 23))
+ALWAYS = Wish(Choices(12), Check("lot", MILLION))
+
+
+async def asked(network: DirectNetwork, prompt: tuple[int, ...] = PROMPT) -> list[Any]:
+    network.network.stage.anvil.mine(1)
+    await network.follower.catch_up()
+    await network.network.scheduler.ledger.catch_up()
+    return [update async for update in ask(network.session, prompt, ALWAYS)]
+
+
+def ended(updates: list[Any]) -> Ended:
+    (found,) = (update for update in updates if isinstance(update, Ended))
+    return found
+
+
+async def test_an_answer_and_its_check_reach_the_client_by_way_of_a_node(anvil: Any, tmp_path: Path) -> None:
+    async with direct_network(anvil, tmp_path) as network:
+        updates = await asked(network)
+        assert ended(updates).outcome is Outcome.CHECKED
+        (entry,) = network.session.journal.all()
+        assert entry.phase is Phase.CHECKED
+        assert entry.tokens
+        assert not [path for path in network.asked if "/v1/orders" in path], network.asked
+        (sent,) = (update for update in updates if isinstance(update, Sent))
+        story = network.network.scheduler.orders.desk.store.get(sent.order)
+        assert story.tokens == entry.tokens
+        counters = network.parts(network.entry).entry.tools.counters
+        assert counters.tokens._value.get() == len(entry.tokens)
+        assert counters.checks._value.get() == 1
+        # What strangers and members may hear of it.
+        listening = network.parts(story.admitted.nodes[0]).listening
+        listening._patience = 0.3
+        heard, payload = await listening.listen(Listen(sent.order, bytes(32), 0))
+        assert (heard.count, payload) == (0, b"")
+        heard, payload = await listening.listen(Listen(sent.order, story.salt, 0))
+        assert heard.count == len(entry.tokens)
+        assert b"signature" in payload
+        _, word = await listening.recall(Recall(sent.order, 0, "verdict"))
+        assert word == b""
+        scheduler = network.network.stage.scheduler.address
+        with pytest.raises(NotAMember):
+            await network.parts(network.entry).side.handle(
+                scheduler, Listen(sent.order, story.salt, 0), memoryview(b"")
+            )
+
+
+async def test_the_scheduler_admits_of_those_drawn_whom_the_entry_wants(
+    anvil: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with direct_network(anvil, tmp_path) as network:
+        hints: list[Any] = []
+        whole = scheduler_orders.admit
+
+        async def noted(desk: Any, sent: Any, preferred: Any) -> Any:
+            hints.append(preferred)
+            return await whole(desk, sent, preferred)
+
+        monkeypatch.setattr(scheduler_orders, "admit", noted)
+        dealing = network.parts(network.entry).entry.tools.dealing
+        wanted = [key.address for key in network.network.stage.nodes]
+        monkeypatch.setattr(dealing._group, "ranking", lambda _path: tuple(wanted))
+        for number in range(3):
+            updates = await asked(network, (*PROMPT, number))
+            (sent,) = (update for update in updates if isinstance(update, Sent))
+            story = network.network.scheduler.orders.desk.store.get(sent.order)
+            desk = network.network.scheduler.orders.desk
+            view = desk.view(story.order, story.admitted.tab)
+            (drawn,) = checks.candidates(story.order, story.admitted.infer_proof, view)
+            assert story.admitted.nodes[0] == min(drawn, key=wanted.index)
+        assert hints == [tuple(wanted)] * 3
+
+
+async def test_the_order_goes_on_at_its_scheduler_when_the_entry_dies_under_it(
+    anvil: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(course, "ENTRY_SECONDS", 2.0)
+    monkeypatch.setattr(checking, "ENTRY_SECONDS", 2.0)
+
+    def cut(app: Any) -> Any:
+        """A node that is gone after it has sent so many lines."""
+
+        async def cutting(scope: Any, receive: Any, send: Any) -> None:
+            sent = 0
+
+            async def some(message: Any) -> None:
+                nonlocal sent
+                sent += message["type"] == "http.response.body"
+                if sent > 6:
+                    await asyncio.sleep(3600)
+                await send(message)
+
+            await app(scope, receive, some if scope["type"] == "http" else send)
+
+        return cutting
+
+    async with direct_network(anvil, tmp_path, cut) as network:
+        updates = await asked(network)
+        assert ended(updates).outcome is Outcome.CHECKED
+        assert len([update for update in updates if isinstance(update, Sent)]) == 1
+        (entry,) = network.session.journal.all()
+        served = [update for update in updates if isinstance(update, Served)]
+        assert {one.nodes for one in served} == {served[0].nodes}
+        text = "".join(update.text for update in updates if isinstance(update, Text))
+        language = network.session.language
+        assert language is not None
+        assert text == language.decode(list(entry.tokens))
+        assert [path for path in network.asked if path == f"GET /v1/orders/{entry.name}"]
+        assert not [path for path in network.asked if path == "POST /v1/orders"]
+        assert messages.order_id(entry.submission.order.message, network.session.domain) == entry.identifier  # type: ignore[union-attr]
