@@ -52,7 +52,7 @@ def hosts_of(state: State, identifier: Hash32) -> dict[Address, Party]:
     if model is None:
         return {}
     members = state.members_at(group_id(identifier, Segment(0, model.layers)), _NOW)
-    parties = (state.parties.get(entry.operator) for entry in members)
+    parties = (state.parties.get(entry.operator) for entry in members if entry.seats)
     return {one.operator: one for one in parties if one is not None and not one.exit_block}
 
 
