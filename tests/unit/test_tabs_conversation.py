@@ -17,11 +17,13 @@ from unit.test_tabs_asking import ALWAYS
 from troth.client.configuration import Configuration
 from troth.client.connection import reaching
 from troth.client.errors import AnswerNotAccepted, ConfigurationError, WrongSchedulerKey
+from troth.client.home import Home
 from troth.client.orders.conversation import converse, print_json_answer
 from troth.client.orders.journal import Phase
 from troth.client.orders.keeping import Keeper
 from troth.client.orders.running import Running
 from troth.client.orders.session import Connector
+from troth.client.session import session as old_session
 from troth.client.tabs.asset import Asset
 from troth.overlay.identity import create_identity
 from troth.overlay.server import TlsServer, serving
