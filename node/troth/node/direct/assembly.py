@@ -49,7 +49,7 @@ class DirectParts:
     listening: Listening
 
 
-def direct_parts(group: Group, bench: Bench, counters: Counters) -> DirectParts:
+def direct_parts(group: Group, bench: Bench, counters: Counters, reasons: Callable[[], list[str]]) -> DirectParts:
     """The parts around a group and a node's bench."""
     listening, ground = Listening(bench), bench.ground
     schedulers = SchedulerSide(lambda: ground.state)
@@ -61,6 +61,7 @@ def direct_parts(group: Group, bench: Bench, counters: Counters) -> DirectParts:
         block=lambda: ground.block,
         schedulers=schedulers,
         tools=Tools(Dealing(group, counters), hearing, counters, bench.engine.vocabulary),
+        reasons=reasons,
     )
     return DirectParts(GroupSide(group, listening), entry, schedulers, listening)
 
@@ -83,12 +84,20 @@ class Direct:
         configuration: the node's; its `overlay` is the entry.
         operator: signs messages to the group.
         registry: of the node's metrics.
+        why: why the node is not ready.
 
     ``parts`` are there once the node serves; None before, and where it hosts a part of the model only.
     """
 
-    def __init__(self, configuration: Configuration, operator: Operator, registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        operator: Operator,
+        registry: CollectorRegistry,
+        why: Callable[[], list[str]],
+    ) -> None:
         self._configuration, self._operator, self._registry = configuration, operator, registry
+        self._why = why
         self._group: Group | None = None
         self._side: GroupSide | None = None
         self.parts: DirectParts | None = None
@@ -128,7 +137,7 @@ class Direct:
             return
         async with AsyncExitStack() as stack:
             stack.push_async_callback(group.close)
-            parts = direct_parts(group, bench, Counters(self._registry))
+            parts = direct_parts(group, bench, Counters(self._registry), self._why)
             stack.push_async_callback(parts.schedulers.close)
             follow(service, group, parts.listening)
             self._group, self._side, self.parts = group, parts.side, parts

@@ -44,7 +44,8 @@ NDJSON = "application/x-ndjson"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the application works with; `me` is the node's operator, `block` the newest that it followed."""
+    """What the application works with; `me` is the node's operator, `block` the newest that it followed, `reasons` why it
+    is not ready."""
 
     me: Address
     execution_class: Hash32
@@ -52,6 +53,7 @@ class Entry:
     block: Callable[[], int]
     schedulers: SchedulerSide
     tools: Tools
+    reasons: Callable[[], list[str]]
 
 
 class Places:
@@ -102,6 +104,11 @@ def entry_app(entry: Entry) -> FastAPI:
     @app.get("/v1/info")
     async def info() -> JSONResponse:
         return JSONResponse(_info(entry))
+
+    @app.get("/readyz")
+    async def readyz() -> JSONResponse:
+        found = entry.reasons()
+        return JSONResponse({"ready": not found, "reasons": found}, status_code=503 if found else 200)
 
     @app.post("/schedulers/{scheduler}/v1/orders")
     async def order(scheduler: str, request: Request) -> Response:

@@ -173,7 +173,7 @@ class RunningMarketNode:
         channel = ChannelServer(operator, self._handle, authorise, requests=ORDER_REQUESTS)
         channel.mount(app)
         self._desk.server(operator).mount(app)
-        self._direct = Direct(self._configuration, operator, self._metrics.registry)
+        self._direct = Direct(self._configuration, operator, self._metrics.registry, lambda: self._reasons(follower))
         self._direct.mount(app)
         app.include_router(health_routes(lambda: self._reasons(follower), self._metrics.registry))
         self._metrics.block.set_function(lambda: follower.block)
