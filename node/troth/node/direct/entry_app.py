@@ -44,8 +44,10 @@ NDJSON = "application/x-ndjson"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the application works with; `me` is the node's operator, `block` the newest that it followed, `reasons` why it
-    is not ready."""
+    """What the application works with; `me` is the node's operator, `block` the newest that it followed.
+
+    `reasons` say why the node is not ready.
+    """
 
     me: Address
     execution_class: Hash32
