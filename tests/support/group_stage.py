@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from fastapi import FastAPI
+from support.tabs_stage import execution_class_of
 from support.waiting import eventually
 
 from troth.node.engine.interface import Cleared, Load, Removed, Stored
@@ -29,18 +31,19 @@ from troth.overlay.hash_radix import view as views
 from troth.overlay.identity import create_identity
 from troth.overlay.operator import Operator
 from troth.overlay.server import TlsServer
-from troth.protocol.contract_types import Account, Role
 from troth.protocol.logs import LogMeta
-from troth.protocol.identifiers import class_id, model_id
-from troth.protocol.state import Node, State
+from troth.protocol.identifiers import group_id
+from troth.protocol.market.messages import state_hash
+from troth.protocol.market.state import Party, State
+from troth.protocol.market.types import Entry, Role
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import ZERO_HASH, Address, ExecutionClass, Hash32, ModelDescriptor, Segment
+from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment
 from troth.protocol.wire_group import Tell
 
 DOMAIN = Domain(31337, Address("0x" + "11" * 20))
 MODEL = ModelDescriptor("toy", 2, 32, 64, 0, ZERO_HASH)
-RULES = ExecutionClass(model_id(MODEL), "toy", 0, True, 10, 8, 9000, 1, 2, 3, 5, 1, 100, 1000, 20000, ZERO_HASH)
-CLASS = class_id(RULES)
+RULES = execution_class_of(MODEL)
+CLASS = Hash32(state_hash(RULES))
 WHOLE = Segment(0, MODEL.layers)
 BLOCK = 32
 PACE = 0.1
@@ -99,7 +102,7 @@ class Member:
         meter = Meter()
         meter.note(MODEL.layers, 1, PACE)
         bench = SimpleNamespace(engine=self.engine, operator=self.operator, execution_class=CLASS, meter=meter)
-        group = group_of(cast(Any, bench), state=lambda: self.stage.chain, sessions=lambda: 0, wanted=True)
+        group = group_of(cast(Any, bench), state=lambda: self.stage.chain, sessions=lambda: 0)
         assert group is not None
         self.group: Group = group
         self.refused: list[Exception] = []
@@ -158,6 +161,24 @@ class Member:
         )
 
 
+def with_node(
+    state: State, operator: Address, endpoint: str, key_hash: Hash32 = ZERO_HASH, hosted: Segment = WHOLE, **more: Any
+) -> State:
+    """The chain with one more node in the group of what it hosts, or with another word of one that is there."""
+    group = group_id(CLASS, hosted)
+    size = state.size_at(group, 1)
+    places = {entry.operator: place for place, entry in enumerate(state.members_at(group, 1))}
+    role = more.pop("role", Role.NODE)
+    party = Party(operator, operator, role, operator, endpoint, key_hash, META, CLASS, hosted, **more)
+    place = places.get(operator, size)
+    return replace(
+        state,
+        parties=state.parties.with_item(operator, party),
+        entries=state.entries.with_item((group, place), (Entry(operator, 1, 1, 2),)),
+        sizes=state.sizes.with_item(group, ((1, max(size, place + 1)),)),
+    )
+
+
 class Stage:
     """The chain and its members."""
 
@@ -169,17 +190,9 @@ class Stage:
             models=state.models.with_item(RULES.model, MODEL), classes=state.classes.with_item(CLASS, RULES)
         )
 
-    def register(self, member: Member, *, stake: int = 100, hosted: Segment = WHOLE) -> None:
-        address = member.address
+    def register(self, member: Member, *, hosted: Segment = WHOLE) -> None:
         key_hash = Hash32(member.identity.spki_sha256)
-        endpoint = f"https://127.0.0.1:{member.port}"
-        node = Node(address, address, address, CLASS, hosted, endpoint, key_hash, META)
-        self.chain = State(
-            models=self.chain.models,
-            classes=self.chain.classes,
-            nodes=self.chain.nodes.with_item(address, node),
-            accounts=self.chain.accounts.with_item(address, Account(stake, role=Role.NODE)),
-        )
+        self.chain = with_node(self.chain, member.address, f"https://127.0.0.1:{member.port}", key_hash, hosted)
 
     def make(self, number: int) -> Member:
         member = Member(self, number, self._folder)

@@ -523,6 +523,8 @@ class ToyScheduler:
             if self.refusing is not None:
                 return JSONResponse({"error": self.refusing}, self.refusing.get("status", 503))
             submission = canonical.decode(Submission, await request.body(), bodies.SUBMISSION_LIMIT)
+            if messages.order_id(submission.order.message, DOMAIN) in self.orders:
+                return JSONResponse({"error": {"code": "already_ordered", "message": "it was taken before"}}, 409)
             try:
                 placed = self.take(submission)
             except InvalidVoucher as error:

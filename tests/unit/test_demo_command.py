@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from troth.demo.command import app
 
 
-@pytest.mark.parametrize("act", ["exact", "direct"])
+@pytest.mark.parametrize("act", ["exact"])
 def test_an_unknown_engine_is_refused_at_once(act: str) -> None:
     refused = CliRunner().invoke(app, [act, "--engine", "nonsense"])
     assert refused.exit_code == 2

@@ -1,4 +1,4 @@
-"""One task at its entry: scripted schedulers and nodes, honest and not."""
+"""An entry's side of an order and of its check: what is passed on, and when the stream ends instead."""
 
 from __future__ import annotations
 
@@ -10,292 +10,197 @@ from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry
+from support.toy_entry import ENTRY
+from support.toy_tab_scheduler import NODE_KEYS
 
-from troth.node.direct import serving_task
+from troth.node.direct import serving
+from troth.node.direct.checking import ServingCheck
 from troth.node.direct.counters import Counters
+from troth.node.direct.dealing import Dealing, Ranked
 from troth.node.direct.hearing import Piece
 from troth.node.direct.order import EnteredOrder
-from troth.node.direct.served import served
-from troth.node.direct.serving_task import OTHER_LINES, UNREAD_LINES, ServingTask
+from troth.node.direct.serving import ServingOrder, Tools
 from troth.overlay.errors import ChannelUnavailable
-from troth.overlay.operator import Operator
-from troth.protocol.logprobs import Logprobs, logprobs_to_bytes
-from troth.protocol.typed_data import Domain, address_of
+from troth.overlay.forwarding.passage import Step, Way
+from troth.protocol.logprobs import NO_LOGPROBS
+from troth.protocol.market import canonical
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict
 from troth.protocol.types import Address, Hash32
+from troth.scheduler.orders.choosing import MOST_PREFERRED, Wanted, choose, read_preferred
 
-DOMAIN = Domain(31337, address_of(b"\x77" * 32))
-NODE, LIAR = Operator(b"\x11" * 32, DOMAIN), Operator(b"\x12" * 32, DOMAIN)
-TASK, SALT = Hash32(b"t" * 32), Hash32(b"s" * 32)
-PARTIES = [NODE.address, LIAR.address, *(address_of(bytes([number]) * 32) for number in (3, 4, 5))]
-ASSIGNED = {"type": "assigned", "task_id": "0x" + TASK.hex(), "ends": [2], "proofs": [], "parties": [PARTIES]}
-ANSWER = [5, 6, 7, 8]
+HASH = Hash32(b"\x07" * 32)
+ORDER = EnteredOrder(b"", HASH, HASH, (1, 2, 3), 4, HASH, NO_LOGPROBS)
+SIGNATURE = b"\x01" * 65
+RESULT = Signed(Result(HASH, 0, HASH, HASH, 3, 0, 2, HASH, HASH), SIGNATURE)
+SCHEDULER, OTHER, THIRD = list(NODE_KEYS)[1:4]
+ADMITTED = {
+    "type": "admitted",
+    "admission": {
+        "message": {"order": "0x" + HASH.hex(), "nodes": "0x" + HASH.hex(), "block_number": "5"},
+        "signature": "0x" + SIGNATURE.hex(),
+    },
+    "nodes": [ENTRY],
+    "infer_proof": "0x00",
+}
+FIRST, SECOND = Piece((5,), (), SIGNATURE, None, None), Piece((6,), (), SIGNATURE, "length", None)
+LAST = Piece((), (), b"", "length", RESULT)
 
 
-class Script:
-    """A scheduler and a node that say what the test tells them to, one after the other."""
+def token(position: int, value: int) -> dict[str, Any]:
+    return {"type": "token", "position": position, "id": value}
 
-    def __init__(
-        self, *, longest: int = len(ANSWER), logprobs: int = -1, chosen: Address | None = NODE.address
-    ) -> None:
-        self.upstream: asyncio.Queue[Any] = asyncio.Queue()
-        self.node: asyncio.Queue[Any] = asyncio.Queue()
-        self.chosen, self.taken = chosen, True
-        self.candidates: list[Address] = []
-        self.ended: list[float | None] = []
-        self.registry = CollectorRegistry()
-        self.avoided: list[object] = []
-        entering = SimpleNamespace(
-            choose=self._choose, ended=self._end, contradicted=lambda *who: self.avoided.append(who)
-        )
-        order = EnteredOrder(b"{}", Hash32(b"c" * 32), (1, 2), longest, SALT, logprobs)
-        self.task = ServingTask(
-            order, cast(Any, SimpleNamespace(operator=LIAR.address)), cast(Any, SimpleNamespace(candidates=2)), 64,
-            schedulers=cast(Any, SimpleNamespace(choose=self._post)), entering=cast(Any, entering),
-            hearing=cast(Any, self), counters=Counters(self.registry), domain=DOMAIN,
-        )  # fmt: skip
-        self.lines: list[dict[str, Any]] = []
-        self.reading = asyncio.create_task(self._collect())
 
-    async def _choose(self, order: EnteredOrder, scheduler: Address, task: Hash32, candidates: Any) -> Address | None:
-        self.candidates = list(candidates)
-        return self.chosen
+RESULTS, DRAW = {"type": "results", "reason": "length", "results": []}, {"type": "draw"}
+WHOLE = [ADMITTED, token(0, 5), token(1, 6), RESULTS, DRAW]
 
-    def _end(self, order: EnteredOrder, task: Hash32, seconds: float | None) -> None:
-        self.ended.append(seconds)
 
-    async def _post(self, *_: object) -> bool:
-        return self.taken
+class FakeGroup:
+    own = ENTRY
 
-    async def pieces(self, node: Address, task: Hash32, salt: Hash32, known: Any) -> AsyncIterator[Piece]:
-        assert (node, task, salt) == (self.chosen, TASK, SALT)
-        while (piece := await self.node.get()) is not None:
+    def __init__(self) -> None:
+        self.passage: Any = self
+        self.ranked: tuple[Address, ...] = (OTHER, ENTRY)
+        self.over: list[float | None] = []
+
+    def path(self, _tokens: Any) -> Any:
+        return ()
+
+    def ranking(self, _path: Any) -> tuple[Address, ...]:
+        return self.ranked
+
+    def enter(self, *_arguments: Any) -> Step:
+        return Step(Way.SERVE)
+
+    def ended(self, _name: bytes, _now: float, seconds: float | None) -> None:
+        self.over.append(seconds)
+
+
+class FakeHearing:
+    """Says pieces; an exception among them is raised, None waits for ever."""
+
+    def __init__(self, *pieces: Any, words: dict[tuple[Address, str], Any] | None = None) -> None:
+        self._pieces, self._words = pieces, words or {}
+
+    async def pieces(self, *_arguments: Any) -> AsyncIterator[Piece]:
+        for piece in self._pieces:
             if isinstance(piece, Exception):
                 raise piece
+            if piece is None:
+                await asyncio.Event().wait()
             yield piece
 
-    async def _upstream(self) -> AsyncIterator[bytes]:
-        while (line := await self.upstream.get()) is not None:
-            yield line if isinstance(line, bytes) else json.dumps(line).encode()
-
-    async def _collect(self) -> None:
-        async for line in self.task.lines(self._upstream()):
-            assert line.endswith(b"\n")
-            self.lines.append(json.loads(line))
-
-    async def scheduler(self, *lines: Any) -> None:
-        for line in lines:
-            self.upstream.put_nowait(line)
-        await settle()
-
-    async def says(self, start: int, *tokens: int, by: Operator | None = None, **more: Any) -> None:
-        signature = None if by is None else by.sign(served(TASK, SALT, more.pop("answer", ANSWER)))
-        self.node.put_nowait(Piece(start, tokens, more.get("logprobs", ()), signature))
-        await settle()
-
-    async def end(self) -> list[dict[str, Any]]:
-        self.upstream.put_nowait(None)
-        await self.reading
-        return self.lines
-
-    def tokens(self) -> list[int]:
-        return [line["id"] for line in self.lines if line["type"] == "token"]
-
-    def kinds(self) -> list[str]:
-        return [line["type"] for line in self.lines if line["type"] != "token"]
+    async def recall(self, node: Address, message: Any) -> bytes:
+        word = self._words.get((node, message.kind))
+        if word is None:
+            await asyncio.sleep(0.01)
+        return b"" if word is None else canonical.encode(word)
 
 
-async def settle() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
+async def upstream(lines: list[Any], pause: float = 0.02) -> AsyncIterator[bytes]:
+    for line in lines:
+        await asyncio.sleep(pause)
+        if line is None:
+            await asyncio.Event().wait()
+        yield json.dumps(line).encode()
 
 
-def token(position: int, number: int) -> dict[str, object]:
-    return {"type": "token", "id": number, "position": position}
+async def passed(hearing: FakeHearing, lines: list[Any], group: FakeGroup | None = None) -> list[str]:
+    """What a client hears, in short."""
+    counters = Counters(CollectorRegistry())
+    group = group or FakeGroup()
+    dealing = Dealing(group, counters)
+    tools = Tools(dealing, cast(Any, hearing), counters, 64)
+    order = ServingOrder(ORDER, SCHEDULER, Ranked((), ()), tools)
+    async with asyncio.timeout(5):
+        heard = [json.loads(line) async for line in order.lines(upstream(lines))]
+    return [f"{line['type']} {line.get('id', line.get('written', ''))}".strip() for line in heard]
 
 
-FINISHED = {"type": "finished", "reason": "length", "output_hash": "0x"}
+ANSWER = ["admitted", "token 5", "said 1", "token 6", "said 2"]
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving_task, "SERVED_SECONDS", 0.05)
+async def test_tokens_and_result_are_the_node_s_and_the_rest_the_scheduler_s() -> None:
+    group = FakeGroup()
+    assert await passed(FakeHearing(FIRST, SECOND, LAST), WHOLE, group) == [*ANSWER, "results", "draw"]
+    assert group.over[0] is not None
 
 
-@pytest.fixture
-def script() -> Any:
-    """Makes scripts; inside a running loop."""
-    return Script
+async def test_a_result_that_is_late_comes_from_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "RESULT_SECONDS", 0.1)
+    assert await passed(FakeHearing(FIRST, SECOND, None), WHOLE) == [*ANSWER, "results", "draw"]
+    # Without all tokens nobody signed the answer, and the client has to ask the scheduler.
+    assert await passed(FakeHearing(FIRST, None), WHOLE) == ANSWER[:3]
 
 
-async def test_tokens_come_from_the_node_and_the_signature_before_the_end(script: Any) -> None:
-    play = script()
-    await play.scheduler(ASSIGNED)
-    assert play.candidates == PARTIES[:2]
-    await play.says(0, 5, 6)
-    assert play.tokens() == [5, 6]
-    await play.scheduler(token(0, 5), token(1, 6), token(2, 7))
-    assert play.tokens() == [5, 6, 7]
-    await play.says(2, 7, 8, by=NODE)
-    await play.scheduler(token(3, 8), FINISHED)
-    lines = await play.end()
-    assert play.tokens() == ANSWER
-    assert play.kinds() == ["assigned", "served", "finished"]
-    assert lines[-2]["node"] == NODE.address
-    assert play.ended[0] is not None
-
-
-async def test_a_node_that_fails_costs_nothing(script: Any) -> None:
-    play = script()
-    await play.scheduler(ASSIGNED, {"type": "opened"})
-    await play.says(0, 5)
-    play.node.put_nowait(ChannelUnavailable("gone"))
-    await play.scheduler(*(token(position, one) for position, one in enumerate(ANSWER)), FINISHED)
-    await play.end()
-    assert play.tokens() == ANSWER
-    assert play.kinds() == ["assigned", "opened", "finished"]
-
-
-async def test_a_node_that_lies_is_dropped_and_its_signature_is_not_passed_on(script: Any) -> None:
-    play = script()
-    await play.scheduler(ASSIGNED, token(0, 5))
-    await play.says(0, 4, 6)
-    assert play.tokens() == [5]
-    await play.says(1, 6, 7, 8, by=NODE)
-    await play.scheduler(*(token(position, one) for position, one in enumerate(ANSWER) if position), FINISHED)
-    await play.end()
-    assert play.tokens() == ANSWER
-    assert play.kinds() == ["assigned", "finished"]
-    assert play.registry.get_sample_value("troth_node_entry_contradictions_total") == 1
-    assert play.avoided == [(LIAR.address, NODE.address)]
-
-
-async def test_a_lie_that_was_passed_on_stays_and_the_scheduler_goes_on(script: Any) -> None:
-    play = script()
-    await play.scheduler(ASSIGNED)
-    await play.says(0, 5, 9)
-    await play.scheduler(*(token(position, one) for position, one in enumerate(ANSWER)))
-    # What the client has is not the answer, and the hash that follows will say so.
-    assert play.tokens() == [5, 9, 7, 8]
-    await play.says(2, 7, 8, by=NODE, answer=[5, 9, 7, 8])
-    await play.scheduler(FINISHED)
-    await play.end()
-    assert play.kinds() == ["assigned", "finished"]
-
-
-@pytest.mark.parametrize(("by", "answer"), [(LIAR, ANSWER), (NODE, [5, 6, 7, 9])], ids=["another's", "another answer"])
-async def test_a_signature_that_says_something_else_is_left_out(script: Any, by: Operator, answer: list[int]) -> None:
-    play = script()
-    await play.scheduler(ASSIGNED)
-    await play.says(0, *ANSWER, by=by, answer=answer)
-    await play.scheduler(*(token(position, one) for position, one in enumerate(ANSWER)), FINISHED)
-    await play.end()
-    assert play.kinds() == ["assigned", "finished"]
-    assert play.tokens() == ANSWER
-
-
-async def test_the_end_waits_a_moment_for_the_signature_and_not_for_ever(script: Any) -> None:
-    play = script()
-    await play.scheduler(ASSIGNED, *(token(position, one) for position, one in enumerate(ANSWER)), FINISHED)
-    await play.says(4, by=NODE)
-    await play.end()
-    assert play.kinds() == ["assigned", "served", "finished"]
-    silent = script()
-    await silent.scheduler(ASSIGNED, *(token(position, one) for position, one in enumerate(ANSWER)), FINISHED)
-    await silent.end()
-    assert silent.kinds() == ["assigned", "finished"]
-
-
-async def test_a_scheduler_cannot_say_who_served(script: Any) -> None:
-    play = script(chosen=None)
-    forged = {"type": "served", "node": NODE.address, "signature": "0x" + "00" * 65}
-    await play.scheduler(ASSIGNED, forged, token(0, 5), FINISHED)
-    await play.end()
-    assert play.kinds() == ["assigned", "finished"]
-
-
-async def test_what_the_scheduler_does_not_take_is_not_listened_to(script: Any) -> None:
-    play = script()
-    play.taken = False
-    await play.scheduler(ASSIGNED)
-    await play.says(0, 5)
-    await play.scheduler(token(0, 6), FINISHED)
-    await play.end()
-    assert play.tokens() == [6]
+DIFFERS = Piece((9,), (), SIGNATURE, None, None)
 
 
 @pytest.mark.parametrize(
-    "assigned",
-    [
-        {**ASSIGNED, "parties": [PARTIES, PARTIES]},
-        {**ASSIGNED, "parties": [["0x12"]]},
-        {**ASSIGNED, "task_id": "0x12"},
-        {"type": "assigned"},
-    ],
-    ids=["two segments", "no addresses", "no task", "nothing"],
+    ("said", "expected"), [(ChannelUnavailable("away"), []), (DIFFERS, ["token 9", "said 1"])], ids=["away", "differs"]
 )
-async def test_an_assignment_that_is_none_is_the_client_s_to_judge(script: Any, assigned: dict[str, Any]) -> None:
-    play = script()
-    await play.scheduler(assigned, token(0, 5), FINISHED)
-    await play.end()
-    assert (play.kinds(), play.tokens(), play.candidates) == (["assigned", "finished"], [5], [])
+async def test_the_stream_ends_where_the_node_is_away_or_differs(said: Any, expected: list[str]) -> None:
+    assert await passed(FakeHearing(said, None), [*WHOLE[:2], None]) == ["admitted", *expected]
 
 
-@pytest.mark.parametrize("line", [b"", b"[]", b"{", b"\xff", b'{"type": "token"', b"1" * 100])
-async def test_a_stream_that_is_none_ends(script: Any, line: bytes) -> None:
-    play = script()
-    await play.scheduler(ASSIGNED, line, token(0, 5))
-    await asyncio.wait_for(play.reading, 5)
-    assert play.kinds() == ["assigned"]
-    assert play.ended == [None]
+async def test_who_differed_is_not_wanted_for_that_scheduler_any_more() -> None:
+    group, counters = FakeGroup(), Counters(CollectorRegistry())
+    dealing = Dealing(group, counters)
+    assert dealing.ranked(ORDER, SCHEDULER).nodes == (OTHER, ENTRY)
+    dealing.contradicted(SCHEDULER, OTHER)
+    assert dealing.ranked(ORDER, SCHEDULER).nodes == (ENTRY,)
+    assert dealing.ranked(ORDER, THIRD).nodes == (OTHER, ENTRY)
 
 
-async def test_a_scheduler_that_does_not_end_is_cut_off(script: Any) -> None:
-    play = script()
-    await play.scheduler(*({"type": "noise"} for _ in range(len(ANSWER) + OTHER_LINES + 5)))
-    await asyncio.wait_for(play.reading, 5)
-    assert len(play.lines) == len(ANSWER) + OTHER_LINES
+@pytest.mark.parametrize("lines", [[{"type": "admitted"}], [ADMITTED | {"nodes": [ENTRY, OTHER]}], [], [{"type": 3}]])
+async def test_a_stream_that_is_none_ends(lines: list[Any]) -> None:
+    heard = await passed(FakeHearing(None), lines)
+    assert heard in ([], ["admitted"])
 
 
-async def test_a_node_cannot_make_an_answer_longer(script: Any) -> None:
-    play = script()
-    await play.scheduler(ASSIGNED)
-    await play.says(0, *ANSWER, 9)
-    assert play.tokens() == []
+async def test_verifiers_words_need_no_scheduler() -> None:
+    commitment = Signed(TraceCommitment(HASH, 0, HASH, HASH), SIGNATURE)
+    verdict = Signed(Verdict(HASH, 0, HASH, HASH, Opinion.ACCEPT, locks=False), SIGNATURE)
+    words = {
+        (one, kind): word for one in (OTHER, THIRD) for kind, word in (("commitment", commitment), ("verdict", verdict))
+    }
+    check = ServingCheck(HASH, cast(Any, FakeHearing(words=words)))
+    checking = {"type": "checking", "segments": [[OTHER, THIRD, OTHER]]}
+    heard = []
+    async with asyncio.timeout(5):
+        async for line in check.lines(upstream([checking, None])):
+            heard.append(json.loads(line))
+            if heard[-1]["type"] == "verdicts":
+                break
+    assert [line["type"] for line in heard] == ["checking", "committed", "verdicts"]
+    assert len(heard[1]["commitments"]) == len(heard[2]["verdicts"]) == 2
 
 
-async def test_log_probabilities_are_passed_on_where_they_can_be(script: Any) -> None:
-    play = script(logprobs=1)
-    await play.scheduler(ASSIGNED)
-    found = logprobs_to_bytes(Logprobs(-0.5, ((5, -0.5),)))
-    impossible = logprobs_to_bytes(Logprobs(0.5, ((6, 0.5),)))
-    await play.says(0, 5, 6, logprobs=(found, impossible))
-    assert play.lines[1:] == [{**token(0, 5), "logprob": -0.5, "top": [[5, -0.5]]}, token(1, 6)]
-    await play.end()
+async def test_commitments_come_once() -> None:
+    check = ServingCheck(HASH, cast(Any, FakeHearing()))
+    lines = [{"type": "checking", "segments": [[OTHER]]}, {"type": "committed"}, {"type": "committed"}, {"type": "end"}]
+    async with asyncio.timeout(5):
+        heard = [json.loads(line)["type"] async for line in check.lines(upstream(lines))]
+    assert heard == ["checking", "committed", "end"]
 
 
-async def test_a_client_that_reads_slowly_holds_its_scheduler_up_and_no_memory(script: Any) -> None:
-    """The entry stops reading; nothing piles up here."""
-    play = script(longest=5000)
-    await settle()
-    play.reading.cancel()
-    await asyncio.gather(play.reading, return_exceptions=True)
-    stream = play.task.lines(play._upstream())
-    play.upstream.put_nowait(ASSIGNED)
-    assert json.loads(await anext(stream))["type"] == "assigned"
-    for position in range(2000):
-        play.upstream.put_nowait(token(position, 1))
-    for _ in range(5000):
-        await asyncio.sleep(0)
-    assert play.upstream.qsize() >= 2000 - UNREAD_LINES - 2
-    await stream.aclose()  # type: ignore[attr-defined]
-    assert play.ended == [None]
+# The scheduler's side of the hint
 
 
-async def test_a_task_without_an_end_gives_its_place_back(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scheduler and a client that are in it together, one line each few minutes."""
-    monkeypatch.setattr(serving_task, "LONGEST_SECONDS", 0.3)
-    play = script()
-    await play.scheduler(ASSIGNED)
-    await asyncio.wait_for(play.reading, 10)
-    assert play.kinds() == ["assigned"]
-    assert play.ended == [None]
+def chosen(allowed: list[list[Address]], preferred: tuple[Address, ...], failed: tuple[Address, ...] = ()) -> Any:
+    peers = SimpleNamespace(failed_lately=lambda node: node in failed, preference=lambda node: node != allowed[-1][-1])
+    desk = cast(Any, SimpleNamespace(peers=peers, routes=None))
+    return choose(desk, cast(Wanted, None), allowed, preferred)
+
+
+def test_a_hint_chooses_among_those_drawn_alone() -> None:
+    assert chosen([[OTHER, THIRD]], (SCHEDULER, OTHER, THIRD)) == (OTHER,)
+    assert chosen([[OTHER, THIRD]], (SCHEDULER,)) == (THIRD,)
+    assert chosen([[OTHER, THIRD]], (OTHER,), failed=(OTHER,)) == (THIRD,)
+    assert chosen([[OTHER], [OTHER, THIRD]], (OTHER,)) == (OTHER, THIRD)
+
+
+def test_a_hint_that_cannot_be_read_is_none() -> None:
+    assert read_preferred(f"{OTHER}, {THIRD}") == (OTHER, THIRD)
+    assert read_preferred("") == read_preferred("x,y") == read_preferred("0x12") == ()
+    assert len(read_preferred(",".join([OTHER] * 1000))) <= MOST_PREFERRED

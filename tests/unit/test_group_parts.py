@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 import pytest
-from support.group_stage import CLASS, MODEL, RULES, WHOLE, Stage, StagedEngine
+from support.group_stage import CLASS, MODEL, WHOLE, Stage, StagedEngine, with_node
 from support.waiting import eventually
 
 from troth.node.engine.interface import Cleared, Removed, Stored
@@ -31,8 +32,7 @@ from troth.overlay.hash_radix.groups import LARGEST_GROUP
 from troth.overlay.hash_radix.load import Load
 from troth.overlay.hash_radix.local_blocks import Changes
 from troth.overlay.hash_radix.naming import Naming
-from troth.protocol.contract_types import Account, Role
-from troth.protocol.state import Node
+from troth.protocol.identifiers import group_id
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 from troth.protocol.wire_group import LoadPart
 
@@ -56,30 +56,33 @@ class _Chain:
     def __init__(self) -> None:
         self.state = Stage(Path()).chain
 
-    def add(self, number: int, *, stake: int = 100, hosted: Segment = WHOLE, **changes: Any) -> None:
-        node = Node(name(number), name(0), name(0), CLASS, hosted, f"https://n{number}:1", ZERO_HASH, cast(Any, None))
-        account = Account(stake, 0, changes.pop("exit_block", 0), changes.pop("role", Role.NODE))
-        self.state = type(self.state)(
-            models=self.state.models,
-            classes=self.state.classes,
-            nodes=self.state.nodes.with_item(name(number), node),
-            accounts=self.state.accounts.with_item(name(number), account),
-        )
+    def add(self, number: int, **changes: Any) -> None:
+        self.state = with_node(self.state, name(number), f"https://n{number}:1", **changes)
+
+    def suspend(self, number: int) -> None:
+        """Off its place in the group, as a case, an eviction or a move does it."""
+        group = group_id(CLASS, WHOLE)
+        left = [entry for entry in self.state.members_at(group, 1) if entry.operator != name(number)]
+        entries = self.state.entries
+        for place, entry in enumerate(left):
+            entries = entries.with_item((group, place), (entry,))
+        sizes = self.state.sizes.with_item(group, ((1, len(left)),))
+        self.state = replace(self.state, entries=entries, sizes=sizes)
 
     def peers(self, own: int, execution_class: Hash32 = CLASS) -> set[Address]:
         return set(Membership(name(own), execution_class, lambda: self.state).peers)
 
 
-def test_members_are_the_bonded_nodes_that_host_the_whole_model() -> None:
+def test_members_are_the_nodes_that_may_be_drawn_for_the_whole_model() -> None:
     chain = _Chain()
     for number in (1, 2, 3):
         chain.add(number)
-    chain.add(4, stake=RULES.minimum_stake - 1)
+    chain.add(4)
+    chain.suspend(4)
     chain.add(5, exit_block=7)
     chain.add(6, hosted=Segment(0, MODEL.layers - 1))
-    chain.add(7, role=Role.SCHEDULER)
     assert chain.peers(1) == {name(2), name(3)}
-    for outsider in (4, 5, 6, 7, 8):
+    for outsider in (4, 5, 6, 8):
         assert chain.peers(outsider) == set()
     assert chain.peers(1, Hash32(b"\x01" * 32)) == set()
 
@@ -92,7 +95,7 @@ def test_the_chain_is_followed() -> None:
     chain.add(2)
     assert membership.peers[name(2)].endpoint == "https://n2:1"
     assert membership.peers is membership.peers
-    chain.add(2, stake=0)
+    chain.suspend(2)
     assert membership.peers == {}
 
 
@@ -331,14 +334,13 @@ def _bench(engine: Any) -> Any:
     )
 
 
-def _group(engine: Any, *, wanted: bool) -> Any:
-    return group_of(_bench(engine), state=lambda: Stage(Path()).chain, sessions=lambda: 0, wanted=wanted)
+def _group(engine: Any) -> Any:
+    return group_of(_bench(engine), state=lambda: Stage(Path()).chain, sessions=lambda: 0)
 
 
 def test_a_node_has_a_group_where_it_hosts_the_whole_model_and_something_comes_of_it() -> None:
     plain = SimpleNamespace(slice=WHOLE, layers=MODEL.layers)
     part = SimpleNamespace(slice=Segment(0, 1), layers=MODEL.layers)
-    assert _group(part, wanted=True) is None
-    assert _group(plain, wanted=False) is None
-    assert _group(plain, wanted=True).load().capacity == TURNS
-    assert _group(StagedEngine(), wanted=False).load().capacity == BATCH
+    assert _group(part) is None
+    assert _group(plain).load().capacity == TURNS
+    assert _group(StagedEngine()).load().capacity == BATCH

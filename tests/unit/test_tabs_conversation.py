@@ -16,6 +16,7 @@ from unit.test_tabs_asking import ALWAYS
 
 from troth.client.configuration import Configuration
 from troth.client.errors import AnswerNotAccepted, ConfigurationError, WrongSchedulerKey
+from troth.client.home import Home
 from troth.client.orders.conversation import converse, print_json_answer
 from troth.client.orders.journal import Phase
 from troth.client.orders.keeping import Keeper
@@ -129,8 +130,8 @@ async def test_nothing_is_sent_to_another_tls_key(tmp_path: Path) -> None:
         assert stage.session.journal.all() == []
 
 
-async def test_direct_mode_is_refused_with_words(tmp_path: Path) -> None:
+async def test_direct_mode_is_refused_off_tabs_with_words(tmp_path: Path) -> None:
     configuration = Configuration(CONTRACT, committee=CONTRACT, mode="direct")
-    with pytest.raises(ConfigurationError, match="Direct mode"):
-        async with market_session(None, configuration, ""):  # type: ignore[arg-type]
-            raise AssertionError
+    with pytest.raises(ConfigurationError, match="on tabs alone"):
+        async with old_session(Home(tmp_path), configuration):
+            raise AssertionError("a session without tabs")

@@ -1,11 +1,8 @@
-"""`troth client chat` and `ask`: options, and which way of paying answers."""
+"""`troth client chat` and `ask`."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,7 +11,6 @@ from troth.client.options import (
     CheckOption,
     ClassOption,
     CommitteeOption,
-    ContractOption,
     DirectOption,
     HomeOption,
     JsonOption,
@@ -27,11 +23,6 @@ from troth.client.options import (
     millionths,
     read_configuration,
 )
-
-if TYPE_CHECKING:
-    from troth.client.choices import Choices
-    from troth.client.configuration import Configuration
-    from troth.client.home import Home
 
 QuestionArgument = Annotated[
     str | None, typer.Argument(help="The question; - reads it from standard input; none: a conversation.")
@@ -69,7 +60,6 @@ def chat(  # noqa: PLR0917
     execution_class: ClassOption = "",
     password_file: PasswordOption = None,
     rpc: RpcOption = "",
-    contract: ContractOption = "",
     committee: CommitteeOption = "",
     overlay: OverlayOption = "",
     direct: DirectOption = None,
@@ -81,6 +71,7 @@ def chat(  # noqa: PLR0917
 
     from troth.client.choices import Choices
     from troth.client.home import Home
+    from troth.client.orders import terminal
     from troth.client.prompt import read_question
 
     if question is None and context.info_name == "ask":
@@ -88,44 +79,8 @@ def chat(  # noqa: PLR0917
     first = read_question(question or "") if question is not None or as_json else ""
     place = Home(home.expanduser())
     configuration = read_configuration(
-        place, rpc, contract, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct
+        place, rpc, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct
     )
-    choices, talk = Choices(max_tokens, millionths(temperature, 0), millionths(top_p, 1)), (system, first)
-    if configuration.market is not None:
-        limits = (max_cost, max_price)
-        asyncio.run(_on_tabs(place, configuration, password_file, choices, limits, check, talk, as_json))
-    else:
-        asyncio.run(_per_task(place, configuration, password_file, choices, max_cost, talk, as_json))
-
-
-def _on_tabs(  # noqa: PLR0917
-    home: Home,
-    configuration: Configuration,
-    password_file: Path | None,
-    choices: Choices,
-    limits: tuple[str, str],
-    check: str,
-    talk: tuple[str, str],
-    as_json: bool,
-) -> Coroutine[Any, Any, None]:
-    from troth.client.orders import terminal
-
-    return terminal.chat(home, configuration, password_file, choices, limits, check, *talk, as_json=as_json)
-
-
-def _per_task(  # noqa: PLR0917
-    home: Home,
-    configuration: Configuration,
-    password_file: Path | None,
-    choices: Choices,
-    max_cost: str,
-    talk: tuple[str, str],
-    as_json: bool,
-) -> Coroutine[Any, Any, None]:
-    from troth.client.conversation import converse, print_json_answer
-    from troth.client.money import parse_amount
-    from troth.client.wallet import open_wallet
-
-    limited = replace(choices, max_cost=parse_amount(max_cost) if max_cost else None)
-    key = open_wallet(home, password_file)
-    return (print_json_answer if as_json else converse)(home, configuration, key, limited, *talk)
+    choices, limits = Choices(max_tokens, millionths(temperature, 0), millionths(top_p, 1)), (max_cost, max_price)
+    talking = terminal.chat(place, configuration, password_file, choices, limits, check, system, first, as_json=as_json)
+    asyncio.run(talking)

@@ -1,5 +1,4 @@
-"""client.toml: chain and contract, or [market]; optionally committee, scheduler and class. Versioned; unknown keys are
-refused."""
+"""client.toml: the chain and a [market]; optionally committee, scheduler and class. Unknown keys are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +16,6 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _HASH = re.compile(r"0x[0-9a-fA-F]{64}")
 _RPC = re.compile(r"""https?://[^\s"\\]+""")
 _SHAPES = (
-    ("contract", _ADDRESS, "an address, 0x and 40 hex digits"),
     ("rpc", _RPC, "an http or https URL"),
     ("scheduler", _ADDRESS, "an operator address, 0x and 40 hex digits"),
     ("execution_class", _HASH, "a class id, 0x and 64 hex digits"),
@@ -32,26 +30,23 @@ _OPTIONAL = {"scheduler", "execution_class", "committee", "region"}
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the client must be told; all else (endpoints, TLS keys, fees) it reads from the chain.
+    """What the client must be told; all else (endpoints, TLS keys, prices) it reads from the chain.
 
-    `scheduler` is the operator address of the one to use, and `execution_class` the class id (0x…); empty means: the
-    only one there is. `committee` is the contract whose members sign the overlay's directory: with it, and unless
-    `overlay` is "off", no request goes to a scheduler directly. `region` is preferred for relays. `start_block` is a
-    block before the contract's first event; it saves reading older ones. With `mode` "direct" requests enter through
-    the overlay at a node that hosts the whole model, not at the scheduler. `market` names a deployment of tabs; with it
-    there is no `contract`.
+    `market` names a deployment. `scheduler` is the operator address of the one to use, and `execution_class` the class
+    id (0x…); empty means: the only one there is. `committee` is the contract whose members sign the overlay's
+    directory: with it, and unless `overlay` is "off", no request goes to a scheduler directly. `region` is preferred
+    for relays. With `mode` "direct" requests enter through the overlay at a node that hosts the whole model, not at the
+    scheduler.
     """
 
-    contract: str
+    market: MarketTable
     rpc: str = DEFAULT_RPC
     scheduler: str = ""
     execution_class: str = ""
-    start_block: int = 0
     committee: str = ""
     overlay: str = "on"
     region: str = ""
     mode: str = "scheduler"
-    market: MarketTable | None = None
 
     @property
     def anonymous(self) -> bool:
@@ -65,19 +60,14 @@ class Configuration:
 
     def checked(self) -> Configuration:
         """This configuration, or ConfigurationError naming the first value that cannot be."""
-        if self.market is not None:
-            self.market.checked()
+        self.market.checked()
         for name, pattern, shape in _SHAPES:
             value = getattr(self, name)
-            if name == "contract" and self.market is not None and not value:
-                continue
             if (value or name not in _OPTIONAL) and not pattern.fullmatch(value):
                 option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
                 # An RPC address may hold a provider's secret, so a wrong one is not repeated.
                 shown = f"{len(value)} characters, not shown" if name == "rpc" else repr(value)
                 raise ConfigurationError(f"'{name}' must be {shape}", shown, f"Set it in client.toml or with {option}.")
-        if self.start_block < 0:
-            raise ConfigurationError("'start_block' is negative", self.start_block, "Use 0 or a block number.")
         if self.direct and not self.anonymous:
             raise ConfigurationError(
                 "Direct mode reaches nodes through the overlay alone",
@@ -89,7 +79,7 @@ class Configuration:
     def overridden(self, **values: str | None) -> Configuration:
         """A copy in which given options replace what the file said."""
         given = {name: value for name, value in values.items() if value}
-        return replace(self, **given).checked()  # type: ignore[arg-type]  # start_block is never among the options
+        return replace(self, **given).checked()  # type: ignore[arg-type]  # market is never among the options
 
 
 def load(path: Path) -> Configuration:
@@ -98,7 +88,7 @@ def load(path: Path) -> Configuration:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigurationError(
-            "There is no client configuration yet", path, "Run `troth client init --contract ADDRESS` first."
+            "There is no client configuration yet", path, "Run `troth client init --factory ADDRESS` first."
         ) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"The configuration cannot be read: {error}", path, "Correct or remove it.") from error
@@ -108,15 +98,17 @@ def load(path: Path) -> Configuration:
             "The configuration is of another version", version, f"Set version = {VERSION}, or run init again."
         )
     market = values.pop("market", None)
-    kinds = {field.name: int if field.name == "start_block" else str for field in fields(Configuration)}
-    kinds.pop("market")
-    wrong = sorted(name for name, value in values.items() if type(value) is not kinds.get(name))
+    known = {field.name for field in fields(Configuration)} - {"market"}
+    wrong = sorted(name for name, value in values.items() if type(value) is not str or name not in known)
     if wrong:
         raise ConfigurationError(
             "The configuration has unknown keys, or values of the wrong kind", ", ".join(wrong), f"Correct {path}."
         )
-    table = None if market is None else read_table(market)
-    return Configuration(**{"contract": "", **values}, market=table).checked()
+    if market is None:
+        raise ConfigurationError(
+            "The configuration names no deployment", path, 'Add [market] with factory = "0x…", or run init again.'
+        )
+    return Configuration(read_table(market), **values).checked()
 
 
 def save(path: Path, configuration: Configuration) -> None:
@@ -125,11 +117,10 @@ def save(path: Path, configuration: Configuration) -> None:
     lines = [f"version = {VERSION}"]
     for field in fields(checked):
         value = getattr(checked, field.name)
-        if field.name == "market" or (field.name == "contract" and not value):
+        if field.name == "market":
             continue
         # What passed `checked` holds no character that TOML would want escaped.
-        lines.append(f"{field.name} = {value}" if isinstance(value, int) else f'{field.name} = "{value}"')
-    if checked.market is not None:
-        lines += checked.market.lines()
+        lines.append(f'{field.name} = "{value}"')
+    lines += checked.market.lines()
     path.touch(mode=0o600, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

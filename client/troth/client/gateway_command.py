@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,6 @@ from troth.client.options import (
     CheckOption,
     ClassOption,
     CommitteeOption,
-    ContractOption,
     DirectOption,
     HomeOption,
     MaxPriceOption,
@@ -111,10 +109,9 @@ def serve(  # noqa: PLR0917
     relay_address: RelayAddressOption = "",
     password_file: PasswordOption = None,
     rpc: RpcOption = "",
-    contract: ContractOption = "",
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
-    """Serve OpenAI's interface on this machine; the wallet pays for every answer."""
+    """Serve OpenAI's interface on this machine; a tab pays for every answer."""
     import asyncio
 
     from troth.client.gateway.request import Defaults
@@ -124,7 +121,7 @@ def serve(  # noqa: PLR0917
 
     place = Home(home.expanduser())
     configuration = read_configuration(
-        place, rpc, contract, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct
+        place, rpc, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct
     )
     settings = Settings(
         host=host,
@@ -135,18 +132,15 @@ def serve(  # noqa: PLR0917
         defaults=Defaults(max_tokens, wait is Wait.verdict),
         keep_alive=keep_alive,
     ).checked()
-    work: Serving
-    if configuration.market is not None:
-        work = partial(_on_tabs, place, configuration, password_file, settings, check, (max_cost, budget, max_price))
-    else:
-        work = partial(_per_task, place, configuration, password_file, settings, max_cost, budget)
+    amounts = (max_cost, budget, max_price)
+    work = partial(_serving, place, configuration, password_file, settings, check, amounts)
     configure(log_level)
     _warn(allow_remote=allow_remote, no_key=no_key)
     own = (relay_port, relay_address) if relay and configuration.anonymous else None
     asyncio.run(_beside_relay(place, configuration, own, work))
 
 
-def _on_tabs(  # noqa: PLR0917
+def _serving(  # noqa: PLR0917
     home: Home,
     configuration: Configuration,
     password_file: Path | None,
@@ -160,20 +154,6 @@ def _on_tabs(  # noqa: PLR0917
 
     factory = partial(running, home, configuration, password_file, lambda _entry, line: _say(line))
     return serve(home, factory, settings, Check.read(check), Amounts(*amounts), _announce)
-
-
-def _per_task(  # noqa: PLR0917
-    home: Home, configuration: Configuration, password_file: Path | None, settings: Settings, most: str, budget: str
-) -> Coroutine[Any, Any, None]:
-    from troth.client.gateway.limits import Limits
-    from troth.client.gateway.task_serving import serve
-    from troth.client.money import parse_amount
-    from troth.client.session import session
-    from troth.client.wallet import open_wallet
-
-    limits = Limits(parse_amount(most) if most else None, parse_amount(budget) if budget else None)
-    key = open_wallet(home, password_file)
-    return serve(home, key, lambda: session(home, configuration), replace(settings, limits=limits), _announce)
 
 
 def _warn(*, allow_remote: bool, no_key: bool) -> None:

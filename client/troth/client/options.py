@@ -29,21 +29,16 @@ PasswordOption = Annotated[
     typer.Option("--password-file", envvar="TROTH_PASSWORD_FILE", help="File whose first line opens the wallet."),
 ]
 RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
-ContractOption = Annotated[
-    str, typer.Option("--contract", envvar="TROTH_CONTRACT", help="Address of the Troth contract.")
-]
 FactoryOption = Annotated[
     str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Contract that made the deployment of tabs to use.")
 ]
 CheckOption = Annotated[
     str,
-    typer.Option("--check", envvar="TROTH_CHECK", help="On tabs: 5% (any share), always, self or court."),
+    typer.Option("--check", envvar="TROTH_CHECK", help="5% (any share), always, self or court."),
 ]
 MaxPriceOption = Annotated[
     str,
-    typer.Option(
-        "--max-price", envvar="TROTH_MAX_PRICE", help="On tabs: most per million tokens, as P or PROMPT/WRITTEN."
-    ),
+    typer.Option("--max-price", envvar="TROTH_MAX_PRICE", help="Most per million tokens, as P or PROMPT/WRITTEN."),
 ]
 SchedulerOption = Annotated[
     str, typer.Option("--scheduler", envvar="TROTH_SCHEDULER", help="Operator address of the scheduler to use.")
@@ -89,7 +84,6 @@ def mode_of(direct: bool | None) -> str:
 def read_configuration(
     home: Home,
     rpc: str = "",
-    contract: str = "",
     scheduler: str = "",
     execution_class: str = "",
     *,
@@ -99,14 +93,11 @@ def read_configuration(
     factory: str = "",
 ) -> Configuration:
     """client.toml with the given options in place of what it says; without a file the options must suffice."""
-    given = {"rpc": rpc, "contract": contract, "scheduler": scheduler, "execution_class": execution_class}
+    given = {"rpc": rpc, "scheduler": scheduler, "execution_class": execution_class}
     given |= {"committee": committee, "overlay": overlay, "mode": mode_of(direct)}
-    if contract and not home.configuration.exists():
-        return Configuration(contract).overridden(**given)
     if factory and not home.configuration.exists():
-        return Configuration("", market=MarketTable(factory)).overridden(**given)
+        return Configuration(MarketTable(factory)).overridden(**given)
     found = load(home.configuration).overridden(**given)
     if not factory:
         return found
-    table = MarketTable(factory) if found.market is None else replace(found.market, factory=factory, bank="")
-    return replace(found, market=table).checked()
+    return replace(found, market=replace(found.market, factory=factory, bank="")).checked()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 
 import httpx
 
 from troth.client.configuration import Configuration
+from troth.client.direct.entrance import Entrance
+from troth.client.direct.overlay_ways import node_choice, overlay_opening
+from troth.client.direct.ways import Ways
 from troth.client.errors import OverlayFailed
 from troth.client.home import Home
 from troth.client.https_calls import Calls, Pinned, openly
@@ -22,6 +25,7 @@ from troth.overlay.paths.guards import Guards
 from troth.overlay.paths.pool import CircuitPool
 from troth.overlay.sessions.sessions import Sessions
 from troth.overlay.sessions.transport import OverlayTransport
+from troth.protocol.market.state import State
 from troth.protocol.types import to_address
 
 RETRY_SECONDS = 5.0
@@ -69,6 +73,15 @@ class Reach:
             return await self.stack.enter_async_context(openly(scheduler))
         with naming_paths():
             return await _through_entry(self.stack, self.pool, self.directory, scheduler)
+
+    def entrance(self, state: Callable[[], State]) -> Entrance:
+        """Ways to schedulers by way of nodes of their models; `state` is the chain's, which says who these are."""
+        if self.pool is None or self.directory is None:
+            what = "Direct mode needs the overlay"
+            raise OverlayFailed(what, "no directory", "Name the --committee.", hop="path", delivered="no")
+        ways = Ways(overlay_opening(self.pool, self.directory.current, state))
+        self.stack.push_async_callback(ways.close)
+        return Entrance(node_choice(self.directory.current, state), ways)
 
 
 @asynccontextmanager

@@ -122,21 +122,6 @@ def exact(
         play(Path(folder), models.expanduser(), Display(), engine)
 
 
-@app.command()
-def direct(
-    *,
-    engine: Engine = "",
-    models: Models = Path("~/.troth"),
-) -> None:
-    """Requests enter at a node of the model, which forwards each to the node that holds its beginning in cache."""
-    _end_as_interrupted()
-    from troth.demo.direct_play import play
-    from troth.demo.display import Display
-
-    with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
-        play(Path(folder), models.expanduser(), Display(), engine)
-
-
 def _end_as_interrupted() -> None:
     # SIGINT as well: a shell starts background jobs with it ignored. SIGHUP: the terminal was closed.
     for number in (signal.SIGTERM, signal.SIGINT):

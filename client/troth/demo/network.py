@@ -33,7 +33,7 @@ class LocalNetwork(Parties):
         self.wait_for_parties()
         if self.overlay is not None:
             self.report("waiting for the committee to sign a directory of all of them")
-            self.overlay.wait_until_listed(1 + len(self.nodes) if self.plan.direct else 1)
+            self.overlay.wait_until_listed(1)
 
     def start_chain(self) -> None:
         """A fresh chain with the contract on it."""
@@ -84,7 +84,6 @@ class LocalNetwork(Parties):
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
             *("--slice", f"{first}:{end}", "--port", free_port(), "--threads", 1, "--engine", self.plan.engine),
             *("--import-key", self._operator_key(node.home)),
-            *(self._entry() if self.plan.direct else ()),
         )
         node.operator, node.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, node.operator, ETHER)

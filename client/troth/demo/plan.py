@@ -22,7 +22,6 @@ class Plan:
         relays: of the overlay; 0 for a network without one
         engine: of every node, torch or vllm
         exact: traces are compared bit by bit instead of by calibrated thresholds
-        direct: every node is an entry of the overlay for direct tasks; needs relays, and one slice
         windows: commit, sample, reveal, dispute and unbonding periods in blocks
     """
 
@@ -40,7 +39,6 @@ class Plan:
     relays: int = 0
     engine: str = "torch"
     exact: bool = False
-    direct: bool = False
 
     @property
     def node_names(self) -> tuple[str, ...]:

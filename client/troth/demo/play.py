@@ -8,7 +8,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from troth.demo import acts, direct_play
+from troth.demo import acts
 from troth.demo.display import Display
 from troth.demo.network import LocalNetwork
 from troth.demo.plan import Plan
@@ -57,8 +57,6 @@ def play(folder: Path, models: Path, display: Display, questions: Questions, *, 
             acts.restore_weights(stage, second.cheats)
             wait_for_interrupt(network, display)
     shutil.rmtree(folder / "network", ignore_errors=True)
-    if not keep:
-        direct_play.play(folder, models, display, "", act=5, tolerant_gas=sum(honest.gas.values()))
     display.good(f"done in {display.seconds:.0f} s after set-up")
     display.step("everything is stopped, nothing is left behind")
 

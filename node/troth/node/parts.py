@@ -10,9 +10,7 @@ from typing import Protocol
 from troth.chain.adapter import Chain
 from troth.chain.keystore import Key
 from troth.node.configuration import Configuration
-from troth.node.direct.seams import MakeGroup
 from troth.node.engine.interface import Engine
-from troth.node.group.assembly import group_of
 from troth.node.loading import load_engine
 from troth.node.metrics import Metrics
 from troth.node.service.bench import Bench
@@ -51,4 +49,3 @@ class Parts:
     traces: TraceKeeper = TraceStore
     service: Callable[[Bench, Metrics], NodeService] = NodeService
     watchdog: Callable[[Bench, Chain, Key, Metrics], Watchdog] = Watchdog
-    group: MakeGroup = group_of

@@ -16,7 +16,6 @@ from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
 from troth.chain.keystore import Key
 from troth.node.configuration import Configuration
-from troth.node.direct.assembly import Direct
 from troth.node.engine.interface import SessionKey, WholeEngine
 from troth.node.engine.probe import require_class
 from troth.node.errors import Busy, ModelError
@@ -78,7 +77,6 @@ class RunningNode:
         self._resident: Resident | None = None
         self._auto = auto
         self._moving: Moving | None = None
-        self._direct: Direct | None = None
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
@@ -121,8 +119,6 @@ class RunningNode:
         operator = Operator(self._key.secret, chain.domain)
         channel = ChannelServer(operator, self._handle, authorise)
         channel.mount(app)
-        self._direct = Direct(self._configuration, operator, self._parts.group, self._metrics.registry)
-        self._direct.mount(app)
         app.include_router(health_routes(lambda: self._reasons(follower, view), self._metrics.registry))
         identity = load_identity(self._configuration.tls_folder)
         return TlsServer(
@@ -134,8 +130,6 @@ class RunningNode:
         if self._service is not None:
             await self._service.leave()
         await channel.drain()
-        if self._direct is not None:
-            await self._direct.drain()
 
     async def _handle(self, sender: Address, header: NodeRequest, payload: memoryview) -> Answer:
         if self._service is None:
@@ -158,7 +152,6 @@ class RunningNode:
             found.append(f"deregistered, stake is bound until block {account.exit_block}")
         if self._moving is not None and self._moving.lacking:
             found.append(self._moving.lacking)
-        found += self._direct.reasons() if self._direct is not None else []
         self._metrics.block.set(view.head)
         self._metrics.stake.set(account.stake if account else 0)
         return found
@@ -202,8 +195,6 @@ class RunningNode:
         async with asyncio.TaskGroup() as jobs:
             jobs.create_task(self._moving.run())
             jobs.create_task(self._resident.run())
-            if self._direct is not None:
-                jobs.create_task(self._direct.run(bench, service, lambda: follower.state))
             jobs.create_task(self._parts.watchdog(bench, chain, self._key, self._metrics).run())
 
     def _registered(self, view: FollowedView) -> Configuration:

@@ -28,7 +28,7 @@ from troth.protocol.wire_fields import (
     Uint32,
 )
 from troth.protocol.wire_fields import Message as _Message
-from troth.protocol.wire_group import Heard, Listen, Take, Taken, Tell, Told
+from troth.protocol.wire_group import Heard, Listen, Recall, Recalled, Tell, Told
 from troth.protocol.wire_market import (
     Advance,
     Conclude,
@@ -100,8 +100,8 @@ class Failure(_Message, frozen=True):
     remedy: Text
 
 
-GroupRequest = Tell | Take | Listen
-GroupReply = Told | Taken | Heard | Failure
+GroupRequest = Tell | Listen | Recall
+GroupReply = Told | Heard | Recalled | Failure
 OrderRequest = Advance | Proceed | Conclude | Recommit | Judge | Unveil | Inform | Redeemable | Dismiss
 CheckRequest = Inquire
 CheckReply = Informed | Failure
@@ -119,7 +119,7 @@ CASE_REQUESTS = (Furnish, Fetch, Pledge, Show)
 """What nodes and schedulers answer about cases of the court."""
 SCHEDULER_REQUESTS = (Report,)
 """What a scheduler answers to a node."""
-GROUP_REQUESTS = (Tell, Take, Listen)
+GROUP_REQUESTS = (Tell, Listen, Recall)
 """What a node answers to others that host the same model."""
 
 _LENGTH = struct.Struct(">I")

@@ -1,7 +1,7 @@
 """What nodes of one model tell and ask each other (PlanetServe, section 3.3; docs/forwarding.md).
 
 A group's members tell what their caches hold and how loaded they are. An entry, the member that a client's request
-reached, asks another to serve it, and listens to the tokens that this one chooses.
+reached, listens to the tokens that the node that serves it chooses, and asks verifiers for what they signed.
 """
 
 from __future__ import annotations
@@ -62,28 +62,13 @@ class Told(Message, frozen=True):
     whole: bool = False
 
 
-class Take(Message, frozen=True):
-    """Will you serve this task, for which you are a candidate? A client's request for it entered at the sender.
+class Listen(Message, frozen=True):
+    """What was chosen from token ``start`` of an order's answer on, as soon as there is something. Answer: Heard.
 
-    Answer: Taken. ``salt_hash`` is keccak256 of the request's salt, so that only who has the request can listen.
+    ``salt`` is the request's: only who has the request may listen.
     """
 
-    task_id: Bytes32
-    salt_hash: Bytes32
-
-
-class Taken(Message, frozen=True):
-    """``way``: it will serve; or it is overloaded, for about ``retry_after`` seconds; or it had the request before."""
-
-    way: Literal["serve", "overloaded", "circle"]
-    load: LoadPart
-    retry_after: Annotated[int, msgspec.Meta(ge=0, le=60)] = 0
-
-
-class Listen(Message, frozen=True):
-    """What was chosen from token ``start`` of the answer on, as soon as there is something. Answer: Heard."""
-
-    task_id: Bytes32
+    order: Bytes32
     salt: Bytes32
     start: Uint32
 
@@ -91,8 +76,9 @@ class Listen(Message, frozen=True):
 class Heard(Message, frozen=True):
     """Payload: ``count`` tokens, 4 bytes each, from ``start`` of the answer on; none after a while of silence.
 
-    ``finished`` says that the last of them ends the answer; then ``signature`` is the node's over Served.
-    ``logprobs`` as in Decoded.
+    ``signature`` is the node's over ``market.bodies.Said``: the answer from its first token to the last one here.
+    ``finished`` says that this one ends it. The rest of the payload, if any, is the node's signed Result as canonical
+    JSON. ``logprobs`` as in Decoded.
     """
 
     start: Uint32
@@ -100,3 +86,18 @@ class Heard(Message, frozen=True):
     finished: Literal["stop", "length"] | None = None
     signature: SignatureBytes | None = None
     logprobs: Annotated[tuple[PackedLogprobs, ...], msgspec.Meta(max_length=HEARD_LIMIT)] = ()
+
+
+class Recall(Message, frozen=True):
+    """What you signed when you checked a segment of an order: your commitment, or your verdict. Answer: Recalled.
+
+    Whoever ordered it gets both anyway; neither says anything of a prompt or an answer.
+    """
+
+    order: Bytes32
+    segment: Annotated[int, msgspec.Meta(ge=0, le=255)]
+    kind: Literal["commitment", "verdict"]
+
+
+class Recalled(Message, frozen=True):
+    """Payload: the signed word as canonical JSON; nothing while there is none."""

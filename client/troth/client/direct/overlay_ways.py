@@ -6,31 +6,38 @@ from collections.abc import Callable
 
 import httpx
 
-from troth.client.api import SchedulerApi
 from troth.client.direct.nodes import NodeChoice, model_nodes
 from troth.client.direct.ways import Opening, Way
+from troth.client.https_calls import Calls
+from troth.client.orders.calls import MarketCalls
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.directory.listing import ListedDestination, Listing
+from troth.overlay.errors import OverlayError
 from troth.overlay.paths.pool import CircuitPool
 from troth.overlay.sessions.sessions import Sessions
 from troth.overlay.sessions.transport import OverlayTransport
-from troth.protocol.state import Scheduler, State
-from troth.protocol.types import Address
+from troth.protocol.market.state import State
+from troth.protocol.types import Address, Hash32
 
 TIMEOUT_SECONDS = 30.0
 
 
 def node_choice(listing: Callable[[], Listing], state: Callable[[], State]) -> NodeChoice:
-    """Choose among the nodes that list and chain agree on now."""
-    return NodeChoice(lambda wanted: model_nodes(listing(), state(), wanted))
+    """Choose among the nodes that list and chain agree on now; nobody while there is no list."""
+
+    def nodes(wanted: Hash32) -> dict[Address, ListedDestination]:
+        try:
+            return model_nodes(listing(), state(), wanted)
+        except OverlayError:
+            return {}
+
+    return NodeChoice(nodes)
 
 
-def overlay_opening(
-    pool: CircuitPool, listing: Callable[[], Listing], state: Callable[[], State], scheduler: Scheduler
-) -> Opening:
-    """Opens ways to the scheduler's interface as nodes relay it."""
+def overlay_opening(pool: CircuitPool, listing: Callable[[], Listing], state: Callable[[], State]) -> Opening:
+    """Opens ways to schedulers' interfaces as nodes relay them."""
 
-    def opened(node: Address) -> Way:
+    def opened(scheduler: Address, node: Address) -> Way:
         sessions = Sessions(pool, lambda: _destination(listing(), state(), node))
         # The name is never looked up: the transport knows the way.
         client = httpx.AsyncClient(
@@ -43,18 +50,19 @@ def overlay_opening(
             await client.aclose()
             await sessions.close()
 
-        return Way(SchedulerApi(client, f"node {node}"), close)
+        return Way(MarketCalls(Calls(client, f"node {node}")), close)
 
     return opened
 
 
-def base_path(scheduler: Scheduler) -> str:
+def base_path(scheduler: Address) -> str:
     """Where a node serves the interface of this scheduler."""
-    return f"/schedulers/{scheduler.operator}"
+    return f"/schedulers/{scheduler}"
 
 
 def _destination(listing: Listing, state: State, node: Address) -> ListedDestination:
-    listed = model_nodes(listing, state, None).get(node)
+    party = state.parties.get(node)
+    listed = None if party is None else model_nodes(listing, state, party.execution_class).get(node)
     if listed is None:
         raise DirectoryUnavailable("The directory no longer lists this node", node, "Ask again, for another one.")
     return listed

@@ -1,46 +1,33 @@
-"""Open ways to nodes: one each, a bounded number, the one that was used longest ago given up first."""
+"""Open ways to schedulers through nodes: a bounded number, the one that was used longest ago given up first."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from troth.client.api import SchedulerApi
+from troth.client.orders.calls import MarketCalls
 from troth.overlay.errors import OverlayError
 from troth.protocol.types import Address
 
 MOST_WAYS = 8
 """Ways that are kept while nobody uses them; those in use are not counted out."""
-FRESH_SECONDS = 60.0
-"""How long an answer shows that a node can be reached."""
 
 
 @dataclass
 class Way:
-    """The scheduler's interface as it is reached through one node; `close` lets go of what leads there."""
+    """A scheduler's interface as it is reached through one node; `close` lets go of what leads there."""
 
-    api: SchedulerApi
+    calls: MarketCalls
     close: Callable[[], Awaitable[None]]
     users: int = 0
-    answered: float = field(default=float("-inf"))
-
-    @property
-    def fresh(self) -> bool:
-        """Whether the node has answered a moment ago."""
-        return time.monotonic() - self.answered < FRESH_SECONDS
-
-    def heard(self) -> None:
-        """The node has answered."""
-        self.answered = time.monotonic()
 
 
-Opening = Callable[[Address], Way]
-"""Makes the way to a node, without waiting for anything."""
+Opening = Callable[[Address, Address], Way]
+"""Makes the way to a scheduler through a node, without waiting for anything."""
 
 
 class Ways:
@@ -49,27 +36,28 @@ class Ways:
     def __init__(self, opening: Opening, most: int = MOST_WAYS) -> None:
         self._opening = opening
         self._most = most
-        self._ways: OrderedDict[Address, Way] = OrderedDict()
+        self._ways: OrderedDict[tuple[Address, Address], Way] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
-    async def to(self, node: Address) -> AsyncIterator[Way]:
-        """The way to this node, which stays open inside the block."""
-        way = self._ways.get(node)
+    async def to(self, scheduler: Address, node: Address) -> AsyncIterator[MarketCalls]:
+        """The scheduler's interface through this node, which stays open inside the block."""
+        name = (scheduler, node)
+        way = self._ways.get(name)
         if way is None:
-            way = self._ways[node] = self._opening(node)
-        self._ways.move_to_end(node)
+            way = self._ways[name] = self._opening(scheduler, node)
+        self._ways.move_to_end(name)
         way.users += 1
         self._trim()
         try:
-            yield way
+            yield way.calls
         finally:
             way.users -= 1
             self._trim()
 
     def nodes(self) -> list[Address]:
         """Nodes to which a way is open, the one used last at the end."""
-        return list(self._ways)
+        return [node for _, node in self._ways]
 
     async def close(self) -> None:
         """Give all of them up, also those in use."""
@@ -78,13 +66,13 @@ class Ways:
         await asyncio.gather(*self._closing)
 
     def _trim(self) -> None:
-        idle = [node for node, way in self._ways.items() if not way.users]
-        for node in idle[: max(0, len(self._ways) - self._most)]:
-            self._give_up(node)
+        idle = [name for name, way in self._ways.items() if not way.users]
+        for name in idle[: max(0, len(self._ways) - self._most)]:
+            self._give_up(name)
 
-    def _give_up(self, node: Address) -> None:
+    def _give_up(self, name: tuple[Address, Address]) -> None:
         # In the background: a session's last words may take seconds, and a request is waiting.
-        task = asyncio.create_task(_closed(self._ways.pop(node)), name="closing a way")
+        task = asyncio.create_task(_closed(self._ways.pop(name)), name="closing a way")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 

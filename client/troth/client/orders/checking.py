@@ -3,19 +3,23 @@
 The first secret is shown only once the draw is stored, the second one only once every verifier's commitment and verdict
 are. Both follow from the tab key, and every request here may be repeated: a scheduler gives the same answer again, so a
 client that was killed at any place goes on there.
+
+In direct mode both go by way of the node that the order entered at, and from there to the scheduler. Every word is
+signed by its verifier and every opening is sealed, so that the node can only keep them back; then the scheduler itself
+is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from troth.chain.keystore import Key
 from troth.client.errors import ClientError
 from troth.client.orders.building import secrets_of
-from troth.client.orders.calls import SealedSegment
+from troth.client.orders.calls import MarketCalls, Refused, SealedSegment
 from troth.client.orders.evidence import Openings, SealedOpenings, Served, Words, served_of
 from troth.client.orders.failing import OrderContradicted
 from troth.client.orders.journal import Entry, Phase
@@ -47,6 +51,9 @@ OPENING_LIMIT = 1 << 22
 """Bytes of one opening."""
 OPENING_PAUSES = (0.0, 0.5, 2.0)
 """Seconds before each try to get the openings, which a scheduler gathers once it has the second secret."""
+ENTRY_SECONDS = 5.0
+"""How long the node that the order entered at may be silent before the scheduler is asked the same."""
+NOT_YET_SECONDS = 0.1
 CHECK_LINES = 1024
 _FAILURES = (ClientError, OverlayError, TimeoutError)
 
@@ -123,18 +130,47 @@ class Ending:
     async def _tell(self) -> None:
         try:
             async with asyncio.timeout(TOLD_SECONDS):
-                calls = await self._session.calls(self._desk)
-                async with aclosing(calls.show(self._entry.identifier, self._secrets.draw)) as lines:
-                    await anext(lines, None)
+                if await self._by_way_of_node(self._shown_to):
+                    return
+                await self._shown_to(await self._session.calls(self._desk))
         except _FAILURES:
             return
+
+    async def _shown_to(self, calls: MarketCalls) -> bool:
+        """Show the first secret; whether anything was said to it."""
+        async with aclosing(calls.show(self._entry.identifier, self._secrets.draw)) as lines:
+            return await anext(lines, None) is not None
+
+    async def _by_way_of_node(self, ask: Callable[[MarketCalls], Awaitable[bool]]) -> bool:
+        """Ask something at the node that the order entered at; whether it answered well. Else it is left out."""
+        entrance, order = self._session.entrance, self._entry.identifier
+        node = None if entrance is None else entrance.entered(order)
+        if entrance is None or node is None:
+            return False
+        try:
+            async with entrance.way(self._desk.scheduler, node) as calls:
+                if await ask(calls):
+                    return True
+        except (*_FAILURES, _Forged, _Late):
+            pass
+        entrance.leave(order)
+        return False
 
     # ---- the check
 
     async def _words(self, seats: Sequence[Seats]) -> Words:
-        gathering = _Gathering(self._session, self._served, seats, self._view)
         try:
             async with asyncio.timeout(CHECK_SECONDS):
+                gathering = _Gathering(self._session, self._served, seats, self._view)
+
+                async def gathered(calls: MarketCalls) -> bool:
+                    async with aclosing(calls.show(self._entry.identifier, self._secrets.draw)) as lines:
+                        await gathering.read(lines, ENTRY_SECONDS)
+                    return gathering.decided
+
+                if await self._by_way_of_node(gathered):
+                    return gathering.words(self._silent())
+                gathering = _Gathering(self._session, self._served, seats, self._view)
                 calls = await self._session.calls(self._desk)
                 async with aclosing(calls.show(self._entry.identifier, self._secrets.draw)) as lines:
                     await gathering.read(lines)
@@ -155,11 +191,10 @@ class Ending:
         journal.step(identifier, Phase.OPENING, second=bytes(self._secrets.tiles))
         openings = self._served.openings
         if openings is None:
-            openings = await self._openings()
+            openings = await self._openings_by_way_of_node(seats, words) or await self._openings()
             if openings is not None:
                 journal.step(identifier, openings=openings)
-        parts = parts_of(self._served, words, openings, self._key, self._view.domain)
-        opinions = [self._opinion(segment, part, seats[segment]) for segment, part in enumerate(parts)]
+        opinions = self._opinions(seats, words, openings)
         if Opinion.REJECT in opinions:
             journal.step(identifier, Phase.REJECTED, fee=self._fee, due=self._due, failure="verifiers reject it")
             journal.release(identifier)
@@ -174,6 +209,33 @@ class Ending:
         journal.step(identifier, Phase.UNCLEAR, fee=self._fee, due=self._due, failure=what)
         journal.release(identifier)
         return self._ended(Outcome.UNCLEAR, what)
+
+    def _opinions(self, seats: Sequence[Seats], words: Words, openings: Openings | None) -> list[Opinion]:
+        parts = parts_of(self._served, words, openings, self._key, self._view.domain)
+        return [self._opinion(segment, part, seats[segment]) for segment, part in enumerate(parts)]
+
+    async def _openings_by_way_of_node(self, seats: Sequence[Seats], words: Words) -> Openings | None:
+        """The openings, if they decide: a node that keeps some back changes nothing."""
+        found: list[Openings] = []
+
+        async def asked(calls: MarketCalls) -> bool:
+            async with asyncio.timeout(ENTRY_SECONDS):
+                shown = await self._tiles(calls)
+            if len(shown) == len(self._served.given):
+                found.append(Openings(tuple(_kept(one) for one in shown)))
+            return bool(found) and Opinion.CANNOT_TELL not in self._opinions(seats, words, found[0])
+
+        return found[0] if await self._by_way_of_node(asked) else None
+
+    async def _tiles(self, calls: MarketCalls) -> tuple[SealedSegment, ...]:
+        """The openings; the verifiers' words may be here before the scheduler has all of them."""
+        while True:
+            try:
+                return await calls.tiles(self._entry.identifier, self._secrets.tiles)
+            except Refused as error:
+                if error.code != "not_yet":
+                    raise
+                await asyncio.sleep(NOT_YET_SECONDS)
 
     async def _openings(self) -> Openings | None:
         for pause in OPENING_PAUSES:
@@ -244,10 +306,11 @@ class _Gathering:
             for segment, seats in enumerate(self._seats)
         )
 
-    async def read(self, lines: AsyncGenerator[dict[str, Any], None]) -> None:
-        """Read until the check is whole, or the stream ends."""
+    async def read(self, lines: AsyncGenerator[dict[str, Any], None], patience: float | None = None) -> None:
+        """Read until the check is whole, or the stream ends; TimeoutError where it is silent for too long."""
         for _ in range(CHECK_LINES):
-            line = await anext(lines, None)
+            async with asyncio.timeout(patience):
+                line = await anext(lines, None)
             if line is None:
                 return
             try:

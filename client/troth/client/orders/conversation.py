@@ -43,8 +43,8 @@ class Turn:
                 self.pieces.append(text)
             case Sent(order, scheduler, most, _):
                 self.result |= {"order": "0x" + order.hex(), "scheduler": scheduler, "at_most_units": str(most)}
-            case Finished(reason, tokens, _):
-                self.result |= {"finish_reason": reason, "tokens": tokens}
+            case Finished(reason, tokens, served_by):
+                self.result |= {"finish_reason": reason, "tokens": tokens, "served_by": served_by}
             case Signed():
                 self.result |= {"fee_units": str(update.fee), "cached_tokens": update.cached}
             case Drawn(_, verifiers):

@@ -3,40 +3,55 @@
 Admission with its proof before the first token; tokens in their places; results that every drawn node signed, that meet
 and stand for exactly what was received; a draw over these results with a fresh block. What breaks a rule of the
 protocol is kept as evidence under the order, which then is neither paid nor asked for again.
+
+In direct mode the lines come from the node that the order entered at. Tokens are shown once the node that serves has
+signed all of them; whatever is amiss there, or does not come, is nobody's lie yet: the order goes on at its scheduler,
+which has it under the same id, so that nothing is ordered or paid twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from troth.client.chosen import read_chosen
+from troth.client.chosen import Chosen, read_chosen
 from troth.client.delivered import never_sent
+from troth.client.direct.entrance import Entrance
 from troth.client.errors import SchedulerUnreachable, StreamError
-from troth.client.orders.calls import Refused
-from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled
+from troth.client.orders.calls import MarketCalls, Refused
+from troth.client.orders.failing import AnswerChanged, EntryFailed, OrderContradicted, OrderFailed, OrderStalled
 from troth.client.orders.journal import LEASE_SECONDS, Entry, Phase
 from troth.client.orders.paying import give_up
 from troth.client.orders.session import Desk, MarketSession
 from troth.client.orders.updates import Served, Signed, Step, Token
 from troth.client.tabs.books import top_up_command
 from troth.client.terminal import printable_line
-from troth.client.untrusted import read_whole
+from troth.client.untrusted import read_hex, read_whole
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS
-from troth.protocol.market import bodies, checks, prices
+from troth.protocol.market import bodies, checks, messages, prices
 from troth.protocol.market.bodies import Admitted, Failed, Lottery, Results, Submission
 from troth.protocol.market.checks import Answer
 from troth.protocol.request import from_canonical_bytes, output_hash
+from troth.protocol.types import Address, Hash32
+
+_log = logging.getLogger(__name__)
 
 ADMISSION_SECONDS = 4.0
 """How long a scheduler may take to admit an order where there is another tab; admission computes nothing."""
+ENTRY_SECONDS = 5.0
+"""How long the node that an order entered at may be silent before its scheduler is asked; asking costs nothing."""
+BLAME_SECONDS = 1.0
+"""Where the scheduler has more to tell than a silent node so soon, the node kept it back."""
 OTHER_LINES = 64
 """Lines besides tokens; an order has three, and a later version may have more."""
+ALREADY_ORDERED = "already_ordered"
+SIGNATURE_BYTES = 65
 KEPT_LINE = 4096
 """Bytes of an offending line that are kept."""
 
@@ -59,6 +74,9 @@ class Course:
         self._lines = 0
         self._patience: float | None = None
         self._held = time.monotonic()
+        self._hearsay = False
+        self._unsaid: list[Chosen] = []
+        self._shown: list[int] = []
         self.tokens: list[int] = []
         self.drawn_over = False
 
@@ -67,7 +85,6 @@ class Course:
 
         Raises OrderFailed, OrderStalled or OrderContradicted.
         """
-        calls = await self._session.calls(self._desk)
         newest = self._session.books.record(self._desk.identifier).voucher or self._submission.voucher
         sent = Submission(
             self._submission.order,
@@ -77,20 +94,72 @@ class Course:
             self._submission.salt,
             self._submission.logprobs,
         )
-        async with aclosing(self.read(calls.submit(sent))) as steps:
+        async with aclosing(self._steps(sent)) as steps:
             async for step in steps:
                 if isinstance(step, Served):
                     # Whoever admits an order has accepted the voucher beside it.
                     self._session.books.delivered(self._desk.identifier, newest)
                 yield step
 
+    async def _steps(self, sent: Submission) -> AsyncGenerator[Step, None]:
+        entrance, order = self._session.entrance, self._entry.identifier
+        node = None
+        if entrance is not None:
+            node = entrance.enter(order, self._order.execution_class, self._request.prompt_tokens)
+        if entrance is not None and node is not None:
+            async with aclosing(self._entered(entrance, node, sent)) as steps:
+                async for step in steps:
+                    yield step
+        if self.drawn_over:
+            if entrance is not None and self._admitted is not None:
+                entrance.served([*self._request.prompt_tokens, *self.tokens], self._admitted.nodes[-1])
+            return
+        calls = await self._session.calls(self._desk)
+        known, began = self._admitted is not None or bool(self._shown), time.monotonic()
+        lines = calls.again(order, sent.salt) if known else _submitted(calls, sent, order)
+        self._fall_back()
+        async with aclosing(self.read(lines)) as steps:
+            async for step in steps:
+                kept_back = isinstance(step, Token) and time.monotonic() - began < BLAME_SECONDS
+                refused = isinstance(step, Served) and not known
+                if entrance is not None and node is not None and (kept_back or refused):
+                    entrance.failed(order, node)
+                    node = None
+                yield step
+
+    async def _entered(self, entrance: Entrance, node: Address, sent: Submission) -> AsyncGenerator[Step, None]:
+        """The order by way of a node, as far as that goes."""
+        try:
+            async with entrance.way(self._desk.scheduler, node) as calls:
+                lines = calls.submit(sent)
+                async with aclosing(self.read(lines, patience=ENTRY_SECONDS, hearsay=True)) as steps:
+                    async for step in steps:
+                        yield step
+        except (EntryFailed, SchedulerUnreachable) as error:
+            _log.info("the order goes on at its scheduler: %s", error.what)
+            if isinstance(error, EntryFailed) and error.silent:
+                entrance.leave(self._entry.identifier)
+            else:
+                entrance.failed(self._entry.identifier, node)
+
+    def _fall_back(self) -> None:
+        """Whatever was shown stands, and is compared with what the scheduler tells."""
+        self._shown = self.tokens[: len(self.tokens) - len(self._unsaid)]
+        self.tokens, self._unsaid = [], []
+        self._admitted, self._results, self._lines = None, None, 0
+
     async def read(
-        self, lines: AsyncGenerator[dict[str, Any], None], *, patience: float | None = None, resumed: bool = False
+        self,
+        lines: AsyncGenerator[dict[str, Any], None],
+        *,
+        patience: float | None = None,
+        resumed: bool = False,
+        hearsay: bool = False,
     ) -> AsyncGenerator[Step, None]:
         """The same for lines however they come; ``resumed``: all lines so far of an order that was sent before, for
-        which a refusal says nothing about what is owed."""
+        which a refusal says nothing about what is owed. ``hearsay``: a node passes them on; raises EntryFailed."""
         identifier, journal = self._entry.identifier, self._session.journal
-        self._patience = patience
+        self._patience, self._hearsay = patience, hearsay
         try:
             async with aclosing(lines):
                 while not self.drawn_over:
@@ -109,8 +178,9 @@ class Course:
             raise self._refused(error) from error
         finally:
             # Also when the user interrupts: what has arrived belongs to whoever pays for it.
-            if self.tokens:
-                journal.step(identifier, tokens=json.dumps(self.tokens).encode())
+            kept = self.tokens[: len(self.tokens) - len(self._unsaid)]
+            if kept:
+                journal.step(identifier, tokens=json.dumps(kept).encode())
 
     # ---- lines
 
@@ -139,8 +209,11 @@ class Course:
                 return [await self._read_admission(bodies.read_part(Admitted, line))]
             case "token":
                 return self._read_token(line)
+            case "said" if self._hearsay:
+                return self._read_said(line)
             case "results":
-                return [self._read_results(bodies.read_part(Results, line))]
+                signed = self._read_results(bodies.read_part(Results, line))
+                return [*self._release(), signed]
             case "draw":
                 await self._read_draw(bodies.read_part(Lottery, line))
                 return []
@@ -178,8 +251,26 @@ class Course:
         hints = line.get("logprobs")
         asked = NO_LOGPROBS if self._submission.logprobs is None else self._submission.logprobs
         chosen = read_chosen(hints if isinstance(hints, dict) else line, token, asked, vocabulary)
+        if position < len(self._shown) and self._shown[position] != token:
+            raise self._changed()
         self.tokens.append(token)
-        return [Token(chosen)]
+        if self._hearsay:
+            self._unsaid.append(chosen)
+            return []
+        return [] if position < len(self._shown) else [Token(chosen)]
+
+    def _read_said(self, line: dict[str, Any]) -> list[Step]:
+        """The node signed all tokens so far; whoever passed them on changed none."""
+        if self._admitted is None or _number(line.get("written")) != len(self.tokens):
+            raise _Lie("A node signed tokens that did not come")
+        said = bodies.Said(self._entry.identifier, output_hash(self._submission.salt, self.tokens))
+        signature = read_hex(line.get("signature"), SIGNATURE_BYTES)
+        messages.Signed(said, signature).require(self._view.domain, self._admitted.nodes[-1])
+        return self._release()
+
+    def _release(self) -> list[Step]:
+        ready, self._unsaid = self._unsaid, []
+        return [Token(chosen) for chosen in ready]
 
     def _read_results(self, said: Results) -> Step:
         if self._admitted is None or not self.tokens or self._results is not None:
@@ -218,14 +309,28 @@ class Course:
 
     # ---- how it fails
 
-    def _given_up(self, said: Failed) -> OrderFailed:
+    def _given_up(self, said: Failed) -> Exception:
         message = printable_line(said.message)
+        if self._hearsay:
+            return EntryFailed(f"the node says that the order failed: {message}", silent=True)
         failure = f"given up by the scheduler: {message} ({printable_line(said.code, 40)})"
         give_up(self._session, self._entry, failure)
         remedy = printable_line(said.remedy) or "Ask again; it is free."
         return OrderFailed(f"The scheduler gave the order up: {message}", said.code[:40], remedy)
 
+    def _changed(self) -> AnswerChanged:
+        """The node's own word is broken; the order goes on in the background, where its result decides."""
+        nodes = () if self._admitted is None else self._admitted.nodes
+        error = AnswerChanged(nodes[-1], self._entry.name[:12])
+        self._session.journal.step(self._entry.identifier, failure=error.what)
+        self._session.journal.release(self._entry.identifier)
+        return error
+
     def _refused(self, error: Refused) -> Exception:
+        if self._hearsay:
+            return EntryFailed(error.what, silent=True)
+        if self._entry_admitted():
+            return self._stalled(f"The scheduler denies an order that it admitted: {printable_line(error.what)}")
         if error.code in _VOUCHERS and self._admitted is None:
             # Found out by the one who asks: newer words of this tab may be at the scheduler.
             self._desk.recovered = False
@@ -239,23 +344,34 @@ class Course:
 
     def _broken(self, error: Exception) -> Exception:
         what = getattr(error, "what", str(error))
-        if self._admitted is None and never_sent(error):
+        if self._hearsay:
+            return EntryFailed(what)
+        if self._admitted is None and not self._entry_admitted() and never_sent(error):
             give_up(self._session, self._entry, f"never sent: {what}")
             return OrderFailed(what, getattr(error, "value", ""), "Nothing was sent: asking again is free.")
         return self._stalled(what)
 
-    def _stalled(self, what: str) -> OrderStalled:
+    def _entry_admitted(self) -> bool:
+        """Whether the scheduler's signed admission is there, whoever passed it on."""
+        fresh = self._session.journal.entry(self._entry.identifier)
+        return fresh.read("admitted", Admitted) is not None
+
+    def _stalled(self, what: str) -> Exception:
+        if self._hearsay:
+            return EntryFailed(what, silent=True)
         self._session.journal.step(self._entry.identifier, failure=what)
         self._session.journal.release(self._entry.identifier)
         name = self._entry.name[:12]
-        if self._admitted is None:
+        if self._admitted is None and not self._entry_admitted():
             remedy = f"Whether it was admitted is found out by itself; `troth client receipts {name}` shows it."
         else:
             remedy = f"It was admitted: `troth client summon {name} --broadcast` asks for the results on chain."
         return OrderStalled(what, name, remedy)
 
-    def _contradiction(self, error: Exception, line: dict[str, Any]) -> OrderContradicted:
+    def _contradiction(self, error: Exception, line: dict[str, Any]) -> Exception:
         what = error.what if isinstance(error, ProtocolError | _Lie) else str(error)
+        if self._hearsay:
+            return EntryFailed(what)
         lie = json.dumps(line).encode()[:KEPT_LINE]
         self._session.journal.step(self._entry.identifier, Phase.CONTRADICTED, failure=what, lie=lie)
         self._session.journal.release(self._entry.identifier)
@@ -264,6 +380,21 @@ class Course:
         value = printable_line(getattr(error, "value", ""), 80)
         convicts = f"`troth client case {self._entry.name[:12]}` says whether what was signed convicts somebody."
         return OrderContradicted(what, value or self._entry.name, f"Nothing is paid for it. {remedy} {convicts}")
+
+
+async def _submitted(calls: MarketCalls, sent: Submission, order: Hash32) -> AsyncGenerator[dict[str, Any], None]:
+    """Send an order that may have come by way of a node before: then its lines so far, and those that still come."""
+    try:
+        async with aclosing(calls.submit(sent)) as lines:
+            async for line in lines:
+                yield line
+        return
+    except Refused as error:
+        if error.code != ALREADY_ORDERED:
+            raise
+    async with aclosing(calls.again(order, sent.salt)) as lines:
+        async for line in lines:
+            yield line
 
 
 class _Lie(Exception):

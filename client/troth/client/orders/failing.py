@@ -3,12 +3,15 @@
 ClientError
 ├── OrderFailed        nothing is owed: it was refused, or its scheduler gave it up; asking elsewhere is free
 ├── OrderStalled       no line came in time, or the stream broke; what becomes of it is found out in the background
-└── OrderContradicted  what was sent breaks a rule: the evidence is kept, nothing is paid, the tab is used no more
+├── OrderContradicted  what was sent breaks a rule: the evidence is kept, nothing is paid, the tab is used no more
+├── AnswerChanged      what a node signed while it wrote is not what its scheduler tells: what was shown does not stand
+└── EntryFailed        the node that an order entered at was silent or told what is not so: its scheduler is asked
 """
 
 from __future__ import annotations
 
 from troth.client.errors import ClientError, ProofError
+from troth.protocol.types import Address
 
 
 class OrderFailed(ClientError):
@@ -26,3 +29,21 @@ class OrderStalled(ClientError):
 
 class OrderContradicted(ProofError):
     """What the scheduler sent breaks a rule of the protocol."""
+
+
+class AnswerChanged(ProofError):
+    """A node signed other tokens while it wrote than its scheduler tells; ``node`` is the one."""
+
+    def __init__(self, node: Address, order: str) -> None:
+        what = "What the node signed while it wrote is not the answer that its scheduler tells"
+        remedy = f"Do not rely on what was shown; `troth client receipts {order}` follows the order. Ask again."
+        super().__init__(what, node, remedy)
+        self.node = node
+
+
+class EntryFailed(ClientError):
+    """The order goes on at its scheduler; ``silent``: nothing came, or a refusal, which may be nobody's fault."""
+
+    def __init__(self, what: str, *, silent: bool = False) -> None:
+        super().__init__(what, "", "The scheduler is asked.")
+        self.silent = silent

@@ -77,6 +77,7 @@ class Shown:
             "refund_units": str(entry.fee) if self.fell and entry.fee is not None else None,
             "tokens": len(entry.tokens),
             "nodes": list(self.nodes),
+            "served_by": self.nodes[-1] if self.nodes else None,
             "failure": entry.failure,
         }
 

@@ -13,6 +13,7 @@ from troth.chain.errors import ChainError
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.client.configuration import Configuration
+from troth.client.direct.entrance import Entrance
 from troth.client.errors import ClientError, ConfigurationError, ModelUnavailable
 from troth.client.home import Home
 from troth.client.language import Language, LanguageCache, check_files
@@ -80,7 +81,10 @@ class Connect(Protocol):
 
 @dataclass
 class MarketSession:
-    """Everything that asking needs. ``connect`` makes the calls to a scheduler; ``opener`` brings cases to court."""
+    """Everything that asking needs. ``connect`` makes the calls to a scheduler; ``opener`` brings cases to court.
+
+    In ``mode`` "direct" orders and checks go by way of nodes, through ``entrance``.
+    """
 
     domain: Domain
     follower: MarketFollower
@@ -99,6 +103,7 @@ class MarketSession:
     own_check: OwnCheck | None = None
     pool: CircuitPool | None = None
     mode: str = "scheduler"
+    entrance: Entrance | None = None
     desks: dict[Hash32, Desk] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -191,6 +196,8 @@ class MarketSession:
         offer = offer_of(self.state, known[0])
         block = max(self.block - 1, 0)
         require_served(offer, self.state, block)
+        if self.entrance is not None:
+            _require_whole(offer)
         require_worth(offer, self.state, block, self.parameters.seasoning, self.table, named=self.named)
         return offer
 
@@ -238,6 +245,14 @@ class Connector:
         return MarketCalls(await self._reach.to(party))
 
 
+def _require_whole(offer: Offer) -> None:
+    """ModelUnavailable where no one node serves the whole model: in direct mode there is no relay between."""
+    if len(offer.segments) != 1:
+        what = "The scheduler splits the model over several nodes, and direct mode needs one that hosts all of it"
+        shown = f"segments end at {offer.quote.ends}"
+        raise ModelUnavailable(what, shown, "Go through the scheduler with --no-direct, or use another class.")
+
+
 def table_of(configuration: Configuration) -> MarketTable:
     """The table [market]; ConfigurationError where there is none."""
     if configuration.market is None:
@@ -263,11 +278,9 @@ async def following(home: Home, configuration: Configuration) -> AsyncIterator[t
 @asynccontextmanager
 async def market_session(home: Home, configuration: Configuration, password: str) -> AsyncIterator[MarketSession]:
     """Connect to the chain and, as they are needed, to the schedulers of all tabs."""
-    if configuration.direct:
-        what = "Direct mode is not there for tabs"
-        raise ConfigurationError(what, "mode", "Go through the scheduler with --no-direct.")
     async with following(home, configuration) as (market, follower), reaching(home, configuration) as reach:
         with opened(home.tabs) as store:
+            entrance = reach.entrance(lambda: follower.state) if configuration.direct else None
             yield MarketSession(
                 domain=market.domain,
                 follower=follower,
@@ -283,6 +296,7 @@ async def market_session(home: Home, configuration: Configuration, password: str
                 market=market,
                 pool=reach.pool,
                 mode=configuration.mode,
+                entrance=entrance,
             )
 
 

@@ -13,7 +13,6 @@ from typing import Any
 from troth.client.errors import FeeTooHigh, ModelUnavailable
 from troth.client.orders.wishes import PriceLimit
 from troth.client.untrusted import read_hex, read_list, read_text, read_whole
-from troth.protocol.types import pack_ends
 from troth.protocol.errors import InvalidField, ProtocolError
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import prices
@@ -22,7 +21,7 @@ from troth.protocol.market.prices import BASIS_POINTS, MILLION, rules_of
 from troth.protocol.market.state import State
 from troth.protocol.market.types import NO_HASH, ExecutionClass, Order, Rules
 from troth.protocol.market.views import class_of
-from troth.protocol.types import SEGMENTS_LIMIT, Hash32, ModelDescriptor, Segment, segments_from_ends
+from troth.protocol.types import SEGMENTS_LIMIT, Hash32, ModelDescriptor, Segment, pack_ends, segments_from_ends
 
 LISTED_LIMIT = 256
 LARGEST_PRICE = (1 << 64) - 1

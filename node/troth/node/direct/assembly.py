@@ -1,7 +1,12 @@
-"""Direct mode of a running node, put together: its channel among the group, and its entry where one is configured."""
+"""Direct mode of a running node: its channel among the group, and its entry where one is configured.
+
+A node's entry to the overlay serves ``entry`` as its application; who has none is a member of the group all the same,
+serves what others' entries forward, and tells what it signed in checks.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -11,22 +16,25 @@ from prometheus_client import CollectorRegistry
 
 from troth.node.configuration import Configuration
 from troth.node.direct.counters import Counters
-from troth.node.direct.entering import Entering
+from troth.node.direct.dealing import Dealing
 from troth.node.direct.entry_app import Entry, entry_app
 from troth.node.direct.group_side import LIMITS, PATH, WHO, GroupAnswer, GroupSide
 from troth.node.direct.hearing import Hearing
 from troth.node.direct.listening import Listening
 from troth.node.direct.scheduler_side import SchedulerSide
-from troth.node.direct.seams import Group, MakeGroup
-from troth.node.direct.taking import Taking
+from troth.node.direct.serving import Tools
+from troth.node.engine.interface import WholeEngine
 from troth.node.errors import Busy, ConfigError
-from troth.node.service.bench import Bench
-from troth.node.service.node_service import NodeService
+from troth.node.group.assembly import group_of
+from troth.node.group.group import Group
+from troth.node.orders.bench import Bench
+from troth.node.orders.service import OrderService
+from troth.node.orders.session import Session
 from troth.overlay.channel_server import ChannelServer
 from troth.overlay.identity import load_identity
 from troth.overlay.operator import Operator
 from troth.overlay.sessions.entry import EntryKeys, overlay_entry
-from troth.protocol.state import State
+from troth.protocol.market.state import State
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire import GROUP_REQUESTS, GroupRequest
 
@@ -38,25 +46,35 @@ class DirectParts:
     side: GroupSide
     entry: Entry
     schedulers: SchedulerSide
+    listening: Listening
 
 
-def direct_parts(
-    group: Group, bench: Bench, service: NodeService, state: Callable[[], State], counters: Counters
-) -> DirectParts:
-    """The parts around a group, a node's service, and the folded chain."""
-    taking = Taking(group, lambda: service.leaving)
-    listening = Listening(service, taking, bench.view, bench.sign)
-    schedulers = SchedulerSide(state)
+def direct_parts(group: Group, bench: Bench, counters: Counters, reasons: Callable[[], list[str]]) -> DirectParts:
+    """The parts around a group and a node's bench."""
+    listening, ground = Listening(bench), bench.ground
+    schedulers = SchedulerSide(lambda: ground.state)
+    hearing = Hearing(group, listening, bench.engine.vocabulary, bench.operator.domain)
     entry = Entry(
-        me=bench.operator.address,
+        me=bench.me,
         execution_class=bench.execution_class,
-        view=bench.view,
+        domain=bench.operator.domain,
+        block=lambda: ground.block,
         schedulers=schedulers,
-        entering=Entering(group, taking, counters),
-        hearing=Hearing(group, listening, bench.engine.vocabulary),
-        counters=counters,
+        tools=Tools(Dealing(group, counters), hearing, counters, bench.engine.vocabulary),
+        reasons=reasons,
     )
-    return DirectParts(GroupSide(group, taking, listening), entry, schedulers)
+    return DirectParts(GroupSide(group, listening), entry, schedulers, listening)
+
+
+def follow(service: OrderService, group: Group, listening: Listening) -> None:
+    """Have a node's sessions counted in its group, and listened to."""
+
+    def began(session: Session) -> None:
+        if session.seat.infers:
+            group.took()
+        listening.began(session)
+
+    service.answered, service.began = group.served, began
 
 
 class Direct:
@@ -65,17 +83,24 @@ class Direct:
     Args:
         configuration: the node's; its `overlay` is the entry.
         operator: signs messages to the group.
-        make_group: how to find the group.
         registry: of the node's metrics.
+        why: why the node is not ready.
+
+    ``parts`` are there once the node serves; None before, and where it hosts a part of the model only.
     """
 
     def __init__(
-        self, configuration: Configuration, operator: Operator, make_group: MakeGroup, registry: CollectorRegistry
+        self,
+        configuration: Configuration,
+        operator: Operator,
+        registry: CollectorRegistry,
+        why: Callable[[], list[str]],
     ) -> None:
-        self._configuration, self._operator, self._make_group = configuration, operator, make_group
-        self._registry = registry
+        self._configuration, self._operator, self._registry = configuration, operator, registry
+        self._why = why
         self._group: Group | None = None
         self._side: GroupSide | None = None
+        self.parts: DirectParts | None = None
         self._open = configuration.overlay is None
         self._channel = ChannelServer(
             operator, self._handle, self._authorise, limits=LIMITS, requests=GROUP_REQUESTS, who=WHO, path=PATH
@@ -93,8 +118,11 @@ class Direct:
         """Why the entry is not ready; empty when it is, or when there is none."""
         return [] if self._open else ["the overlay entry takes no requests yet"]
 
-    async def run(self, bench: Bench, service: NodeService, state: Callable[[], State]) -> None:
+    async def run(self, bench: Bench, service: OrderService, state: Callable[[], State]) -> None:
         """Be a member of the group, and an entry where that is configured, until cancelled.
+
+        A node that is no entry, and whose engine cannot tell what it holds, only answers: to tell all others how loaded
+        it is costs more than it brings.
 
         Raises:
             ConfigError: an entry is configured, and the slice is not the whole model.
@@ -104,21 +132,21 @@ class Direct:
         if overlay is not None and engine.slice != Segment(0, engine.layers):
             remedy = f"Host layers 0:{engine.layers}, or take [overlay] out of node.toml."
             raise ConfigError("an overlay entry needs the whole model", str(engine.slice), remedy)
-        group = self._make_group(bench, state=state, sessions=lambda: service.sessions, wanted=overlay is not None)
+        group = group_of(bench, state=state, sessions=lambda: service.sessions)
         if group is None:
             return
         async with AsyncExitStack() as stack:
             stack.push_async_callback(group.close)
-            parts = direct_parts(group, bench, service, state, Counters(self._registry))
+            parts = direct_parts(group, bench, Counters(self._registry), self._why)
             stack.push_async_callback(parts.schedulers.close)
-            service.answered, service.took = group.served, group.took
-            self._group, self._side = group, parts.side
+            follow(service, group, parts.listening)
+            self._group, self._side, self.parts = group, parts.side, parts
             identity = load_identity(self._configuration.tls_folder)
             keys = EntryKeys("node", self._operator.secret, identity, self._configuration.seal_key)
             app = entry_app(parts.entry)
             await stack.enter_async_context(overlay_entry(overlay, self._configuration.rpc, keys, app, self._registry))
             self._open = True
-            await group.run()
+            await (group.run() if overlay is not None or isinstance(engine, WholeEngine) else asyncio.Event().wait())
 
     def _authorise(self, sender: Address) -> bool:
         return self._group is not None and self._group.is_member(sender)

@@ -18,7 +18,7 @@ class Counters:
         self.entered = Counter("troth_node_entry_requests", "Orders that entered here.", ["outcome"], registry=registry)
         self.way = Counter(
             "troth_node_entry_ways",
-            "Who serves: here, forwarded, or as the scheduler chose.",
+            "Who serves: here, forwarded in the group, or a node that it does not know.",
             ["way"],
             registry=registry,
         )
@@ -27,16 +27,14 @@ class Counters:
             "Prompt tokens believed to be in the chosen node's cache.",
             registry=registry,
         )
-        self.busy = Counter(
-            "troth_node_entry_busy", "Nodes that did not take a request.", ["reason"], registry=registry
-        )
-        self.tokens = Counter("troth_node_entry_tokens", "Tokens passed on.", ["source"], registry=registry)
+        self.tokens = Counter("troth_node_entry_tokens", "Tokens passed on.", registry=registry)
+        self.checks = Counter("troth_node_entry_checks", "Checks whose words were passed on.", registry=registry)
         self.contradictions = Counter(
             "troth_node_entry_contradictions", "Answers of which node and scheduler differ.", registry=registry
         )
         self.seconds = Histogram(
             "troth_node_entry_seconds",
-            "Time at the entry before the choice was posted.",
+            "Time at the entry before an order goes to its scheduler.",
             ["part"],
             buckets=SECONDS,
             registry=registry,
@@ -45,7 +43,7 @@ class Counters:
 
     @contextmanager
     def spent(self, part: str) -> Iterator[None]:
-        """Note the time of the block: order (read and checked), decision, asking (a node), posting (the choice)."""
+        """Note the time of the block: order (read and checked), decision (who should serve)."""
         before = time.perf_counter()
         try:
             yield

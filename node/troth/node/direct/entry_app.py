@@ -1,7 +1,7 @@
 """What clients find at a node's overlay entry: the interface of each bonded scheduler, with tokens from the node.
 
-POST /schedulers/{address}/v1/orders takes the body of the scheduler's own /v1/orders and answers like it. The GET paths
-under it are the scheduler's own. Nothing here knows who asks.
+POST /schedulers/{address}/v1/orders takes the body of the scheduler's own /v1/orders and answers with the same lines.
+Secrets of a check go through in the same way. Nothing here knows who asks, and nothing is kept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -17,55 +17,49 @@ import httpx
 from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse, Response
 
-from troth.node.direct.counters import Counters
-from troth.node.direct.entering import Entering
-from troth.node.direct.hearing import Hearing
+from troth.node.direct.checking import ServingCheck
 from troth.node.direct.held import HeldResponse
-from troth.node.direct.order import EnteredOrder, read_order
+from troth.node.direct.order import read_order
 from troth.node.direct.scheduler_side import SALT_HEADER, Refused, SchedulerSide, bounded, refusal
-from troth.node.direct.serving_task import ServingTask
+from troth.node.direct.serving import ServingOrder, Tools
 from troth.node.errors import EntryRefused, SchedulerAway
-from troth.node.view import ChainView
-from troth.protocol.state import Scheduler
-from troth.protocol.types import Address, ExecutionClass, Hash32, ModelDescriptor
+from troth.protocol.market.bodies import BODY_LIMIT, SUBMISSION_LIMIT
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import Address, Hash32
 
-BODY_LIMIT = 2 * 2**20
-"""Bytes of an order, as at a scheduler."""
 BODY_SECONDS = 30.0
 MOST_ORDERS = 64
 """Orders that are answered at once; each holds a connection to its scheduler."""
+MOST_CHECKS = 64
 MOST_FETCHES = 16
 ONE_SCHEDULER = 0.75
 """The part of all places that one scheduler's orders may take: if it hangs, the others' still find some."""
 LARGEST_FILES = 64 * 2**20
-"""Bytes of a model's tokenizer and its companions."""
+"""Bytes of a model's tokenizer and its companions, or of all openings of a check."""
 FETCH_SECONDS = 120.0
 RETRY_AFTER = 5
 _HEX32 = re.compile(r"0x[0-9a-fA-F]{64}")
+NDJSON = "application/x-ndjson"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the application works with; `me` is the node's operator."""
+    """What the application works with; `me` is the node's operator, `block` the newest that it followed.
+
+    `reasons` say why the node is not ready.
+    """
 
     me: Address
     execution_class: Hash32
-    view: ChainView
+    domain: Domain
+    block: Callable[[], int]
     schedulers: SchedulerSide
-    entering: Entering
-    hearing: Hearing
-    counters: Counters
-
-    def rules(self) -> tuple[ExecutionClass, ModelDescriptor]:
-        """The class that this node serves, and its model."""
-        rules = self.view.execution_class(self.execution_class)
-        model = None if rules is None else self.view.descriptor(rules.model)
-        assert rules is not None and model is not None  # noqa: PT018 - loaded with the engine, and never removed
-        return rules, model
+    tools: Tools
+    reasons: Callable[[], list[str]]
 
 
 class Places:
-    """How many requests of a kind are under way, to each scheduler."""
+    """So many requests at once, of one scheduler no more than its part."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -95,90 +89,123 @@ class Places:
 def entry_app(entry: Entry) -> FastAPI:
     """The application behind a node's overlay entry."""
     app = FastAPI(title="Troth entry", docs_url=None, redoc_url=None, openapi_url=None)
-    orders, fetches = Places(MOST_ORDERS), Places(MOST_FETCHES)
+    orders, checks, fetches = Places(MOST_ORDERS), Places(MOST_CHECKS), Places(MOST_FETCHES)
+    counters = entry.tools.counters
 
     @app.exception_handler(EntryRefused)
     async def refused(_request: Request, error: EntryRefused) -> Response:
-        entry.counters.entered.labels(outcome=error.code).inc()
+        counters.entered.labels(outcome=error.code).inc()
         headers = {"retry-after": str(error.retry_after)} if error.retry_after else None
         return _error(error.code, str(error), error.remedy, error.status, headers)
 
     @app.exception_handler(SchedulerAway)
     async def away(_request: Request, error: SchedulerAway) -> Response:
-        entry.counters.entered.labels(outcome="scheduler_away").inc()
+        counters.entered.labels(outcome="scheduler_away").inc()
         return _error("scheduler_away", str(error), error.remedy, 502, None)
 
     @app.get("/v1/info")
     async def info() -> JSONResponse:
         return JSONResponse(_info(entry))
 
+    @app.get("/readyz")
+    async def readyz() -> JSONResponse:
+        found = entry.reasons()
+        return JSONResponse({"ready": not found, "reasons": found}, status_code=503 if found else 200)
+
     @app.post("/schedulers/{scheduler}/v1/orders")
     async def order(scheduler: str, request: Request) -> Response:
-        return await _order(entry, orders, entry.schedulers.bonded(scheduler), request)
+        return await _order(entry, orders, scheduler, request)
+
+    @app.get("/schedulers/{scheduler}/v1/orders/{order_id}")
+    async def again(scheduler: str, order_id: str, request: Request) -> Response:
+        return await _again(entry, orders, scheduler, _hex(order_id), _hex(request.headers.get(SALT_HEADER, "")))
+
+    @app.post("/schedulers/{scheduler}/v1/orders/{order_id}/secret")
+    async def secret(scheduler: str, order_id: str, request: Request) -> Response:
+        return await _check(entry, checks, scheduler, _hex(order_id), request)
+
+    @app.post("/schedulers/{scheduler}/v1/orders/{order_id}/tiles")
+    async def tiles(scheduler: str, order_id: str, request: Request) -> Response:
+        body = await _body(request, BODY_LIMIT)
+        return await _fetch(entry, checks, scheduler, f"/v1/orders/{_hex(order_id)}/tiles", body)
 
     @app.get("/schedulers/{scheduler}/v1/info")
     async def scheduler_info(scheduler: str) -> Response:
-        return await _fetch(entry, fetches, scheduler, "/v1/info", None)
+        return await _fetch(entry, fetches, scheduler, "/v1/info")
+
+    @app.get("/schedulers/{scheduler}/v1/prices")
+    async def prices(scheduler: str) -> Response:
+        return await _fetch(entry, fetches, scheduler, "/v1/prices")
 
     @app.get("/schedulers/{scheduler}/v1/models/{class_id}/tokenizer")
     async def tokenizer(scheduler: str, class_id: str) -> Response:
-        return await _fetch(entry, fetches, scheduler, f"/v1/models/{_hex(class_id)}/tokenizer", None)
-
-    @app.get("/schedulers/{scheduler}/v1/tasks/{task_id}")
-    async def tasks(scheduler: str, task_id: str, request: Request) -> Response:
-        salt = request.headers.get(SALT_HEADER)
-        path = f"/v1/tasks/{_hex(task_id)}"
-        return await _fetch(entry, fetches, scheduler, path, None if salt is None else _hex(salt))
+        return await _fetch(entry, fetches, scheduler, f"/v1/models/{_hex(class_id)}/tokenizer")
 
     return app
 
 
-async def _order(entry: Entry, places: Places, scheduler: Scheduler, request: Request) -> Response:
+async def _order(entry: Entry, places: Places, name: str, request: Request) -> Response:
+    scheduler, counters = entry.schedulers.bonded(name), entry.tools.counters
     async with AsyncExitStack() as stack:
         stack.enter_context(places.one(scheduler.operator))
-        entry.counters.under_way.inc()
-        stack.callback(entry.counters.under_way.dec)
-        body = await _body(request)
-        with entry.counters.spent("order"):
-            order = read_order(body)
+        counters.under_way.inc()
+        stack.callback(counters.under_way.dec)
+        body = await _body(request, SUBMISSION_LIMIT)
+        with counters.spent("order"):
+            # A prompt has a million hexadecimal digits at most, which take a while to read.
+            order = await asyncio.to_thread(read_order, body, entry.domain)
             if order.execution_class != entry.execution_class:
                 shown = "0x" + order.execution_class.hex()
                 raise EntryRefused("unknown_class", 404, "Another class is served here", shown, "Enter at its nodes.")
-        warming = asyncio.create_task(entry.schedulers.warm(scheduler))
-        stack.callback(warming.cancel)
-        upstream = await stack.enter_async_context(entry.schedulers.order(scheduler, body))
+        ranked = entry.tools.dealing.ranked(order, scheduler.operator)
+        upstream = await stack.enter_async_context(entry.schedulers.order(scheduler, body, ranked.nodes))
         if isinstance(upstream, Refused):
-            entry.counters.entered.labels(outcome="refused").inc()
+            counters.entered.labels(outcome="refused").inc()
             return _passed_on(upstream)
-        entry.counters.entered.labels(outcome="taken").inc()
-        lines = _serving(entry, order, scheduler).lines(upstream)
-        return HeldResponse(stack.pop_all(), lines, "application/x-ndjson")
+        counters.entered.labels(outcome="taken").inc()
+        lines = ServingOrder(order, scheduler.operator, ranked, entry.tools).lines(upstream)
+        return HeldResponse(stack.pop_all(), lines, NDJSON)
 
 
-def _serving(entry: Entry, order: EnteredOrder, scheduler: Scheduler) -> ServingTask:
-    rules, model = entry.rules()
-    return ServingTask(
-        order,
-        scheduler,
-        rules,
-        model.vocabulary,
-        schedulers=entry.schedulers,
-        entering=entry.entering,
-        hearing=entry.hearing,
-        counters=entry.counters,
-        domain=entry.view.domain,
-    )
-
-
-async def _fetch(entry: Entry, places: Places, scheduler: str, path: str, salt: str | None) -> Response:
+async def _again(entry: Entry, places: Places, name: str, order_id: str, salt: str) -> Response:
+    scheduler = entry.schedulers.bonded(name)
     async with AsyncExitStack() as stack:
-        bonded = entry.schedulers.bonded(scheduler)
-        stack.enter_context(places.one(bonded.operator))
-        response = await stack.enter_async_context(entry.schedulers.fetch(bonded, path, salt))
+        stack.enter_context(places.one(scheduler.operator))
+        path = f"/v1/orders/{order_id}"
+        upstream = await stack.enter_async_context(entry.schedulers.again(scheduler, path, salt))
+        if isinstance(upstream, Refused):
+            return _passed_on(upstream)
+        return HeldResponse(stack.pop_all(), _ended(upstream), NDJSON)
+
+
+async def _check(entry: Entry, places: Places, name: str, order_id: str, request: Request) -> Response:
+    scheduler = entry.schedulers.bonded(name)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(places.one(scheduler.operator))
+        body = await _body(request, BODY_LIMIT)
+        path = f"/v1/orders/{order_id}/secret"
+        upstream = await stack.enter_async_context(entry.schedulers.check(scheduler, path, body))
+        if isinstance(upstream, Refused):
+            return _passed_on(upstream)
+        entry.tools.counters.checks.inc()
+        lines = ServingCheck(Hash32(bytes.fromhex(order_id[2:])), entry.tools.hearing).lines(upstream)
+        return HeldResponse(stack.pop_all(), lines, NDJSON)
+
+
+async def _fetch(entry: Entry, places: Places, name: str, path: str, body: bytes = b"") -> Response:
+    scheduler = entry.schedulers.bonded(name)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(places.one(scheduler.operator))
+        response = await stack.enter_async_context(entry.schedulers.fetch(scheduler, path, body))
         if response.status_code != httpx.codes.OK:
             return _passed_on(await refusal(response))
         pieces = _in_time(bounded(response, LARGEST_FILES))
         return HeldResponse(stack.pop_all(), pieces, "application/json")
+
+
+async def _ended(lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    async for line in lines:
+        yield line + b"\n"
 
 
 async def _in_time(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
@@ -189,17 +216,17 @@ async def _in_time(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         yield piece
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, limit: int) -> bytes:
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
                 body += part
-                if len(body) > BODY_LIMIT:
-                    what = f"An order has at most {BODY_LIMIT} bytes"
-                    raise EntryRefused("bad_request", 413, what, len(body), "Shorten the prompt.")
+                if len(body) > limit:
+                    what = f"This body has at most {limit} bytes"
+                    raise EntryRefused("bad_request", 413, what, len(body), "Send less.")
     except TimeoutError as error:
-        what = f"The order did not come within {BODY_SECONDS:g} s"
+        what = f"The body did not come within {BODY_SECONDS:g} s"
         raise EntryRefused("bad_request", 408, what, len(body), "Send it at once.") from error
     return bytes(body)
 
@@ -220,14 +247,10 @@ def _error(code: str, message: str, remedy: str, status: int, headers: dict[str,
 
 
 def _info(entry: Entry) -> dict[str, object]:
-    rules, _ = entry.rules()
-    domain = entry.view.domain
     return {
         "operator": entry.me,
-        "contract": domain.contract,
-        "chain_id": domain.chain_id,
-        "block": entry.view.head,
+        "bank": entry.domain.contract,
+        "chain_id": entry.domain.chain_id,
+        "block": entry.block(),
         "class": "0x" + entry.execution_class.hex(),
-        "model": "0x" + rules.model.hex(),
-        "name": rules.name,
     }

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from troth.node.direct.listening import Listening
-from troth.node.direct.seams import Group
-from troth.node.direct.taking import Taking
 from troth.node.errors import BadInput, NotAMember
+from troth.node.group.group import Group
 from troth.node.group.telling import PATH
 from troth.overlay.channel_server import Limits
 from troth.overlay.hash_radix.codec import LARGEST_UPDATE
 from troth.protocol.types import Address
 from troth.protocol.wire import GroupRequest
 from troth.protocol.wire_fields import HEADER_LIMIT
-from troth.protocol.wire_group import Heard, Take, Taken, Tell, Told
+from troth.protocol.wire_group import Heard, Listen, Recalled, Tell, Told
 
 WHO = "nodes that host the same model"
-GroupAnswer = tuple[Told | Taken | Heard, bytes]
+GroupAnswer = tuple[Told | Heard | Recalled, bytes]
 __all__ = ["LIMITS", "PATH", "WHO", "GroupSide"]
 
 LIMITS = Limits(
@@ -32,10 +31,10 @@ at most, and 50 members together do not use up all."""
 
 
 class GroupSide:
-    """Answers the messages of members: of the group, of promises, of answers."""
+    """Answers the messages of members: of the group, of answers, of checks."""
 
-    def __init__(self, group: Group, taking: Taking, listening: Listening) -> None:
-        self._group, self._taking, self._listening = group, taking, listening
+    def __init__(self, group: Group, listening: Listening) -> None:
+        self._group, self._listening = group, listening
 
     async def handle(self, sender: Address, header: GroupRequest, payload: memoryview) -> GroupAnswer:
         """Answer one message; raises NotAMember for who has left since it connected, and what the parts raise."""
@@ -46,6 +45,6 @@ class GroupSide:
         if len(payload):
             # It would be held for as long as the listener waits.
             raise BadInput("only Tell has a payload", len(payload), "Send none.")
-        if isinstance(header, Take):
-            return self._taking.take(sender, header), b""
-        return await self._listening.listen(header)
+        if isinstance(header, Listen):
+            return await self._listening.listen(header)
+        return await self._listening.recall(header)

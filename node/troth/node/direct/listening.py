@@ -1,138 +1,142 @@
-"""Listen: the tokens of an answer go to who ordered it, or to the node that its request entered at, as they are chosen.
+"""Listen: the tokens of an answer go to the node that its request entered at, as they are chosen. Recall: so does what
+this node signed in a check.
 
-The request's salt is the key: who has it has the request. Nothing leaves before the fee is locked by this node's own
-view of the chain.
+The request's salt is the key to an answer: who has it has the request. Whether an order is unknown or the salt is wrong
+is not told. Papers were checked before a session began, so that nothing leaves here before it is paid.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import logging
-import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import msgspec
 
-from troth.node.direct.seams import Works
-from troth.node.direct.served import served
-from troth.node.direct.taking import Taking
-from troth.node.errors import AlreadySigned, Busy, NotAssigned, OutOfOrder
-from troth.node.service.work import Work
-from troth.node.signing_record import SERVED, Subject
-from troth.node.view import ChainView
+from troth.node.errors import Busy, OutOfOrder
+from troth.node.orders.bench import Bench
+from troth.node.orders.session import Session
+from troth.node.orders.telling import Telling
+from troth.node.orders.words import COMMITMENT, VERDICT
+from troth.protocol.market.bodies import Said
+from troth.protocol.request import output_hash
 from troth.protocol.tensors import tokens_to_bytes
-from troth.protocol.wire_group import HEARD_LIMIT, Heard, Listen
-
-log = logging.getLogger(__name__)
+from troth.protocol.types import Hash32
+from troth.protocol.wire_group import HEARD_LIMIT, Heard, Listen, Recall, Recalled
 
 LISTEN_SECONDS = 10.0
 """How long a listener waits for the next token before it is told that there is none."""
+RECALL_SECONDS = 10.0
+LOOK_SECONDS = 0.05
+"""Between two looks whether a word was signed."""
 MOST_LISTENERS = 4096
 """Of all entries; the channel allows each of a group's 50 members fewer than a part of them."""
-LISTENERS_PER_TASK = 4
+LISTENERS_PER_ORDER = 4
+MOST_KEPT = 512
+"""Answers that may be heard: more than sessions at once, since listeners come a moment after the end, too."""
+KINDS = {"commitment": COMMITMENT, "verdict": VERDICT}
 
-Sign = Callable[[Subject, object], Awaitable[bytes]]
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    order: Hash32
+    salt: Hash32
+    telling: Telling
 
 
 class Listening:
-    """Answers Listen.
+    """Answers Listen and Recall. ``began`` is told every session of this node.
 
     Args:
-        works: the node's sessions.
-        taking: which tasks may be waited for before their session begins.
-        view: the node's own view of the chain.
-        sign: gives this node's signature over a statement, recorded first (`Bench.sign`).
+        bench: keys and records.
         patience: seconds; see `LISTEN_SECONDS`.
     """
 
-    def __init__(
-        self, works: Works, taking: Taking, view: ChainView, sign: Sign, patience: float = LISTEN_SECONDS
-    ) -> None:
-        self._works, self._taking, self._view, self._sign = works, taking, view, sign
+    def __init__(self, bench: Bench, patience: float = LISTEN_SECONDS) -> None:
+        self._bench = bench
         self._patience = patience
+        self._answers: OrderedDict[bytes, _Answer] = OrderedDict()
         self._listeners: Counter[bytes] = Counter()
+        self._begun = asyncio.Event()
+
+    def began(self, session: Session) -> None:
+        """A session of this node; those that write a whole answer can be listened to."""
+        seat = session.seat
+        if not (seat.infers and seat.is_first and seat.is_last):
+            return
+        self._answers[seat.order_id] = _Answer(seat.order_id, seat.salt, session.telling)
+        while len(self._answers) > MOST_KEPT:
+            self._answers.popitem(last=False)
+        begun, self._begun = self._begun, asyncio.Event()
+        begun.set()
 
     async def listen(self, message: Listen) -> tuple[Heard, bytes]:
         """What was chosen from `start` on, as soon as there is something; nothing after a while of silence.
 
         Raises:
             Busy: too many listen.
-            NotAssigned: there is no such task here, or this is not its salt; it is not said which.
             OutOfOrder: the session is over, and its answer was never whole.
         """
-        with self._place(message.task_id), suppress(TimeoutError):
+        with self._place(message.order), suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
                 return await self._heard(message)
         return Heard(message.start, 0), b""
 
+    async def recall(self, message: Recall) -> tuple[Recalled, bytes]:
+        """What this node signed in a check, as soon as it has; nothing after a while."""
+        words, bench = self._bench.stores.words, self._bench
+        with self._place(message.order), suppress(TimeoutError):
+            async with asyncio.timeout(min(self._patience, RECALL_SECONDS)):
+                while True:
+                    word = await bench.write(lambda: words.find(message.order, message.segment, KINDS[message.kind]))
+                    if word is not None:
+                        return Recalled(), word
+                    await asyncio.sleep(LOOK_SECONDS)
+        return Recalled(), b""
+
     @contextmanager
-    def _place(self, task_id: bytes) -> Iterator[None]:
-        if self._listeners.total() >= MOST_LISTENERS or self._listeners[task_id] >= LISTENERS_PER_TASK:
+    def _place(self, order: bytes) -> Iterator[None]:
+        if self._listeners.total() >= MOST_LISTENERS or self._listeners[order] >= LISTENERS_PER_ORDER:
             raise Busy("too many listen already", self._listeners.total(), "Wait for the scheduler's own stream.")
-        self._listeners[task_id] += 1
+        self._listeners[order] += 1
         try:
             yield
         finally:
-            self._listeners[task_id] -= 1
-            if not self._listeners[task_id]:
-                del self._listeners[task_id]
+            self._listeners[order] -= 1
+            if not self._listeners[order]:
+                del self._listeners[order]
 
     async def _heard(self, message: Listen) -> tuple[Heard, bytes]:
-        work = await self._work(message)
-        await self._until(lambda: self._works.is_paid(work))
-        answer, start = work.answer, message.start
-        await answer.reach(start)
-        tokens = answer.tokens[start : start + HEARD_LIMIT]
-        ended = answer.finished is not None and start + len(tokens) >= len(answer.tokens)
-        if not tokens and not ended:
+        answer = await self._answer(message)
+        telling, start = answer.telling, message.start
+        await telling.reach(start)
+        tokens = telling.tokens[start : start + HEARD_LIMIT]
+        ended = telling.finished is not None and start + len(tokens) >= len(telling.tokens)
+        if not tokens and not (ended and telling.result):
             raise OutOfOrder("the session is over", start, "Go on with the scheduler's own stream.")
-        logprobs = _told(work, start, len(tokens))
-        if not ended:
-            return Heard(start, len(tokens), logprobs=logprobs), tokens_to_bytes(tokens)
-        signature = await self._signature(work)
-        return Heard(start, len(tokens), answer.finished, signature, logprobs), tokens_to_bytes(tokens)
+        finished = telling.finished if ended else None
+        signature = self._signed(answer, start + len(tokens)) if tokens else None
+        heard = Heard(start, len(tokens), finished, signature, _told(telling, start, len(tokens)))
+        return heard, tokens_to_bytes(tokens) + (telling.result if ended else b"")
 
-    async def _signature(self, work: Work) -> bytes | None:
-        """This node's word on the whole answer; None where it cannot give it.
+    def _signed(self, answer: _Answer, written: int) -> bytes:
+        said = Said(answer.order, output_hash(answer.salt, answer.telling.tokens[:written]))
+        return self._bench.operator.sign(said)
 
-        One answer of a task is signed and no other. Tokens that the scheduler says an earlier attempt has chosen could
-        be anything: they are checked before a trace is signed, which is later.
-        """
-        if not work.answer.own:
-            return None
-        seat = work.seat
-        try:
-            return await self._sign(
-                Subject(seat.task_id, 0, 0, SERVED), served(seat.task_id, seat.salt, work.answer.tokens)
-            )
-        except AlreadySigned as error:
-            log.warning("another answer to this task was signed before: %s", error)
-            return None
-
-    async def _work(self, message: Listen) -> Work:
-        """The session that answers; the scheduler may need a moment longer than the listener."""
+    async def _answer(self, message: Listen) -> _Answer:
+        """The answer that is meant; the scheduler may need a moment longer than the listener."""
         while True:
-            begun, work = self._works.begun, self._works.answering(message.task_id)
-            if work is not None and hmac.compare_digest(work.seat.salt, message.salt):
-                self._taking.kept(message.task_id)
-                return work
-            if work is not None or not self._taking.expects(message.task_id, message.salt):
-                raise NotAssigned("there is no such task here, or another salt", None, "Send the task's own salt.")
+            begun, answer = self._begun, self._answers.get(message.order)
+            if answer is not None and hmac.compare_digest(answer.salt, message.salt):
+                return answer
             await begun.wait()
 
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            begun = time.monotonic()
-            if not await self._view.until(condition, self._patience):
-                # Our own time runs out with it; never in a loop without rest, whatever the view does.
-                await asyncio.sleep(max(0.0, self._patience - (time.monotonic() - begun)))
 
-
-def _told(work: Work, start: int, count: int) -> tuple[bytes, ...]:
+def _told(telling: Telling, start: int, count: int) -> tuple[bytes, ...]:
     """One packed entry a token, or none where some token has none."""
-    found = work.answer.logprobs[start : start + count]
+    found = telling.logprobs[start : start + count]
     told = tuple(one for one in found if not isinstance(one, msgspec.UnsetType))
     return told if len(told) == count else ()

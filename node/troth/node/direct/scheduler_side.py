@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,24 +15,22 @@ import msgspec
 from troth.node.errors import EntryRefused, SchedulerAway
 from troth.overlay.errors import OverlayError
 from troth.overlay.https import naming_errors, pinned_client
-from troth.protocol.contract_types import Role
 from troth.protocol.errors import ProtocolError
-from troth.protocol.state import Scheduler, State
-from troth.protocol.types import Address, Hash32, to_address
+from troth.protocol.market.errors import InvalidOrder
+from troth.protocol.market.state import Party, State
+from troth.protocol.market.views import scheduler_of
+from troth.protocol.types import Address, to_address
 
-LARGEST_LINE = 1024 * 1024
-"""Bytes of the longest line of a stream: the receipt, with the tokens of the whole answer in it."""
-ORDINARY_LINE = 32 * 1024
-"""Bytes of any other: the names of 510 parties. Lines wait for the client, so only one of a stream may be longer."""
+LARGEST_LINE = 256 * 1024
+"""Bytes of a line of a stream: the commitments of a segment, or the results of all."""
 LARGEST_REFUSAL = 64 * 1024
 LINE_SECONDS = 600.0
-"""The longest pause between two lines: the chain may take its time to lock a fee or to settle."""
+"""The longest pause between two lines: a long prompt on a slow machine."""
 HEAD_SECONDS = 60.0
 """Until it says whether it takes an order: it may have to catch up with the chain."""
 CONNECT_SECONDS = 5.0
 SEND_SECONDS = 30.0
-CHOICE_SECONDS = 3.0
-SALT_HEADER = "troth-salt"
+SALT_HEADER, PREFERRED_HEADER = "troth-salt", "troth-preferred"
 # No compression: a few kilobytes of it may unfold to gigabytes before anyone can count them.
 HEADERS = {"accept-encoding": "identity"}
 _REMEDY = "Try again, or order from another scheduler."
@@ -56,30 +54,51 @@ class SchedulerSide:
 
     def __init__(self, state: Callable[[], State]) -> None:
         self._state = state
-        self._clients: dict[Address, tuple[Scheduler, httpx.AsyncClient]] = {}
+        self._clients: dict[Address, tuple[Party, httpx.AsyncClient]] = {}
         self._former: list[httpx.AsyncClient] = []
 
-    def bonded(self, name: str) -> Scheduler:
+    def bonded(self, name: str) -> Party:
         """The scheduler with this address; raises EntryRefused unless it is bonded now."""
-        state = self._state()
         try:
-            address = to_address(name)
+            return scheduler_of(self._state(), to_address(name))
+        except InvalidOrder as error:
+            what = "This scheduler is not bonded, by this node's view of the chain"
+            remedy = "Order from another one, or wait for a block."
+            raise EntryRefused("unknown_scheduler", 404, what, name[:80], remedy) from error
         except ProtocolError as error:
             raise EntryRefused("bad_request", 400, error.what, name[:80], error.remedy) from error
-        account, found = state.accounts.get(address), state.schedulers.get(address)
-        if found is None or account is None or account.role is not Role.SCHEDULER or account.exit_block:
-            what = "This scheduler is not bonded, by this node's view of the chain"
-            raise EntryRefused("unknown_scheduler", 404, what, address, "Order from another one, or wait for a block.")
-        return found
 
     @asynccontextmanager
-    async def order(self, scheduler: Scheduler, body: bytes) -> AsyncIterator[AsyncIterator[bytes] | Refused]:
-        """Give the order; the lines of its stream, or why it was not taken. Raises SchedulerAway."""
+    async def order(
+        self, scheduler: Party, body: bytes, preferred: Sequence[Address]
+    ) -> AsyncIterator[AsyncIterator[bytes] | Refused]:
+        """Give an order with the nodes that should serve it, the best first; the lines of its stream, or why it was not
+        taken. Raises SchedulerAway."""
+        headers = {PREFERRED_HEADER: ",".join(preferred)} if preferred else {}
+        async with self._streamed(scheduler, "POST", "/v1/orders", body, headers) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def again(self, scheduler: Party, path: str, salt: str) -> AsyncIterator[AsyncIterator[bytes] | Refused]:
+        """The lines of an order that was taken before; raises SchedulerAway."""
+        async with self._streamed(scheduler, "GET", path, b"", {SALT_HEADER: salt}) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def check(self, scheduler: Party, path: str, body: bytes) -> AsyncIterator[AsyncIterator[bytes] | Refused]:
+        """Show a first secret; the lines of the check. Raises SchedulerAway."""
+        async with self._streamed(scheduler, "POST", path, body, {}) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def _streamed(
+        self, scheduler: Party, method: str, path: str, body: bytes, more: dict[str, str]
+    ) -> AsyncIterator[AsyncIterator[bytes] | Refused]:
         timeout = httpx.Timeout(SEND_SECONDS, connect=CONNECT_SECONDS, read=LINE_SECONDS)
-        headers = HEADERS | {"content-type": "application/json"}
+        headers = HEADERS | ({"content-type": "application/json"} if body else {}) | more
         with _away():
             client = self._client(scheduler)
-            request = client.build_request("POST", "/v1/direct/orders", content=body, headers=headers, timeout=timeout)
+            request = client.build_request(method, path, content=body or None, headers=headers, timeout=timeout)
             try:
                 async with asyncio.timeout(HEAD_SECONDS):
                     response = await client.send(request, stream=True)
@@ -91,36 +110,16 @@ class SchedulerSide:
                 else:
                     yield await refusal(response)
 
-    async def warm(self, scheduler: Scheduler) -> None:
-        """Open the connection on which the choice will be posted, while the order's own waits for its first line."""
-        with suppress(SchedulerAway, TimeoutError):
-            async with asyncio.timeout(CHOICE_SECONDS), self.fetch(scheduler, "/livez", None) as answer:
-                async for _ in bounded(answer, LARGEST_REFUSAL):
-                    pass
-
-    async def choose(self, scheduler: Scheduler, task_id: Hash32, salt: Hash32, node: Address | None) -> bool:
-        """Name the node that serves, or None for nobody; False where the scheduler does not take it, for whatever
-        reason."""
-        path, headers = f"/v1/tasks/0x{task_id.hex()}/inferencer", HEADERS | {SALT_HEADER: "0x" + salt.hex()}
-        try:
-            with naming_errors(scheduler.endpoint):
-                client = self._client(scheduler)
-                # Only the status is read: a body could be without end. The limit is for all of it, not for each piece.
-                async with (
-                    asyncio.timeout(CHOICE_SECONDS),
-                    client.stream("POST", path, json={"operator": node}, headers=headers) as answer,
-                ):
-                    return answer.status_code == httpx.codes.NO_CONTENT
-        except (OverlayError, TimeoutError):
-            return False
-
     @asynccontextmanager
-    async def fetch(self, scheduler: Scheduler, path: str, salt: str | None) -> AsyncIterator[httpx.Response]:
-        """The answer to a GET, its body still to be read; raises SchedulerAway."""
-        headers = HEADERS if salt is None else HEADERS | {SALT_HEADER: salt}
+    async def fetch(self, scheduler: Party, path: str, body: bytes = b"") -> AsyncIterator[httpx.Response]:
+        """The answer to a GET, or to a POST of a body, its own body still to be read; raises SchedulerAway."""
+        headers = HEADERS | ({"content-type": "application/json"} if body else {})
+        method = "POST" if body else "GET"
         with _away():
             client = self._client(scheduler)
-            async with client.stream("GET", path, headers=headers, timeout=SEND_SECONDS) as response:
+            async with client.stream(
+                method, path, headers=headers, content=body or None, timeout=SEND_SECONDS
+            ) as response:
                 yield response
 
     async def close(self) -> None:
@@ -128,7 +127,7 @@ class SchedulerSide:
         for client in (*self._former, *(client for _, client in self._clients.values())):
             await client.aclose()
 
-    def _client(self, scheduler: Scheduler) -> httpx.AsyncClient:
+    def _client(self, scheduler: Party) -> httpx.AsyncClient:
         known = self._clients.get(scheduler.operator)
         if known is not None and (known[0].endpoint, known[0].tls_key_hash) == (
             scheduler.endpoint,
@@ -177,15 +176,12 @@ async def bounded(response: httpx.Response, limit: int) -> AsyncIterator[bytes]:
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
-    rest, long = bytearray(), 0
+    rest = bytearray()
     with _away():
         async for piece in response.aiter_raw():
             searched = len(rest)
             rest += piece
             while (end := rest.find(b"\n", searched)) >= 0:
-                long += end > ORDINARY_LINE
-                if long > 1:
-                    raise SchedulerAway("The scheduler's stream has more than one long line", end, _REMEDY)
                 yield bytes(rest[:end])
                 del rest[: end + 1]
                 searched = 0

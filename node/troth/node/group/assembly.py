@@ -10,8 +10,8 @@ from troth.node.group.group import Group
 from troth.node.group.loads import Loads
 from troth.node.group.membership import Membership
 from troth.node.group.sharing import UNRATED, Reputation
-from troth.node.service.bench import Bench
-from troth.protocol.state import State
+from troth.node.orders.bench import Bench
+from troth.protocol.market.state import State
 from troth.protocol.types import Segment
 
 BATCH = 64
@@ -25,7 +25,6 @@ def group_of(
     *,
     state: Callable[[], State],
     sessions: Callable[[], int],
-    wanted: bool,
     capacity: int | None = None,
     reputation: Reputation = lambda _: UNRATED,
 ) -> Group | None:
@@ -34,12 +33,11 @@ def group_of(
     Args:
         state: the folded chain.
         sessions: requests that are computed here now, for engines that do not count them.
-        wanted: whether an entry is configured, which an engine needs that cannot tell what it holds.
         capacity: requests that are computed at once; None as the engine is started here.
     """
     engine = bench.engine
     tells = isinstance(engine, WholeEngine)
-    if engine.slice != Segment(0, engine.layers) or not (tells or wanted):
+    if engine.slice != Segment(0, engine.layers):
         return None
     loads = Loads(engine, sessions, bench.meter, capacity or (BATCH if tells else TURNS))
     membership = Membership(bench.operator.address, bench.execution_class, state)

@@ -68,9 +68,13 @@ class Group:
         self._sharing.refresh()
         return tuple(self._sharing.view.naming.path(content))
 
+    def ranking(self, path: Sequence[tuple[int, int]]) -> tuple[Address, ...]:
+        """Members that may serve a prompt, this node among them, the best first; nothing is counted as sent."""
+        names = [name for name, _ in self._sharing.view.members.rows()]
+        return tuple(Address(name) for name in self._sharing.forwarder.ranked(path, names, time.monotonic()))
+
     def load(self) -> Load:
         """This node's own load, now."""
-        # Not what was promised: promises cost nothing, and who seems to have had its share is passed over.
         return self._loads.now(self._took)
 
     def load_part(self) -> LoadPart:

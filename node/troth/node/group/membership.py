@@ -1,4 +1,4 @@
-"""Who is in this node's group, by the chain alone: bonded nodes that host the whole of the same model."""
+"""Who is in this node's group, by the market's fold alone: nodes that may be drawn for the whole of the same model."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from troth.overlay.hash_radix.groups import split
-from troth.protocol.state import State, bonded
-from troth.protocol.types import Address, Hash32, Segment
+from troth.protocol.market.state import State
+from troth.protocol.market.views import hosts_of
+from troth.protocol.types import Address, Hash32
 
 REGION = ""
 """The chain names no regions: all nodes are in one."""
@@ -23,7 +24,7 @@ class Peer:
 
 
 class Membership:
-    """Follows the folded chain. A node that is not bonded, or hosts a part only, is alone.
+    """Follows the folded chain. A node that is suspended, leaves, or hosts a part only, is alone.
 
     Args:
         own: this node's operator.
@@ -57,15 +58,7 @@ class Membership:
         return {Address(name): hosts[Address(name)] for name in names if name != self._own}
 
     def _hosts(self, state: State) -> dict[Address, Peer]:
-        rules = state.classes.get(self._execution_class)
-        model = state.models.get(rules.model) if rules is not None else None
-        if rules is None or model is None:
-            return {}
-        whole = Segment(0, model.layers)
         return {
-            node.operator: Peer(node.operator, node.endpoint, node.tls_key_hash)
-            for node in state.nodes.values()
-            if node.execution_class == self._execution_class
-            and node.slice == whole
-            and bonded(state, node.operator, rules)
+            party.operator: Peer(party.operator, party.endpoint, party.tls_key_hash)
+            for party in hosts_of(state, self._execution_class).values()
         }

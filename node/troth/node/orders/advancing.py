@@ -54,7 +54,7 @@ async def advance(bench: Bench, session: Session, header: Advance, payload: memo
         seconds += more
     keep(session, given, computed.rows, chain, upstream)
     if chosen is not None:
-        session.emitted[last.position] = chosen.token
+        session.emit(last.position, chosen.token, chosen.logprobs)
     if not session.seat.infers:
         return Received(session.positions), b""
     return _reply(session, header, signed_row(bench, last), chosen, seconds), data

@@ -51,6 +51,7 @@ async def conclude(bench: Bench, session: Session, header: Conclude, payload: me
     word = await bench.write(lambda: _sign(bench, session, result))
     await bench.engine.forget(session.key)
     session.drop_rows()
+    session.telling.conclude(word)
     return Concluded(), word
 
 

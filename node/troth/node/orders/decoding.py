@@ -209,5 +209,5 @@ class Decoding:
         data = rows_to_bytes(outputs, session.seat.dtype)
         chain, row = session.own.extend(data, session.row_size, session.tokens_of(inputs))
         keep(session, Given(inputs, memoryview(b""), None), outputs, chain)
-        session.emitted[row.position] = chosen.token
+        session.emit(row.position, chosen.token, chosen.logprobs)
         return row, data

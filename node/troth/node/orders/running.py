@@ -22,6 +22,7 @@ from troth.chain.market_follower import MarketFollower
 from troth.chain.records import Fees, Receipt
 from troth.node.configuration import Configuration
 from troth.node.court.assembly import Chain, NodeCourt, make_court
+from troth.node.direct.assembly import Direct
 from troth.node.earning.books import Books
 from troth.node.earning.claims_record import ClaimsRecord
 from troth.node.earning.database import Database
@@ -124,6 +125,7 @@ class RunningMarketNode:
         self._bench: Bench | None = None
         self._hosting: Hosting | None = None
         self._court: NodeCourt | None = None
+        self._direct: Direct | None = None
         self._tasks: tuple[Supervised, ...] = ()
         self._stop = asyncio.Event()
 
@@ -171,6 +173,8 @@ class RunningMarketNode:
         channel = ChannelServer(operator, self._handle, authorise, requests=ORDER_REQUESTS)
         channel.mount(app)
         self._desk.server(operator).mount(app)
+        self._direct = Direct(self._configuration, operator, self._metrics.registry, lambda: self._reasons(follower))
+        self._direct.mount(app)
         app.include_router(health_routes(lambda: self._reasons(follower), self._metrics.registry))
         self._metrics.block.set_function(lambda: follower.block)
         self._metrics.stake.set_function(lambda: follower.state.pot(PotKind.STAKE, self._key.address))
@@ -184,6 +188,8 @@ class RunningMarketNode:
         if self._service is not None:
             await self._service.leave()
         await channel.drain()
+        if self._direct is not None:
+            await self._direct.drain()
 
     async def _handle(self, sender: Address, header: OrderRequest, payload: memoryview) -> Answer:
         if self._service is None:
@@ -202,6 +208,7 @@ class RunningMarketNode:
         party = follower.state.parties.get(self._key.address)
         found += _standing(self._key.address, party)
         found += [self._hosting.lacking] if self._hosting is not None and self._hosting.lacking else []
+        found += self._direct.reasons() if self._direct is not None else []
         return found + [task.reason for task in self._tasks if task.reason]
 
     # ------------------------------------------------------------------------------------------------------------ work
@@ -213,7 +220,7 @@ class RunningMarketNode:
         try:
             await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
             if working.done():
-                working.result()
+                _raise_failure(working)
         finally:
             for task in (working, stopping):
                 task.cancel()
@@ -245,7 +252,9 @@ class RunningMarketNode:
         log.info("ready: layers %s", bench.engine.slice)
         for reason in self._reasons(follower):
             log.warning("no work will come: %s", reason)
+        assert self._direct is not None
         async with asyncio.TaskGroup() as jobs:
+            jobs.create_task(self._direct.run(bench, service, lambda: follower.state), name="direct mode")
             for task in self._tasks:
                 jobs.create_task(task.run(), name=task.name)
 
@@ -356,6 +365,14 @@ def open_stores(folder: Path) -> Stores:
         traces=TraceStore(folder / "market-traces", limit=1 << 62),
         margins=MarginPool(folder / "margins.sqlite"),
     )
+
+
+def _raise_failure(working: asyncio.Task[None]) -> None:
+    """Raise what a finished task failed with: of several jobs side by side, what the first did."""
+    try:
+        working.result()
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
 
 
 def _standing(operator: Address, party: Party | None) -> list[str]:

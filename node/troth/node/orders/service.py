@@ -72,6 +72,8 @@ class OrderService:
         self._looked, self._kept = 0.0, 0
         self.answered: Callable[[float], None] = lambda _seconds: None
         """Told the seconds from an order's first message to its last token, of every answer given here."""
+        self.began: Callable[[Session], None] = lambda _session: None
+        """Told each session before its first position."""
 
     async def start(self) -> None:
         """After a restart nothing runs any more: what broke off is owed nothing."""
@@ -230,7 +232,8 @@ class OrderService:
         try:
             async with lock:
                 if name not in self._sessions:
-                    self._sessions[name] = await self._begin(sender, header, papers, request)
+                    session = self._sessions[name] = await self._begin(sender, header, papers, request)
+                    self.began(session)
         finally:
             self._beginning.pop(name, None)
 
@@ -338,6 +341,7 @@ class OrderService:
         if session is None:
             return
         session.closed = session.closed or "the session is over"
+        session.telling.end()
         await session.end()
         order, segment, role = name
         work = Work.INFERENCE if role == "infer" else Work.CHECK

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from troth.node.engine.interface import SessionKey
 from troth.node.errors import OutOfOrder
 from troth.node.orders.seat import Seat
+from troth.node.orders.telling import Packed, Telling
 from troth.node.traces import StoredTrace
 from troth.protocol.market.rows import RowChain
 from troth.protocol.tensors import row_size, rows_to_bytes
@@ -50,6 +52,7 @@ class Session:
     decoding: Decoding | None = None
     closed: str = ""
     counted: bool = False
+    telling: Telling = field(default_factory=Telling)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
@@ -100,6 +103,11 @@ class Session:
         data = rows_to_bytes(self.all_inputs()[:positions], self.seat.dtype)
         bound = self.bound[:positions] if self.seat.index == 1 else None
         return RowChain(self.seat.order_id, self.seat.index - 1).extend(data, self.row_size, bound)[0]
+
+    def emit(self, position: int, token: int, logprobs: Packed = UNSET) -> None:
+        """A token was chosen at a position; whoever listens is told."""
+        self.emitted[position] = token
+        self.telling.add(token, self.finish(position, token), logprobs)
 
     def finish(self, position: int, token: int) -> Finish | None:
         """Why the text ends with the token chosen at a position; None if it goes on."""

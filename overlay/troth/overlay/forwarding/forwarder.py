@@ -13,6 +13,8 @@ from troth.overlay.hash_radix.view import GroupView
 
 LEAST_REPUTATION = 0.4
 """Below it a node is not trusted (PlanetServe, section 3.4) and gets nothing."""
+MOST_RANKED = 16
+"""Nodes that the policy puts in order; those behind them go by their wait alone."""
 
 
 class Forwarder:
@@ -48,6 +50,23 @@ class Forwarder:
             self._view.sent(choice.name, path, now)
             self.dealings.sent(choice.name, tokens - choice.tokens, now)
         return choice
+
+    def ranked(self, path: Iterable[tuple[int, int]], candidates: Iterable[str], now: float) -> tuple[str, ...]:
+        """All of `candidates` that are not full, in the order in which the policy would choose them.
+
+        For who does not know yet whom the draw allows: each is chosen among those behind it, so that of any two the
+        first is the better one. Nothing is counted as sent.
+        """
+        left = self.standings(candidates, now)
+        matches = self._view.search(tuple(path), sum(1 << standing.slot for standing in left))
+        found: list[str] = []
+        while left and len(found) < MOST_RANKED:
+            choice = self._policy.choose(matches, left, self._chance)
+            if choice is None:
+                return tuple(found)
+            found.append(choice.name)
+            left = [standing for standing in left if standing.name != choice.name]
+        return (*found, *(standing.name for standing in sorted(left, key=lambda one: one.wait)))
 
     def standings(self, candidates: Iterable[str], now: float) -> list[Standing]:
         """Those of these names that are in the group, alive and trusted, each once."""

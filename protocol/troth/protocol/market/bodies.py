@@ -78,6 +78,18 @@ class TabQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What a node signs of an answer while it writes it: the salted hash of all tokens so far (``output_hash``).
+
+    So nobody between node and client can show other tokens, not even for a moment. What is owed, and what convicts, is
+    the result alone.
+    """
+
+    order: Hash32
+    output_hash: Hash32
+
+
+@dataclass(frozen=True, slots=True)
 class Recovery:
     """A question for what is known of a tab, under the tab key's signature of TabQuery(tab, time)."""
 

@@ -9,7 +9,10 @@ from troth.protocol.market.messages import KeyCheck, market_domain, segments_of,
 from troth.protocol.market.prices import rules_of
 from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import ExecutionClass, Order, Parameters, Role, Rules, Tab
-from troth.protocol.types import Address, Hash32, ModelDescriptor
+from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment
+
+_NOW = 1 << 62
+"""A block after all that were followed."""
 
 
 def class_of(state: State, class_id: Hash32) -> tuple[ExecutionClass, ModelDescriptor]:
@@ -48,6 +51,17 @@ def parameters_of(state: State) -> Parameters:
     if state.deployed is None:
         raise InvalidOrder("The deployment's first event has not been followed", None, "Wait for the chain node.")
     return state.deployed.parameters
+
+
+def hosts_of(state: State, identifier: Hash32) -> dict[Address, Party]:
+    """Nodes that may be drawn now for the whole model of a class; none where the class is not registered."""
+    known = state.classes.get(identifier)
+    model = None if known is None else state.models.get(known.model)
+    if model is None:
+        return {}
+    members = state.members_at(group_id(identifier, Segment(0, model.layers)), _NOW)
+    parties = (state.parties.get(entry.operator) for entry in members if entry.seats)
+    return {one.operator: one for one in parties if one is not None and not one.exit_block}
 
 
 def view_of(

@@ -83,8 +83,11 @@ class _Drawn:
     candidates: tuple[tuple[Address, ...], ...]
 
 
-async def admit(desk: Desk, sent: Submission) -> Work:
-    """Take an order; raises one of OrderRefused's kinds, StorageFailed or ChainError, with nothing kept."""
+async def admit(desk: Desk, sent: Submission, preferred: Sequence[Address] = ()) -> Work:
+    """Take an order; raises one of OrderRefused's kinds, StorageFailed or ChainError, with nothing kept.
+
+    ``preferred``: see ``choosing.choose``.
+    """
     order = sent.order.message
     offer = _offer(desk, order)
     if sent.tab.payee != desk.operator.address:
@@ -103,7 +106,7 @@ async def admit(desk: Desk, sent: Submission) -> Work:
     _check_stake(desk, order)
     _check_money(desk, sent, view)
     drawn = _draw(asked)
-    nodes = _choose(asked, drawn)
+    nodes = _choose(asked, drawn, preferred)
     try:
         return await _take(asked, nodes, drawn.proof)
     except BaseException:
@@ -221,7 +224,7 @@ def _draw(asked: _Asked) -> _Drawn:
         raise GroupTooSmall("This scheduler's VRF key is not the registered one", None, "Order elsewhere.") from error
 
 
-def _choose(asked: _Asked, drawn: _Drawn) -> tuple[Address, ...]:
+def _choose(asked: _Asked, drawn: _Drawn, preferred: Sequence[Address]) -> tuple[Address, ...]:
     desk, paid = asked.desk, []
     for segment, candidates in enumerate(drawn.candidates):
         prices_of = ((node, _tab_state(desk, node), _most(asked, node, segment)) for node in candidates)
@@ -230,7 +233,7 @@ def _choose(asked: _Asked, drawn: _Drawn) -> tuple[Address, ...]:
             what = f"No node that was drawn for segment {segment} has a tab that pays it"
             raise NodeUnpaid(what, remedy="Try again in a minute: tabs with nodes are opened and topped up.")
         paid.append(covered)
-    return choose(desk, asked.wanted, paid)
+    return choose(desk, asked.wanted, paid, preferred)
 
 
 def _tab_state(desk: Desk, node: Address) -> TabState:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from troth.protocol.types import Address, Hash32, Segment
+from troth.protocol.errors import ProtocolError
+from troth.protocol.types import Address, Hash32, Segment, to_address
 from troth.scheduler.orders.desk import Desk
 
 
@@ -19,11 +20,33 @@ class Wanted:
     positions: int
 
 
-def choose(desk: Desk, wanted: Wanted, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...]:
-    """One of the allowed for each segment; who failed lately only where there is no other."""
+MOST_PREFERRED = 64
+"""Nodes that a hint names at most; a group has 50."""
+
+
+def choose(
+    desk: Desk, wanted: Wanted, allowed: Sequence[Sequence[Address]], preferred: Sequence[Address] = ()
+) -> tuple[Address, ...]:
+    """One of the allowed for each segment; who failed lately only where there is no other.
+
+    ``preferred`` are nodes as the entry of an order of one segment would choose them, the best first: it knows whose
+    cache holds the prompt. They are a hint, and choose among those that were drawn alone.
+    """
     sound = [[node for node in nodes if not desk.peers.failed_lately(node)] or list(nodes) for nodes in allowed]
+    if len(sound) == 1:
+        named = next((node for node in preferred if node in sound[0]), None)
+        if named is not None:
+            return (named,)
     if desk.routes is not None:
         found = desk.routes.choose(wanted, sound)
         if found is not None:
             return found
     return tuple(min(nodes, key=desk.peers.preference) for nodes in sound)
+
+
+def read_preferred(text: str) -> tuple[Address, ...]:
+    """The nodes of a hint, addresses with commas between; one that cannot be read is none."""
+    try:
+        return tuple(to_address(name.strip()) for name in text.split(",", MOST_PREFERRED)[:MOST_PREFERRED] if name)
+    except ProtocolError:
+        return ()

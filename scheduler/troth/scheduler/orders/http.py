@@ -21,6 +21,7 @@ from troth.protocol.market.bodies import (
     Submission,
 )
 from troth.scheduler.errors import BadRequest, Busy, OrderRefused, OtherSplit, PaymentRequired, VoucherRefused
+from troth.scheduler.orders.choosing import read_preferred
 from troth.scheduler.orders.prices_shown import price_list, shown_info
 from troth.scheduler.orders.recovering import recovered
 from troth.scheduler.orders.service import Orders
@@ -30,7 +31,7 @@ from troth.scheduler.reading import read_hash
 from troth.scheduler.tabs.database import StorageFailed
 
 BODY_SECONDS = 30.0
-SALT_HEADER = "troth-salt"
+SALT_HEADER, PREFERRED_HEADER = "troth-salt", "troth-preferred"
 
 Body = TypeVar("Body")
 
@@ -56,7 +57,8 @@ def order_routes(orders: Orders) -> APIRouter:
 
     @router.post("/v1/orders")
     async def order(request: Request) -> StreamingResponse:
-        return _stream(await orders.submit(await _read(request, Submission, SUBMISSION_LIMIT)))
+        preferred = read_preferred(request.headers.get(PREFERRED_HEADER, ""))
+        return _stream(await orders.submit(await _read(request, Submission, SUBMISSION_LIMIT), preferred))
 
     @router.get("/v1/orders/{order_id}")
     async def again(order_id: str, request: Request) -> StreamingResponse:

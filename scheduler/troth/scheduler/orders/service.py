@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 
 from troth.chain.errors import ChainError
 from troth.overlay.logs import task_bound
-from troth.protocol.types import unpack_ends
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market.bodies import Submission
 from troth.protocol.request import from_canonical_bytes
-from troth.protocol.types import Hash32
+from troth.protocol.types import Address, Hash32, unpack_ends
 from troth.scheduler.checks.lottery import reveal
 from troth.scheduler.checks.opening import open_tiles
 from troth.scheduler.checks.running import CheckRun
@@ -58,14 +57,17 @@ class Orders:
 
     # ---- orders
 
-    async def submit(self, sent: Submission) -> Lines:
-        """Take an order and start it; raises one of OrderRefused's kinds, with nothing kept."""
+    async def submit(self, sent: Submission, preferred: Sequence[Address] = ()) -> Lines:
+        """Take an order and start it; raises one of OrderRefused's kinds, with nothing kept.
+
+        ``preferred``: nodes that should serve it if they are drawn, by the entry that passed it on.
+        """
         if self.draining:
             raise Busy("This scheduler is being stopped", RETRY_AFTER)
         if len(self._runs) >= self._concurrent:
             raise Busy(f"All {self._concurrent} places are taken", RETRY_AFTER)
         try:
-            work = await admit(self.desk, sent)
+            work = await admit(self.desk, sent, preferred)
         except ChainError as error:
             raise ChainAway("This scheduler cannot reach the chain", error, "Try again later.") from error
         except StorageFailed as error:

@@ -64,7 +64,7 @@ class Answers:
             NotAssigned: no such text is written here.
             Busy: the engine failed.
         """
-        answer = self._answers.get(message.task_id)
+        answer = self._answers.get(message.order)
         if answer is None:
             raise NotAssigned("there is no such task here", None, "Ask the node that took it.")
         try:

@@ -8,16 +8,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from benchmarks.forwarding.real.answers import Answers
 from benchmarks.forwarding.real.messages import Ask, Refused, Written
 from benchmarks.forwarding.real.policies import Compared
+from troth.node.errors import Busy
 from troth.node.group.group import Group
 from troth.overlay.errors import OverlayError
 from troth.overlay.forwarding.passage import Step, Way
 from troth.protocol.errors import ProtocolError
 from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes
 from troth.protocol.types import ZERO_HASH, Address
-from troth.protocol.wire_group import Heard, Listen, Take, Taken
+from troth.protocol.wire_group import Heard, Listen
 
 ASKING = 20.0
-"""Seconds that a node may take to answer Take; a real one has 0.8, but here all share a few cores."""
+"""Seconds that a node may take to take a request: here all share a few cores."""
 LISTENING = 30.0
 
 Say = Callable[[Written | Refused], Awaitable[None]]
@@ -57,25 +58,21 @@ class Entry:
         await self._relay(ask, task, step)
         group.passage.ended(task, time.monotonic(), time.monotonic() - begun)
 
-    def take(self, message: Take, payload: memoryview) -> Taken:
-        """Another entry forwards a request; its canonical bytes are the payload, as here no scheduler brings it."""
-        step = self._group.passage.take(message.task_id, self._group.load(), time.monotonic())
-        if step.way is Way.SERVE:
-            self._answers.begin(message.task_id, from_canonical_bytes(bytes(payload)))
-            return Taken("serve", self._group.load_part())
-        return Taken("overloaded" if step.way is Way.OVERLOADED else "circle", self._group.load_part())
+    def take(self, message: Listen, payload: memoryview) -> Heard:
+        """Another entry forwards a request with its first question, as here no scheduler brings it; raises Busy."""
+        step = self._group.passage.take(message.order, self._group.load(), time.monotonic())
+        if step.way is not Way.SERVE:
+            raise Busy("this node takes no more", step.way.value, "Choose another node.")
+        self._answers.begin(message.order, from_canonical_bytes(bytes(payload)))
+        return Heard(message.start, 0)
 
     async def _takes(self, node: Address, task: bytes, request: Request) -> bool:
-        begun = time.monotonic()
         try:
             channel = self._group.channel(node)
-            frame = await channel.request(Take(task, ZERO_HASH), canonical_bytes(request), timeout=ASKING)
+            frame = await channel.request(Listen(task, ZERO_HASH, 0), canonical_bytes(request), timeout=ASKING)
         except (OverlayError, ProtocolError):
             return False
-        if not isinstance(frame.header, Taken):
-            return False
-        self._group.acknowledged(node, frame.header.load, time.monotonic() - begun)
-        return frame.header.way == "serve"
+        return isinstance(frame.header, Heard)
 
     async def _relay(self, ask: Ask, task: bytes, step: Step) -> None:
         served, done = step.to or self._group.own, 0

@@ -1,8 +1,9 @@
-"""The group that the nodes of a benchmark are in: a chain's state with all of them bonded, and nobody else."""
+"""The group that the nodes of a benchmark are in: a chain's state with all of them drawn from, and nobody else."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from benchmarks.forwarding.real.messages import Ready
@@ -11,12 +12,13 @@ from troth.node.group.group import Group
 from troth.node.group.loads import Loads
 from troth.node.group.membership import Membership
 from troth.overlay.operator import Operator
-from troth.protocol.contract_types import Account, Role
 from troth.protocol.logs import LogMeta
-from troth.protocol.identifiers import class_id, model_id
-from troth.protocol.state import Node, State
+from troth.protocol.identifiers import group_id
+from troth.protocol.market.messages import state_hash
+from troth.protocol.market.state import Party, State
+from troth.protocol.market.types import Entry, ExecutionClass, Role
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import ZERO_HASH, Address, ExecutionClass, Hash32, ModelDescriptor, Segment
+from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment
 
 if TYPE_CHECKING:
     from troth.node.engine.interface import WholeEngine
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from troth.overlay.forwarding.decision import Policy
 
 DOMAIN = Domain(31337, Address("0x" + "11" * 20))
-STAKE = 100
 
 
 def operator_of(number: int) -> Operator:
@@ -37,26 +38,34 @@ def group_among(
 ) -> Group:
     """A node's group as it starts. `places`: requests that its engine computes at once."""
     model = ModelDescriptor("benchmark", engine.layers, engine.hidden_size, engine.vocabulary, engine.dtype, ZERO_HASH)
-    rules = ExecutionClass(
-        model_id(model), "benchmark", engine.dtype, True, 10, 8, 9000, 1, 2, 3, 5, 1, STAKE, 1000, 20000, ZERO_HASH
-    )
-    state = _state(members, model, rules)
-    membership = Membership(operator.address, class_id(rules), lambda: state)
+    rules = _rules(model)
+    state, identifier = _state(members, model, rules), Hash32(state_hash(rules))
+    membership = Membership(operator.address, identifier, lambda: state)
     loads = Loads(engine, lambda: 0, meter, places)
     return Group(operator, membership, loads, lambda naming, note: Cache(engine, naming, note), policy=policy)
 
 
+def _rules(model: ModelDescriptor) -> ExecutionClass:
+    """A class of the model; nothing but the model is looked at."""
+    numbers = {field.name: 1 for field in fields(ExecutionClass)}
+    named = {"model": Hash32(state_hash(model)), "name": "benchmark", "exact": True, "calibration": ZERO_HASH}
+    return ExecutionClass(**(numbers | named))  # type: ignore[arg-type]
+
+
 def _state(members: Sequence[Ready], model: ModelDescriptor, rules: ExecutionClass) -> State:
     empty, whole, at = State(), Segment(0, model.layers), LogMeta(1, 0, ZERO_HASH, ZERO_HASH)
-    nodes, accounts = empty.nodes, empty.accounts
-    for member in members:
+    identifier = Hash32(state_hash(rules))
+    group, parties, entries = group_id(identifier, whole), empty.parties, empty.entries
+    for place, member in enumerate(members):
         name = Address(member.address)
-        node = Node(name, name, name, class_id(rules), whole, member.endpoint, Hash32(member.tls_key_hash), at)
-        nodes = nodes.with_item(name, node)
-        accounts = accounts.with_item(name, Account(STAKE, role=Role.NODE))
+        key_hash = Hash32(member.tls_key_hash)
+        party = Party(name, name, Role.NODE, name, member.endpoint, key_hash, at, identifier, whole)
+        parties = parties.with_item(name, party)
+        entries = entries.with_item((group, place), (Entry(name, 1, 1, 1),))
     return State(
         models=empty.models.with_item(rules.model, model),
-        classes=empty.classes.with_item(class_id(rules), rules),
-        nodes=nodes,
-        accounts=accounts,
+        classes=empty.classes.with_item(identifier, rules),
+        parties=parties,
+        entries=entries,
+        sizes=empty.sizes.with_item(group, ((1, len(members)),)),
     )

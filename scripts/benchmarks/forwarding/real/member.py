@@ -40,7 +40,7 @@ from troth.overlay.identity import create_identity
 from troth.overlay.server import TlsServer
 from troth.protocol.request import Request
 from troth.protocol.types import ZERO_HASH, Address
-from troth.protocol.wire_group import Listen, Take, Tell
+from troth.protocol.wire_group import Listen, Tell
 
 WARM_UP = 256
 """Tokens of the prompt that measures the pace; the second one of two, since the first also pays for the start."""
@@ -94,14 +94,14 @@ class Member:
 
     def _server(self) -> TlsServer:
         app = FastAPI()
-        channel = ChannelServer(self._operator, self._handle, self._is_member, requests=(Tell, Take, Listen), path=PATH)
+        channel = ChannelServer(self._operator, self._handle, self._is_member, requests=(Tell, Listen), path=PATH)
         channel.mount(app)
         return TlsServer(app, self._identity, "127.0.0.1", 0)
 
     def _is_member(self, sender: Address) -> bool:
         return any(member.address == sender for member in self._members)
 
-    async def _handle(self, sender: Address, header: Tell | Take | Listen, payload: memoryview) -> Any:
+    async def _handle(self, sender: Address, header: Tell | Listen, payload: memoryview) -> Any:
         if self._group is None:
             raise NotAMember("no run is under way", sender, "Wait for the next one.")
         if isinstance(header, Tell):
@@ -110,7 +110,7 @@ class Member:
             else:
                 self._heartbeat_bytes += len(payload)
             return await self._group.tell(sender, header, payload)
-        if isinstance(header, Take):
+        if len(payload):
             return self._entry.take(header, payload), b""
         return await self._answers.hear(header)
 

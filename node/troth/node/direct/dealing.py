@@ -1,0 +1,85 @@
+"""Who should serve what enters here, said before anybody is drawn; and what became of it, for the next ones.
+
+The draw is the scheduler's VRF over the order, so an entry does not know whom it allows. It puts all members in order,
+and the scheduler admits the first of those that it drew. No question goes back and forth before the first token, and
+nobody sees a draw without ordering.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from troth.node.direct.counters import Counters
+from troth.node.direct.order import EnteredOrder
+from troth.overlay.forwarding.passage import Passage, Way
+from troth.protocol.types import Address
+
+AVOIDED_SECONDS = 3600.0
+MOST_AVOIDED = 4096
+MOST_PREFERRED = 50
+"""A group has no more members."""
+
+
+class Group(Protocol):
+    """What dealing needs of a group; see ``group.group.Group``."""
+
+    @property
+    def own(self) -> Address:
+        """This node."""
+
+    @property
+    def passage(self) -> Passage:
+        """What has entered here, and who has it."""
+
+    def path(self, tokens: Sequence[int]) -> Sequence[tuple[int, int]]:
+        """The chunks of a prompt by the group's names."""
+
+    def ranking(self, path: Sequence[tuple[int, int]]) -> tuple[Address, ...]:
+        """Members that may serve it, the best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A prompt's chunks by the group's names, and all that may serve it, the best first."""
+
+    path: Sequence[tuple[int, int]]
+    nodes: tuple[Address, ...]
+
+
+class Dealing:
+    """Orders that enter here and who serves them; time is that of the group."""
+
+    def __init__(self, group: Group, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
+        self._group, self._counters, self._clock = group, counters, clock
+        self._avoided: OrderedDict[tuple[Address, Address], float] = OrderedDict()
+
+    def ranked(self, order: EnteredOrder, scheduler: Address) -> Ranked:
+        """Who should serve an order."""
+        with self._counters.spent("decision"):
+            path, now = self._group.path(order.prompt_tokens), self._clock()
+            kept = [node for node in self._group.ranking(path) if self._avoided.get((scheduler, node), now) <= now]
+            return Ranked(path, tuple(kept[:MOST_PREFERRED]))
+
+    def dealt(self, order: EnteredOrder, ranked: Ranked, node: Address) -> None:
+        """The scheduler admitted this node."""
+        path = ranked.path
+        step = self._group.passage.enter(order.order_id, path, len(order.prompt_tokens), [node], self._clock())
+        known = step.way in {Way.SERVE, Way.FORWARD}
+        way = ("here" if node == self._group.own else "forwarded") if known else "stranger"
+        self._counters.way.labels(way=way).inc()
+        self._counters.matched.inc(step.tokens)
+
+    def ended(self, order: EnteredOrder, seconds: float | None) -> None:
+        """An order that was dealt is over: answered after so many seconds, or, without, not answered."""
+        self._group.passage.ended(order.order_id, self._clock(), seconds)
+
+    def contradicted(self, scheduler: Address, node: Address) -> None:
+        """They told different answers, and one of them lied: this node is not wanted of that scheduler for a while."""
+        self._avoided.pop((scheduler, node), None)
+        self._avoided[scheduler, node] = self._clock() + AVOIDED_SECONDS
+        if len(self._avoided) > MOST_AVOIDED:
+            self._avoided.popitem(last=False)
