@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from support import tabs_stage as staging
-from support.tabs_stage import TabsStage, tabs_stage
+from support.tabs_stage import TabsStage, following, tabs_stage
 
 from troth.chain import keystore
 from troth.chain.keystore import Key
@@ -28,6 +28,7 @@ from troth.overlay.identity import create_identity
 from troth.protocol.architecture import architecture_name
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import shipped
+from troth.protocol.market.messages import tab_id
 from troth.protocol.market.types import Ask, Parameters
 from troth.protocol.types import Address, Hash32, ModelDescriptor
 from troth.scheduler.orders.offers import PriceList
@@ -40,8 +41,11 @@ LISTED = PriceList(prompt=4 * 10**18, cached=4 * 10**17, written=8 * 10**18)
 ASK = Ask(LISTED.prompt * 8 // 10, LISTED.cached * 8 // 10, LISTED.written * 8 // 10)
 NODES = 10
 TAB = 10**17
-BLOCK_SECONDS = 1
+QUICK_BLOCK, SLOW_BLOCK = 1, 12
+"""Seconds: while parties set up, and where time matters; else as on Ethereum."""
 LAG_BLOCKS = 20
+POLL_SECONDS = 2
+"""Between a node's questions to the chain: ten of them share two cores here with everybody else."""
 ETHER = 10**18
 HERE = Path(__file__).resolve()
 SCRIPTS, TESTS = HERE.parents[3], HERE.parents[4] / "tests"
@@ -87,6 +91,10 @@ class ToyNetwork:
     @property
     def rpc(self) -> str:
         return str(self.stage.anvil.url)
+
+    def mine_every(self, seconds: int) -> None:
+        """The chain's pace from now on."""
+        rpc(self.rpc, "evm_setIntervalMining", seconds)
 
 
 def parameters() -> Parameters:
@@ -144,7 +152,7 @@ async def toy_network(home: Path, *, clients: int, nodes: int = NODES) -> AsyncI
         async with made as stage:
             started_at = int(str(rpc(url, "eth_blockNumber")), 16)
             opened = [await _open(stage, number) for number in range(clients)]
-            rpc(url, "evm_setIntervalMining", BLOCK_SECONDS)
+            rpc(url, "evm_setIntervalMining", QUICK_BLOCK)
             password = home / "password"
             password.write_text(PASSWORD)
             password.chmod(0o600)
@@ -161,6 +169,7 @@ async def toy_network(home: Path, *, clients: int, nodes: int = NODES) -> AsyncI
             endpoints = [f"https://127.0.0.1:{port}" for port, _ in ports.values()]
             for one in endpoints:
                 wait_until(lambda one=one: is_ready(one), f"{one} becoming ready", 120, [running, serving])
+            await _tabs_are_open(stage)
             yield ToyNetwork(
                 home,
                 stage,
@@ -174,6 +183,13 @@ async def toy_network(home: Path, *, clients: int, nodes: int = NODES) -> AsyncI
             )
     finally:
         processes.stop_all()
+
+
+async def _tabs_are_open(stage: TabsStage) -> None:
+    """Wait for the scheduler's tab with every node: until then it refuses orders that draw the others."""
+    wanted = {tab_id(stage.node_tab(node)) for node in stage.nodes}
+    async with following(stage) as follower:
+        await follower.wait_until(lambda state: all(state.tab_state(one).known for one in wanted), 120)
 
 
 async def _open(stage: TabsStage, number: int) -> Client:
@@ -202,6 +218,7 @@ def _write_node(stage: TabsStage, ports: dict[Address, tuple[int, Path]], node: 
         f"""version = 1
 [chain]
 rpc = "{stage.anvil.url}"
+poll_seconds = {POLL_SECONDS}
 [market]
 factory = "{stage.market.place.factory}"
 [earning]
