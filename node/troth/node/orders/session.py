@@ -29,9 +29,9 @@ class Session:
     """Grows with each Advance; handlers hold ``lock`` while they change it.
 
     ``bound`` are the tokens that segment 0 signed with its rows, as far as this segment is told them. ``begun_with`` is
-    the number of positions of the first message, ``cached`` that of the prompt's that the engine did not have to compute.
-    ``trace`` is set once it is on disk, ``committed`` once a verifier was
-    shown the answer and has committed, ``closed`` once nothing more is computed here.
+    the number of positions of the first message, ``cached`` that of the prompt's which the engine need not compute.
+    ``trace`` is set once it is on disk, ``committed`` once a verifier was shown the answer and has committed,
+    ``closed`` once nothing more is computed here.
     """
 
     seat: Seat

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
+
 from benchmarks.market.running.toy_network import LAG_BLOCKS, LISTED, Client, ToyNetwork
 from benchmarks.market.running.wire import Wire, unpinned
-
 from troth.demo.anvil import rpc
 from troth.overlay import sealing
 from troth.protocol.market import canonical, lottery, messages, prices, tabs

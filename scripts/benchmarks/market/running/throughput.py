@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import statistics
-import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.figures import Figure
 from benchmarks.market.running.load import PROMPT, WRITTEN, Load, Sent
-from benchmarks.market.running.toy_network import ToyNetwork, toy_network
+from benchmarks.market.running.processor import processor_seconds
+from benchmarks.market.running.toy_network import SLOW_BLOCK, ToyNetwork
 
-from troth.demo.processes import Child
-
-TABS = 8
 WARM_UP = 64
+REACH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,40 +24,57 @@ class Run:
     spent: dict[str, float]
 
 
-def processor_seconds(child: Child | None) -> float:
-    """What a process (None: this one) has used of processors since its start."""
-    if child is None:
-        times = os.times()
-        return times.user + times.system
-    fields = Path(f"/proc/{child.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-async def run(load: Load, count: int) -> Run:
+async def run(load: Load, count: int, progress: Callable[[int], None] = lambda _done: None) -> Run:
     """Send ``count`` orders that were signed before."""
     network = load.network
     watched = {"scheduler": network.scheduler, "nodes": network.nodes, "chain": network.chain, "clients": None}
     orders = load.signed(count)
     before = {name: processor_seconds(child) for name, child in watched.items()}
-    seconds = await load.send(orders)
-    return Run(
-        orders, seconds, {name: processor_seconds(child) - before[name] for name, child in watched.items()}
-    )
+    seconds = await load.send(orders, progress)
+    spent = {name: processor_seconds(child) - before[name] for name, child in watched.items()}
+    return Run(orders, seconds, spent)
 
 
-async def measure(count: int, concurrent: int, report: ..., home: Path | None = None) -> list[Figure]:
-    with tempfile.TemporaryDirectory() as folder:
-        async with toy_network(home or Path(folder), clients=TABS) as network:
-            return await _measure(network, count, concurrent, report)
-
-
-async def _measure(network: ToyNetwork, count: int, concurrent: int, report: ...) -> list[Figure]:
+async def measure(network: ToyNetwork, count: int, concurrent: int, report: Callable[[str], None]) -> list[Figure]:
+    """Two rows: what the wall clock says on this machine, and what the scheduler's own core would allow."""
+    network.mine_every(SLOW_BLOCK)
     load = Load(network, concurrent=concurrent, reveals=False)
     await run(load, WARM_UP)
-    done = await run(load, count)
+
+    def progress(done: int) -> None:
+        if done % 200 == 0:
+            report(f"{done:,} of {count:,} orders")
+
+    done = await run(load, count, progress)
     failed = [one.failure for one in done.orders if one.failure]
     if failed:
         raise RuntimeError(f"{len(failed)} of {count} orders failed, the first one: {failed[0]}")
+    return _figures(done, count, concurrent)
+
+
+def _figures(done: Run, count: int, concurrent: int) -> list[Figure]:
     times = sorted(one.seconds for one in done.orders)
-    print(count / done.seconds, {name: round(1e3 * s / count, 2) for name, s in done.spent.items()}, statistics.median(times), times[int(len(times) * 0.99)])
-    return []
+    each = {name: 1e3 * seconds / count for name, seconds in done.spent.items()}
+    shares = ", ".join(f"{name} {milliseconds:.1f} ms" for name, milliseconds in each.items())
+    note = (
+        f"{count:,} orders of {PROMPT} tokens read and {WRITTEN} written, {concurrent} at once; from order to result "
+        f"{statistics.median(times):.2f} s (99 % within {times[int(len(times) * 0.99)]:.2f} s); processors an order: "
+    )
+    return [
+        Figure(
+            "orders a second, one scheduler, from admission to result: scheduler, nodes, clients and chain together",
+            count / done.seconds,
+            "1/s",
+            None,
+            REACH,
+            note + shares,
+        ),
+        Figure(
+            "orders a second that one core of the scheduler's would allow",
+            1e3 / each["scheduler"],
+            "1/s",
+            None,
+            REACH,
+            f"{each['scheduler']:.1f} ms of processor an order, in all its threads",
+        ),
+    ]

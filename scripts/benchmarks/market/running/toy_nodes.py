@@ -24,9 +24,8 @@ def toy(*_arguments: Any, **_options: Any) -> ToyEngine:
     return ToyEngine()
 
 
-async def run(folders: list[Path]) -> None:
+async def run(folders: list[Path], password: str) -> None:
     """All nodes until a signal; each gets the one that the loop hears, so all of them end together."""
-    password = Path(os.environ["TROTH_PASSWORD_FILE"]).read_text().strip()
     nodes = []
     for folder in folders:
         configuration = load(folder)
@@ -40,4 +39,4 @@ async def run(folders: list[Path]) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(run([Path(name) for name in sys.argv[1:]]))
+    uvloop.run(run([Path(name) for name in sys.argv[1:]], Path(os.environ["TROTH_PASSWORD_FILE"]).read_text().strip()))

@@ -1,0 +1,37 @@
+"""An audit of a thousand tasks from a served log and a chain: `troth audit log` as its user runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+
+from benchmarks.figures import Figure
+from benchmarks.market.running.toy_network import ToyNetwork
+from troth.demo import cli
+from troth.scheduler.log.entries import ENTRY_ORDERS
+
+REACH = 10.0
+BEFORE = 37.5
+"""Seconds a thousand tasks of the per-task way: 25 to 50."""
+
+
+async def measure(network: ToyNetwork, tasks: int) -> list[Figure]:
+    """Audit all that was posted; ``tasks`` are in it."""
+    stage = network.stage
+    arguments = ("log", stage.scheduler.address, "--rpc", network.rpc, "--factory", stage.market.place.factory)
+    begun = time.monotonic()
+    done = await asyncio.to_thread(
+        subprocess.run,
+        cli.command("audit", *arguments),
+        capture_output=True,
+        text=True,
+        env=cli.environment(network.home / "password"),
+        check=False,
+    )
+    seconds = time.monotonic() - begun
+    if done.returncode != 0:
+        raise RuntimeError(f"the audit of an honest log found something:\n{done.stdout}\n{done.stderr}")
+    a_thousand = seconds * ENTRY_ORDERS / tasks
+    note = f"`troth audit log` over {tasks:,} tasks: {seconds:.1f} s, its start and the chain's events included"
+    return [Figure("audit of 1,000 tasks from a served log and a chain", a_thousand, "s", BEFORE, REACH, note)]
