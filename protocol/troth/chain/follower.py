@@ -172,8 +172,11 @@ class Follower(Generic[Folded]):
         )
 
     async def recent(self) -> Folded:
-        """The state of at most one poll ago: for watchers that look together. Raises as ``catch_up``."""
-        if time.monotonic() - self._caught_up < self._poll_interval:
+        """The state of at most one poll ago while this follows in the background: for watchers that look together.
+
+        Raises as ``catch_up``.
+        """
+        if self._task is not None and time.monotonic() - self._caught_up < self._poll_interval:
             return self.state
         return await self.catch_up()
 
