@@ -58,7 +58,7 @@ class Noisy(Session):
     share = 0.0
 
     async def forward(self, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
-        rows, seconds = await super().forward(segment, start, inputs)
+        rows, seconds, _ = await super().forward(segment, start, inputs)
         noise = 1 + self.share * np.random.default_rng().standard_normal(rows.shape)
         return Computed((rows * noise).astype(rows.dtype), seconds)
 
@@ -91,7 +91,7 @@ class InjectedPrompt(Session):
         extra = len(self.injected)
         if start:
             return await super().forward(segment, start + extra, inputs)
-        rows, seconds = await super().forward(segment, 0, np.concatenate([self.injected, inputs]))
+        rows, seconds, _ = await super().forward(segment, 0, np.concatenate([self.injected, inputs]))
         return Computed(rows[extra:], seconds)
 
 
@@ -146,7 +146,7 @@ class Forged(Session):
             self._first = len(inputs) - 1
             self._text = await self._write(segment, inputs)
             whole = np.concatenate([inputs, np.array(self._text[:-1], dtype=inputs.dtype)])
-            self._rows, seconds = await super().forward(segment, 0, whole)
+            self._rows, seconds, _ = await super().forward(segment, 0, whole)
         return Computed(self._rows[start : start + len(inputs)], seconds)
 
     async def _write(self, segment: Segment, prompt: NDArray[Any]) -> list[int]:

@@ -65,8 +65,19 @@ def finish(kept: Books, number: int, worth: int) -> None:
     kept.done(replace(leaf, stage=Stage.DONE, worth=worth, evidence=evidence, done_at=1.0, done_block=50))
 
 
+def take_on_and_fail(kept: Books, payer: tabs.PayerBook, standing: Ledger) -> None:
+    """An order whose records the disk does not take."""
+    later, number = tabs.order_next(payer, PRICE, standing.state.tab_state(TAB_ID))
+    with kept._database.transaction():
+        kept.take_on(pay(later, number), ME, standing, limit=10**9, now=0.0)
+        raise InterruptedError
+
+
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["order", "finish", "break", "acknowledge", "overtake", "restart"]), st.integers(0, 100)),
+    st.tuples(
+        st.sampled_from(["order", "finish", "break", "acknowledge", "overtake", "restart", "full disk"]),
+        st.integers(0, 100),
+    ),
     max_size=30,
 )
 
@@ -75,13 +86,13 @@ STEPS = st.lists(
 @given(STEPS)
 def test_payer_and_payee_agree_after_any_course(steps: list[tuple[str, int]]) -> None:
     with books() as kept:
-        payer, running, done = tabs.PayerBook(TAB_ID), set(), {}
+        payer, running, done, standing = tabs.PayerBook(TAB_ID), set(), {}, ledger()
         old = sign(payer.voucher, DOMAIN, SCHEDULER_KEY)
         earned = 0
         for step, drawn in steps:
             if step == "order":
-                payer, number = tabs.order_next(payer, PRICE, ledger().state.tab_state(TAB_ID))
-                kept.take_on(pay(payer, number), ME, ledger(), limit=10**9, now=0.0)
+                payer, number = tabs.order_next(payer, PRICE, standing.state.tab_state(TAB_ID))
+                kept.take_on(pay(payer, number), ME, standing, limit=10**9, now=0.0)
                 running.add(number)
             elif step == "finish" and running:
                 number = sorted(running)[drawn % len(running)]
@@ -97,18 +108,24 @@ def test_payer_and_payee_agree_after_any_course(steps: list[tuple[str, int]]) ->
             elif step == "acknowledge" and done:
                 number = sorted(done)[drawn % len(done)]
                 payer = tabs.acknowledge(payer, number, done.pop(number))
-                kept.hear(TAB, sign(payer.voucher, DOMAIN, SCHEDULER_KEY), ledger())
+                kept.hear(TAB, sign(payer.voucher, DOMAIN, SCHEDULER_KEY), standing)
             elif step == "overtake":
-                kept.hear(TAB, old, ledger())
+                kept.hear(TAB, old, standing)
             elif step == "restart":
                 kept.end_running()
                 done |= dict.fromkeys(running, 0)
                 running.clear()
-            book = kept.book(TAB_ID, ledger())
+            elif step == "full disk":
+                with pytest.raises(InterruptedError):
+                    take_on_and_fail(kept, payer, standing)
+            book = kept.book(TAB_ID, standing)
+            # What is remembered is what is on disk.
+            assert Books(kept._database).book(TAB_ID, ledger()) == book
+            assert Books(kept._database).open_leaves(TAB_ID) == kept.open_leaves(TAB_ID)
             assert book.exposure == PRICE * len(running) + sum(done.values())
             assert book.payable == earned - sum(done.values())
             assert set(book.worth) == running | done.keys()
-            assert kept.claimable(TAB_ID, ledger()) == {number: worth for number, worth in done.items() if worth}
+            assert kept.claimable(TAB_ID, standing) == {number: worth for number, worth in done.items() if worth}
 
 
 @settings(max_examples=40, deadline=None)

@@ -164,6 +164,7 @@ async def tabs_stage(
     nodes: int = NODES,
     segments: Callable[[int], Sequence[Segment]] | None = None,
     endpoint: Callable[[Address], Endpoint] = nowhere,
+    ask: Ask = ASK,
     tabs: bool = True,
 ) -> AsyncIterator[TabsStage]:
     """Deploy and register all; ``segments`` says which of a node's number (the whole model by default).
@@ -189,7 +190,7 @@ async def tabs_stage(
         await stage.register_scheduler(endpoint(stage.scheduler.address))
         for number, node in enumerate(stage.nodes):
             hosted = segments(number) if segments else (Segment(0, model.layers),)
-            await stage.register_node(node, hosted, endpoint(node.address))
+            await stage.register_node(node, hosted, endpoint(node.address), ask=ask)
         if tabs:
             await stage.open_tab(stage.client, stage.scheduler.address, stage.tab_key)
             for node in stage.nodes:

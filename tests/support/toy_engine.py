@@ -23,6 +23,8 @@ class ToyEngine:
         self.layers, self.hidden_size, self.vocabulary, self.dtype = LAYERS, COLUMNS, VOCABULARY, 0
         self.scale = np.float32(scale)
         self.calls = 0
+        self.kept = 0
+        """First positions of every text that it need not compute."""
         self.fails: Exception | None = None
         self.released: set[bytes] = set()
         self._lasts: dict[SessionKey, list[list[np.ndarray]]] = {}
@@ -37,7 +39,7 @@ class ToyEngine:
         del lasts[start:]
         rows, ends = self._pass(segment, inputs, lasts[-1] if lasts else None)
         lasts += ends
-        return Computed(rows, 0.001)
+        return Computed(rows, 0.001, min(self.kept, len(rows)) if start == 0 else 0)
 
     def _pass(self, segment: Segment, inputs: Any, before: Any) -> tuple[np.ndarray, list[list[np.ndarray]]]:
         states = EMBEDDING[inputs] if inputs.ndim == 1 else inputs

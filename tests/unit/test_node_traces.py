@@ -72,6 +72,15 @@ def test_old_traces_give_way_and_young_ones_do_not(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.trace"))) == 2
 
 
+def test_bytes_on_disk_are_counted_without_reading_them_all(tmp_path: Path) -> None:
+    store = TraceStore(tmp_path)
+    for task in (1, 2, 2, 3):
+        store.keep(trace(task), ROWS)
+    store.drop(trace(3))
+    store.drop(trace(3))
+    assert store.bytes == 2 * ROWS.nbytes == TraceStore(tmp_path).bytes
+
+
 def test_damage_is_named(tmp_path: Path) -> None:
     store = TraceStore(tmp_path)
     store.keep(trace(1), ROWS)

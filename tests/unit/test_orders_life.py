@@ -11,7 +11,7 @@ from support.market_logs import META
 from support.order_network import BLOCK, DOMAIN, SCHEDULER, build, verified
 
 from troth.protocol import typed_data
-from troth.protocol.market import checks, leaves
+from troth.protocol.market import checks, leaves, prices
 from troth.protocol.market.life import Acknowledged, Rejected, live
 from troth.protocol.market.messages import sign
 from troth.protocol.market.state import Conviction
@@ -41,6 +41,24 @@ async def test_an_order_that_is_not_drawn_is_acknowledged_after_the_lag(tmp_path
     ending = live(network.journey(ordered), network.view(ordered.order.message))
     assert isinstance(ending, Acknowledged)
     assert not ending.checked
+
+
+async def test_positions_from_a_nodes_cache_cost_their_own_price_and_change_nothing_for_its_verifiers(
+    tmp_path: Path,
+) -> None:
+    network = build(tmp_path)
+    plain = await network.serve()
+    order = network.order()
+    network.nodes[order.nodes[0]].engine.kept = 8
+    ordered = await network.serve(order)
+    result, view = ordered.results[0].message, network.view(ordered.order.message)
+    prompt = len(ordered.request.prompt_tokens)
+    assert (result.prompt, result.cached) == (prompt - 8, 8)
+    promised = ordered.pays[ordered.nodes[0], 0, Work.INFERENCE].promise.message
+    assert prices.promise_worth(promised, result) < prices.promise_worth(promised, plain.results[0].message)
+    ending = live(network.journey(ordered, (await network.check(ordered, 0),)), view)
+    assert isinstance(ending, Acknowledged)
+    assert ending.checked
 
 
 @pytest.mark.parametrize("ends", [(2,), (1, 2)])

@@ -182,7 +182,7 @@ async def interrupted(scene: TabScene, full: Any, real: Any) -> None:
     asked = scene.asked()
     lines = await scene.orders.submit(asked.submission)
     scene.database._write = full  # type: ignore[method-assign]
-    kinds = [line["type"] async for line in lines.follow()]
+    kinds = [line["type"] async for fresh in lines.follow() for line in fresh]
     assert kinds[-1] == "token"
     await scene.orders.drain()
     scene.orders.draining = False

@@ -121,8 +121,8 @@ class LiveCourtroom:
         return self.key.address
 
     async def seen(self) -> Seen:
-        """The newest state."""
-        state = await self.follower.catch_up()
+        """The newest state, as of the last poll: several watchers of one party look at each block together."""
+        state = await self.follower.recent()
         return Seen(state, self.follower.block)
 
     async def header(self, number: int) -> RawHeader:

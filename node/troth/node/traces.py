@@ -102,6 +102,13 @@ class TraceStore:
             self._index.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
         except sqlite3.Error as error:
             raise StorageError("the index of traces cannot be opened", str(folder), str(error)) from error
+        # Counted once: whoever keeps ten thousand traces must not read them all with each new one.
+        self._kept = sum(trace.bytes for trace in self.all())
+
+    @property
+    def bytes(self) -> int:
+        """Of all traces on disk."""
+        return self._kept
 
     def now(self) -> float:
         """The time that goes into `created_at`."""
@@ -109,7 +116,7 @@ class TraceStore:
 
     def keep(self, trace: StoredTrace, rows: NDArray[Any]) -> None:
         """Write the rows, then the index line; both are on stable storage when this returns."""
-        path = self._path(trace)
+        path, known = self._path(trace), self.find(trace.task_id, trace.segment, trace.attempt)
         staging = path.with_suffix(".part")
         try:
             with staging.open("wb") as file:
@@ -121,7 +128,9 @@ class TraceStore:
             self._write(trace)
         except (OSError, sqlite3.Error) as error:
             raise StorageError("the trace cannot be kept", str(error), "Free the disk, then restart.") from error
-        self._make_room()
+        self._kept += trace.bytes - (known.bytes if known is not None else 0)
+        if self._kept > self._limit:
+            self._make_room()
 
     def decide(self, trace: StoredTrace, *, verdict: bool, commitment: bytes, judged: bytes) -> StoredTrace:
         """Add a verifier's verdict to its trace."""
@@ -156,10 +165,11 @@ class TraceStore:
 
     def drop(self, trace: StoredTrace) -> None:
         """Forget a trace whose task has ended."""
-        self._index.execute(
+        gone = self._index.execute(
             "DELETE FROM traces WHERE task_id=? AND segment=? AND attempt=?",
             (trace.task_id, trace.segment, trace.attempt),
         )
+        self._kept -= trace.bytes * gone.rowcount
         self._path(trace).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -186,10 +196,7 @@ class TraceStore:
             os.close(descriptor)
 
     def _make_room(self) -> None:
-        kept = list(self.all())
-        total = sum(trace.bytes for trace in kept)
-        for trace in kept:
-            if total <= self._limit or self._clock() - trace.created_at < self._minimum_age:
+        for trace in list(self.all()):
+            if self._kept <= self._limit or self._clock() - trace.created_at < self._minimum_age:
                 return
             self.drop(trace)
-            total -= trace.bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,6 +100,7 @@ class Follower(Generic[Folded]):
         self._catching_up = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._doubted = False
+        self._caught_up = float("-inf")
         self.failure: ChainError | None = None
         self.state = self._refolded()
         self.block = self._tip_number()
@@ -159,12 +161,22 @@ class Follower(Generic[Folded]):
                     ) from error
                 else:
                     self._doubted = False
+                    self._caught_up = time.monotonic()
                     return self.state
         raise ChainUnavailable(
             "The chain node changes its newest blocks faster than they can be followed",
             self._chain.place,
             "Use one node, not several behind one address.",
         )
+
+    async def recent(self) -> Folded:
+        """The state of at most one poll ago while this follows in the background: for watchers that look together.
+
+        Raises as ``catch_up``.
+        """
+        if self._task is not None and time.monotonic() - self._caught_up < self._poll_interval:
+            return self.state
+        return await self.catch_up()
 
     async def _run(self) -> None:
         backoff = self._poll_interval

@@ -1,13 +1,14 @@
 """The books of this node's tabs with schedulers: the best voucher of each, and every number that was taken on.
 
-A book is never stored: ``book`` makes it anew from the voucher and the leaves, each with what it is worth by this
-node's own view of the chain now. So nothing is asked for a leaf that the court voided, and a rejection that stood is.
+A book is never stored: ``book`` makes it from the voucher and the leaves, each with what it is worth by this node's own
+view of the chain now. So nothing is asked for a leaf that the court voided, and a rejection that stood is. Leaves that
+are open are remembered, since each order looks at all of its tab, of which there may be thousands within a lag.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -59,11 +60,54 @@ class Ledger:
     key_check: KeyCheck = signed_by_account
 
 
+@dataclass(slots=True)
+class _Held:
+    """The open leaves of one tab, and what they are worth by the parts of the chain's state that were ``seen``."""
+
+    leaves: dict[int, Leaf]
+    running: set[int]
+    changed: set[int]
+    worth: dict[int, int] = field(default_factory=dict)
+    seen: tuple[object, ...] = ()
+
+    @classmethod
+    def of(cls, leaves: Iterable[Leaf]) -> _Held:
+        """Leaves as they are on disk."""
+        found = {leaf.number: leaf for leaf in leaves}
+        return cls(found, {number for number, leaf in found.items() if leaf.stage is Stage.RUNNING}, set(found))
+
+    def put(self, leaf: Leaf) -> None:
+        """A new leaf, or one that has changed."""
+        self.leaves[leaf.number] = leaf
+        self.changed.add(leaf.number)
+        (self.running.add if leaf.stage is Stage.RUNNING else self.running.discard)(leaf.number)
+
+    def drop(self, number: int) -> None:
+        """It is acknowledged."""
+        for kept in (self.leaves, self.worth):
+            kept.pop(number, None)
+        for numbers in (self.running, self.changed):
+            numbers.discard(number)
+
+    def worths(self, ledger: Ledger) -> dict[int, int]:
+        """Each number's worth now: that of all where the court or a summons has decided something, else of the new."""
+        state = ledger.state
+        seen = (state.convictions, state.voided, state.summons, ledger.me)
+        if len(self.seen) != len(seen) or any(one is not other for one, other in zip(seen, self.seen, strict=True)):
+            self.seen, self.changed = seen, set(self.leaves)
+        for number in self.changed:
+            self.worth[number] = self.leaves[number].value(state, ledger.me)
+        self.changed.clear()
+        return dict(self.worth)
+
+
 class Books:
     """See the module. Used from the thread that owns the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._tabs: dict[Hash32, _Held] = {}
+        self._rollbacks = database.rollbacks
         database.create(SCHEMA)
 
     # ------------------------------------------------------------------------------------------------------- reading
@@ -77,7 +121,7 @@ class Books:
         found = self._database.row("SELECT voucher FROM tabs WHERE tab=?", tab)
         if found is None:
             return None
-        return canonical.decode(Signed[Voucher], found[0], WORD_LIMIT)
+        return _voucher(found[0])
 
     def leaf(self, order: bytes, segment: int, work: Work) -> Leaf | None:
         """The promise of one piece of work, if it was taken on."""
@@ -91,7 +135,17 @@ class Books:
 
     def open_leaves(self, tab: Hash32) -> tuple[Leaf, ...]:
         """What the best voucher does not pay, ascending."""
-        return self._leaves("tab=? AND acknowledged=0", tab)
+        leaves = self._held(tab).leaves
+        return tuple(leaves[number] for number in sorted(leaves))
+
+    def _held(self, tab: Hash32) -> _Held:
+        if self._rollbacks != self._database.rollbacks:
+            self._rollbacks = self._database.rollbacks
+            self._tabs.clear()
+        held = self._tabs.get(tab)
+        if held is None:
+            held = self._tabs[tab] = _Held.of(self._leaves("tab=? AND acknowledged=0", tab))
+        return held
 
     def done_since(self, moment: float) -> tuple[Leaf, ...]:
         """Work that was finished since a Unix time."""
@@ -101,8 +155,7 @@ class Books:
         """The book of a tab now."""
         signed = self.voucher(tab)
         best = tabs.first_voucher(tab) if signed is None else signed.message
-        left = {leaf.number: leaf.value(ledger.state, ledger.me) for leaf in self.open_leaves(tab)}
-        return PayeeBook(best, left)
+        return PayeeBook(best, self._held(tab).worths(ledger))
 
     def claimable(self, tab: Hash32, ledger: Ledger) -> dict[int, int]:
         """Numbers that are done and worth something, and how much."""
@@ -132,13 +185,16 @@ class Books:
                 raise NotPaid("this work was promised with another number", known.number, "Repeat the first promise.")
             if known is None or known.stage is not Stage.DONE:
                 self._require_room(pay, ledger, limit)
+                if known is not None:
+                    self._held(known.tab).drop(known.number)  # its row is replaced, whatever its number was
                 self._insert(_begun(pay.promise, subject, ledger.block, now))
         return ended
 
     def _require_room(self, pay: Pay, ledger: Ledger, limit: int) -> None:
         promise = pay.promise.message
         book = self.book(promise.tab, ledger)
-        others = {number: worth for number, worth in book.worth.items() if number != promise.sequence}
+        others = dict(book.worth)
+        others.pop(promise.sequence, None)
         state = ledger.state.tab_state(promise.tab)
         after = tabs.admit(PayeeBook(book.best, others), promise.sequence, promise.price, state)
         if after.exposure > limit:
@@ -157,8 +213,9 @@ class Books:
             if before is not None and self._is_known(voucher, before.message):
                 return ()
             # Nothing is owed for work without a result: its payer may say so at any time, and then it ends.
-            running = (leaf for leaf in self.open_leaves(number) if leaf.stage is Stage.RUNNING)
-            unpaid = tuple(leaf for leaf in running if tabs.is_acknowledged(voucher, leaf.number))
+            held = self._held(number)
+            ended = sorted(one for one in held.running if tabs.is_acknowledged(voucher, one))
+            unpaid = tuple(held.leaves[one] for one in ended)
             for leaf in unpaid:
                 self._set_stage(leaf, Stage.ENDED)
             self._keep(tab, signed, tabs.accept(self.book(number, ledger), voucher))
@@ -169,7 +226,7 @@ class Books:
         names = ("spent", "sequence", "acknowledged_through")
         if any(getattr(voucher, name) > getattr(best, name) for name in names):
             return False
-        return not any(tabs.is_acknowledged(voucher, leaf.number) for leaf in self.open_leaves(best.tab))
+        return not any(tabs.is_acknowledged(voucher, number) for number in self._held(best.tab).leaves)
 
     def _require_tab(self, tab: Tab, signed: Signed[Voucher], ledger: Ledger) -> None:
         what = "The voucher is not for a tab of this scheduler with this node"
@@ -183,9 +240,10 @@ class Books:
     def _keep(self, tab: Tab, signed: Signed[Voucher], book: PayeeBook) -> None:
         number = tab_id(tab)
         self._database.write("INSERT OR REPLACE INTO tabs VALUES (?,?,?)", number, tab.payer, canonical.encode(signed))
-        for leaf in self.open_leaves(number):
-            if leaf.number not in book.worth:
-                self._database.write("UPDATE leaves SET acknowledged=1 WHERE tab=? AND number=?", number, leaf.number)
+        held = self._held(number)
+        for paid in held.leaves.keys() - book.worth.keys():
+            self._database.write("UPDATE leaves SET acknowledged=1 WHERE tab=? AND number=?", number, paid)
+            held.drop(paid)
 
     def done(self, leaf: Leaf) -> None:
         """A leaf's work is finished: what it is worth, and what proves it."""
@@ -196,6 +254,7 @@ class Books:
                 *(int(Stage.DONE), str(leaf.worth), leaf.evidence, leaf.done_at, leaf.done_block),
                 *(leaf.prompt, leaf.cached, leaf.written, leaf.tab, leaf.number),
             )
+            self._note(leaf)
 
     def broke_off(self, order: bytes, segment: int, work: Work) -> None:
         """Work ended without a result: its number is worth nothing."""
@@ -208,12 +267,14 @@ class Books:
         """After a start: nothing runs any more."""
         with self._database.transaction():
             self._database.write("UPDATE leaves SET stage=? WHERE stage=?", int(Stage.ENDED), int(Stage.RUNNING))
+            self._tabs.clear()
 
     def give_up(self, tab: Hash32, numbers: Iterable[int]) -> None:
         """Leaves whose claim was struck are not claimed again."""
         with self._database.transaction():
             for number in numbers:
                 self._database.write("UPDATE leaves SET given_up=1 WHERE tab=? AND number=?", tab, number)
+            self._tabs.pop(tab, None)
 
     def forget_before(self, moment: float) -> int:
         """Drop paid leaves that were finished before a Unix time; how many."""
@@ -224,6 +285,13 @@ class Books:
 
     def _set_stage(self, leaf: Leaf, stage: Stage) -> None:
         self._database.write("UPDATE leaves SET stage=? WHERE tab=? AND number=?", int(stage), leaf.tab, leaf.number)
+        self._note(replace(leaf, stage=stage))
+
+    def _note(self, leaf: Leaf) -> None:
+        """Remember a change of a leaf, if it is still open."""
+        held = self._held(leaf.tab)
+        if leaf.number in held.leaves:
+            held.put(leaf)
 
     def _insert(self, leaf: Leaf) -> None:
         numbers = (leaf.tab, leaf.number, leaf.order, leaf.segment, int(leaf.work), canonical.encode(leaf.promise))
@@ -231,10 +299,17 @@ class Books:
         done = (leaf.done_at, leaf.done_block, leaf.prompt, leaf.cached, leaf.written, int(leaf.given_up))
         places = ",".join("?" * (len(numbers) + len(begun) + len(done)))
         self._database.write(f"INSERT OR REPLACE INTO leaves ({_COLUMNS}) VALUES ({places})", *numbers, *begun, *done)  # noqa: S608
+        self._held(leaf.tab).put(leaf)
 
     def _leaves(self, condition: str, *values: object) -> tuple[Leaf, ...]:
         query = f"SELECT {_COLUMNS} FROM leaves WHERE {condition} ORDER BY number"  # noqa: S608 -- own words only
         return tuple(_leaf(*found) for found in self._database.rows(query, *values))
+
+
+@lru_cache(maxsize=1 << 8)
+def _voucher(data: bytes) -> Signed[Voucher]:
+    """A stored voucher; an order looks at that of its tab more than once."""
+    return canonical.decode(Signed[Voucher], data, WORD_LIMIT)
 
 
 @lru_cache(maxsize=1 << 16)

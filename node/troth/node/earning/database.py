@@ -20,6 +20,8 @@ class Database:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = path
+        self.rollbacks = 0
+        """How often something was taken back: what was remembered of the records before may not be there."""
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             path.chmod(0o600)
@@ -54,6 +56,7 @@ class Database:
             ) from error
         finally:
             if self._connection.in_transaction:
+                self.rollbacks += 1
                 self._connection.execute("ROLLBACK")
 
     def write(self, statement: str, *values: Any) -> int:

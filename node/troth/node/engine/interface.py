@@ -39,10 +39,12 @@ class SessionKey(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """Rows, and the seconds that the model took without waiting in line."""
+    """Rows, the seconds that the model took without waiting in line, and how many of the first rows were not computed
+    for this but kept from another text that begins like it."""
 
     rows: NDArray[Any]
     seconds: float
+    cached: int = 0
 
 
 class Engine(Protocol):

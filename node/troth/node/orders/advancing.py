@@ -53,6 +53,7 @@ async def advance(bench: Bench, session: Session, header: Advance, payload: memo
         )
         seconds += more
     keep(session, given, computed.rows, chain, upstream)
+    session.cached += computed.cached
     if chosen is not None:
         session.emit(last.position, chosen.token, chosen.logprobs)
     if not session.seat.infers:

@@ -52,7 +52,7 @@ async def next_token(
     bench: Tools, work: Writing, rows: NDArray[Any], *, position: int, asked: Asked
 ) -> tuple[Chosen, float]:
     """The token that one post-norm row, shape (1, hidden size), chooses at a position; and the head's seconds."""
-    logits, seconds = await bench.engine.logits(rows)
+    logits, seconds, _ = await bench.engine.logits(rows)
     if not work.seat.request.temperature_millionths and asked is msgspec.UNSET:
         # Without noise it takes microseconds, less than waking a thread.
         return Chosen(_choose(work, logits[0], position)), seconds
@@ -63,7 +63,7 @@ async def told_again(bench: Tools, token: int, rows: NDArray[Any], asked: Asked)
     """A token that was chosen before; how likely it was is computed anew from its row."""
     if asked is msgspec.UNSET:
         return Chosen(token)
-    logits, _ = await bench.engine.logits(rows)
+    logits = (await bench.engine.logits(rows)).rows
     return Chosen(token, await asyncio.to_thread(_tell, logits[0], token, asked))
 
 

@@ -81,7 +81,8 @@ def _require_text(session: Session, header: Conclude, tokens: tuple[int, ...], w
 
 def _result(session: Session, positions: int, written: int, tokens: tuple[int, ...], commitment: Hash32) -> Result:
     seat = session.seat
-    entered = seat.order.request_hash
+    entered, prompt = seat.order.request_hash, positions - written + 1
+    cached = min(session.cached, prompt)
     if not seat.is_first:
         entered = checks.head(seat.order_id, seat.head_salt, session.upstream_at(positions).link)
     return Result(
@@ -89,8 +90,8 @@ def _result(session: Session, positions: int, written: int, tokens: tuple[int, .
         segment=seat.index,
         input_head=entered,
         output_head=checks.head(seat.order_id, seat.head_salt, session.own_at(positions).link),
-        prompt=positions - written + 1,
-        cached=0,
+        prompt=prompt - cached,
+        cached=cached,
         written=written,
         trace_commitment=commitment,
         output_hash=output_hash(seat.salt, tokens) if seat.is_last else ZERO_HASH,

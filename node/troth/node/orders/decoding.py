@@ -173,7 +173,7 @@ class Decoding:
                 session.require_open()
                 position = session.positions
                 inputs = np.array([session.emitted[position - 1]], dtype=np.int64)
-                outputs, seconds = await engine.forward(session.key, session.seat.layers, position, inputs)
+                outputs, seconds, _ = await engine.forward(session.key, session.seat.layers, position, inputs)
                 self._note(seconds)
                 chosen, more = await next_token(self._bench, session, outputs, position=position, asked=self.asked)
                 row, data = self._keep(inputs, outputs, chosen)

@@ -52,8 +52,6 @@ LOOK_SECONDS = 0.1
 PATIENCE = 5.0
 """Seconds to wait for a block that the scheduler has seen and this node has not."""
 VOUCHER_LIMIT = 4_096
-TRACES_SECONDS = 10.0
-"""Between two looks at how much disk traces take."""
 
 Name = tuple[bytes, int, str]
 Answer = tuple[OrderReply, bytes]
@@ -69,7 +67,6 @@ class OrderService:
         self._sessions: dict[Name, Session] = {}
         self._beginning: dict[Name, asyncio.Lock] = {}
         self._leaving = False
-        self._looked, self._kept = 0.0, 0
         self.answered: Callable[[float], None] = lambda _seconds: None
         """Told the seconds from an order's first message to its last token, of every answer given here."""
         self.began: Callable[[Session], None] = lambda _session: None
@@ -297,11 +294,9 @@ class OrderService:
             await self._drop(name)
         if len(self._sessions) >= limits.works:
             raise Busy("this node has no session left", len(self._sessions), "Retry later or choose another node.")
-        if now - self._looked >= TRACES_SECONDS:
-            self._looked = now
-            self._kept = await bench.write(lambda: sum(trace.bytes for trace in bench.stores.traces.all()))
-        if self._kept > limits.trace_bytes:
-            raise Busy("the disk is full of traces that may be asked for", self._kept, "Choose another node.")
+        if bench.stores.traces.bytes > limits.trace_bytes:
+            kept = bench.stores.traces.bytes
+            raise Busy("the disk is full of traces that may be asked for", kept, "Choose another node.")
 
     # ------------------------------------------------------------------------------------------------------- vouchers
 

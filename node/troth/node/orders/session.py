@@ -31,8 +31,9 @@ class Session:
     """Grows with each Advance; handlers hold ``lock`` while they change it.
 
     ``bound`` are the tokens that segment 0 signed with its rows, as far as this segment is told them. ``begun_with`` is
-    the number of positions of the first message. ``trace`` is set once it is on disk, ``committed`` once a verifier was
-    shown the answer and has committed, ``closed`` once nothing more is computed here.
+    the number of positions of the first message, ``cached`` that of the prompt's which the engine need not compute.
+    ``trace`` is set once it is on disk, ``committed`` once a verifier was shown the answer and has committed,
+    ``closed`` once nothing more is computed here.
     """
 
     seat: Seat
@@ -46,6 +47,7 @@ class Session:
     emitted: dict[int, int] = field(default_factory=dict)
     tokens: tuple[int, ...] = ()
     begun_with: int = 0
+    cached: int = 0
     trace: StoredTrace | None = None
     committed: bool = False
     claimed: list[NDArray[Any]] = field(default_factory=list)

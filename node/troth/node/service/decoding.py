@@ -173,7 +173,7 @@ class Decoding:
                 work.require_open()
                 position = work.positions
                 inputs = np.array([work.emitted[position - 1]], dtype=np.int64)
-                outputs, seconds = await engine.forward(work.key, work.seat.layers, position, inputs)
+                outputs, seconds, _ = await engine.forward(work.key, work.seat.layers, position, inputs)
                 self._note(seconds)
                 chosen, head_seconds = await next_token(self._bench, work, outputs, position=position, asked=self.asked)
                 row, data = self._keep(inputs, outputs, chosen)

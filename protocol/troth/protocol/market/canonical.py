@@ -48,8 +48,9 @@ def decode(kind: type[Value], data: bytes | memoryview, limit: int) -> Value:
 
 def to_json(value: Any) -> Any:
     """What ``json.dumps`` takes."""
-    if is_dataclass(value):
-        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+    names = _names(type(value))
+    if names is not None:
+        return {name: to_json(getattr(value, name)) for name in names}
     if isinstance(value, tuple):
         return [to_json(item) for item in value]
     if isinstance(value, bytes):
@@ -75,6 +76,12 @@ def from_json(hint: Any, value: Any) -> Any:
         _require_keys(value, hints.keys())
         return kind(**{name: from_json(one, value[name]) for name, one in hints.items()})
     return _scalar(hint, value)
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...] | None:
+    """Fields of a dataclass, looked up once: an order is written a dozen times on its way. None for another type."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
 
 
 @cache

@@ -97,7 +97,11 @@ def rows_of(result: Result, rules: Rules) -> int:
 def candidates(order: Order, proof: bytes, view: View) -> tuple[tuple[Address, ...], ...]:
     """The nodes that may infer each segment, by the scheduler's proof; raises InvalidAdmission if it does not hold."""
     alpha = messages.infer_alpha(messages.order_id(order, view.domain))
-    beta = _beta(view.vrf_key, alpha, proof, "The proof of who infers does not hold")
+    return drawn_candidates(order, _beta(view.vrf_key, alpha, proof, "The proof of who infers does not hold"), view)
+
+
+def drawn_candidates(order: Order, beta: Hash32, view: View) -> tuple[tuple[Address, ...], ...]:
+    """The same by the output of a proof that was made here, or verified before."""
     return tuple(
         _draw(
             draws.inferencers_request(order, view.rules, span, messages.segment_seed(beta, segment)), segment, view

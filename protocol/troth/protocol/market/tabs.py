@@ -183,6 +183,9 @@ def accept(book: PayeeBook, voucher: Voucher) -> PayeeBook:
         if getattr(voucher, name) < getattr(best, name):
             what = f"The voucher goes backwards: {name} was {getattr(best, name)}"
             raise InvalidVoucher(what, getattr(voucher, name), "Go on from the newest voucher that was signed.")
+    if (voucher.acknowledged_through, voucher.exceptions) == (best.acknowledged_through, best.exceptions):
+        # Orders are many, acknowledgements few: nothing is paid by this word that was not paid before.
+        return PayeeBook(voucher, _left(book.worth, voucher))
     again = [number for number in exceptions_of(voucher) if number <= best.sequence and is_acknowledged(best, number)]
     if again:
         what = "Numbers that were acknowledged are exceptions now"
@@ -192,10 +195,16 @@ def accept(book: PayeeBook, voucher: Voucher) -> PayeeBook:
         what = f"The voucher acknowledges numbers worth {sum(paid.values())} and pays less"
         raise InvalidVoucher(what, voucher.spent - best.spent, "Pay what was acknowledged, or leave it excepted.")
     left = {number: worth for number, worth in book.worth.items() if number not in paid}
-    if voucher.authorised - voucher.spent < sum(left.values()):
-        what = f"Numbers worth {sum(left.values())} are outstanding, more than the voucher authorises"
+    return PayeeBook(voucher, _left(left, voucher))
+
+
+def _left(left: Mapping[int, int], voucher: Voucher) -> Mapping[int, int]:
+    """Rule (5) of ``accept``."""
+    outstanding_worth = sum(left.values())
+    if voucher.authorised - voucher.spent < outstanding_worth:
+        what = f"Numbers worth {outstanding_worth} are outstanding, more than the voucher authorises"
         raise InvalidVoucher(what, voucher.authorised - voucher.spent, "Authorise what is outstanding.")
-    return PayeeBook(voucher, left)
+    return left
 
 
 def admit(book: PayeeBook, number: int, most: int, state: TabState) -> PayeeBook:

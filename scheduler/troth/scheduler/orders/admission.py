@@ -18,7 +18,7 @@ from troth.protocol.market import checks, life, messages, prices
 from troth.protocol.market.bodies import Submission
 from troth.protocol.market.checks import View
 from troth.protocol.market.economy import GAIN_TIMES, LOSS_TIMES
-from troth.protocol.market.errors import InvalidAdmission, InvalidDrawRequest, InvalidOrder, InvalidVoucher
+from troth.protocol.market.errors import InvalidDrawRequest, InvalidOrder, InvalidVoucher
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.tabs import is_acknowledged
 from troth.protocol.market.types import Admission, Ask, Order, PotKind, Promise, TabState, Voucher
@@ -215,13 +215,15 @@ def _left(desk: Desk, order: Order, sent: Submission) -> int:
 
 
 def _draw(asked: _Asked) -> _Drawn:
-    proof = vrf.prove(asked.desk.vrf_secret, messages.infer_alpha(asked.order_id))
+    secret = asked.desk.vrf_secret
+    if vrf.public_key(secret) != asked.view.vrf_key:
+        raise GroupTooSmall("This scheduler's VRF key is not the registered one", None, "Order elsewhere.")
+    proof = vrf.prove(secret, messages.infer_alpha(asked.order_id))
+    beta = Hash32(vrf.proof_to_hash(proof))
     try:
-        return _Drawn(proof, checks.candidates(asked.order, proof, asked.view))
+        return _Drawn(proof, checks.drawn_candidates(asked.order, beta, asked.view))
     except InvalidDrawRequest as error:
         raise GroupTooSmall(error.what, error.value, error.remedy) from error
-    except InvalidAdmission as error:
-        raise GroupTooSmall("This scheduler's VRF key is not the registered one", None, "Order elsewhere.") from error
 
 
 def _choose(asked: _Asked, drawn: _Drawn, preferred: Sequence[Address]) -> tuple[Address, ...]:

@@ -163,5 +163,5 @@ def _stream(lines: Lines) -> StreamingResponse:
 
 
 async def _encoded(lines: Lines) -> AsyncIterator[bytes]:
-    async for line in lines.follow():
-        yield msgspec.json.encode(line) + b"\n"
+    async for fresh in lines.follow():
+        yield b"".join(msgspec.json.encode(line) + b"\n" for line in fresh)

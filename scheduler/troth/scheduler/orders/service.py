@@ -81,7 +81,13 @@ class Orders:
             await run.run()
         finally:
             del self._runs[order_id]
-        await dismiss(self.desk, order_id, run.nodes)
+        if self._has_failed(order_id):
+            # Who has concluded has let its caches go with that.
+            await dismiss(self.desk, order_id, run.nodes)
+
+    def _has_failed(self, order_id: Hash32) -> bool:
+        story = self.desk.store.get(order_id)
+        return story is None or story.answered is None
 
     async def again(self, order_id: Hash32, salt: Hash32) -> Lines:
         """All lines of an order, for who has its salt; raises UnknownOrder."""

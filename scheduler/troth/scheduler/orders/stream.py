@@ -27,13 +27,14 @@ class Lines:
         self._ended = True
         self._wake()
 
-    async def follow(self) -> AsyncIterator[Line]:
-        """Every line until the end."""
+    async def follow(self) -> AsyncIterator[list[Line]]:
+        """Every line until the end, those together that are there together."""
         place = 0
         while True:
             while place < len(self._lines):
-                yield self._lines[place]
-                place += 1
+                fresh = self._lines[place:]
+                place += len(fresh)
+                yield fresh
             if self._ended:
                 return
             await self._changed.wait()

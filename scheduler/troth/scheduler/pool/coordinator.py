@@ -146,7 +146,7 @@ class Coordinator:
         ]
         chain = pool.choose(wanted.name.hex(), wanted.positions, draws)
         if not chain.segments:
-            log.info("no chain is chosen by measured times: %s", chain.reason)
+            log.debug("no chain is chosen by measured times: %s", chain.reason)
             return None
         return tuple(Address(part.name) for part in chain.segments)
 

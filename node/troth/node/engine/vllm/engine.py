@@ -143,11 +143,11 @@ class VllmEngine:
         try:
             limit = core.load.blocks * BLOCK // HELD_OPEN
             text = await self._sessions.text(key, tokens, start, core, limit)
-            rows = await self._texts.rows(core, text.name, tokens, start, len(tokens))
+            rows, cached = await self._texts.rows_and_cached(core, text.name, tokens, start, len(tokens))
         except EngineError as error:
             raise _busy(error) from error
         self._texts.keep(tokens, start, rows)
-        return Computed(rows, time.perf_counter() - began)
+        return Computed(rows, time.perf_counter() - began, cached)
 
     def holds(self, segment: Segment) -> bool:
         """Whether the segment is in memory: the whole model is."""

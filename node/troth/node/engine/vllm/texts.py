@@ -59,13 +59,19 @@ class Texts:
 
     async def rows(self, core: Core, name: str, tokens: Sequence[int], start: int, end: int) -> NDArray[Any]:
         """Rows [start, end) of a running request, whose text begins with `tokens`."""
+        return (await self.rows_and_cached(core, name, tokens, start, end))[0]
+
+    async def rows_and_cached(
+        self, core: Core, name: str, tokens: Sequence[int], start: int, end: int
+    ) -> tuple[NDArray[Any], int]:
+        """The same, and how many of them nobody had to compute for it; rows that were lost are computed once more."""
         first = await core.board.first(name)
         if start >= first:
-            return await core.board.rows(name, start, end)
-        cached = self._store.first(tokens, first)
+            return await core.board.rows(name, start, end), 0
+        cached, found = self._store.first(tokens, first), min(first, end) - start
         if cached is None:
-            cached = await self.prefill(core, list(tokens[:first]), fresh=True)
-        return np.concatenate([cached[start:], await core.board.rows(name, first, end)])
+            cached, found = await self.prefill(core, list(tokens[:first]), fresh=True), 0
+        return np.concatenate([cached[start:], await core.board.rows(name, first, end)]), found
 
     def keep(self, tokens: Sequence[int], start: int, rows: NDArray[Any]) -> None:
         """Remember the rows of whole blocks."""

@@ -1,0 +1,173 @@
+"""SmolLM2 on a network of ten nodes of the shipped kind: the first token over the gateway, and what checks cost.
+
+The demo's network: real weights, processes, disks, TLS, a chain with a block a second, and a class of which half of the
+answers are checked, so that a few questions show both kinds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from benchmarks.figures import Figure
+from benchmarks.market.running.processor import processor_seconds
+from troth.demo.display import Display
+from troth.demo.gateway import LocalGateway, Streamed
+from troth.demo.market_network import LAYERS, MarketNetwork
+from troth.demo.market_play import ENDED, MarketStage, open_tab
+from troth.demo.weights import prepare_models
+from troth.node.engine.interface import SessionKey
+from troth.node.engine.layers import LayerSlice
+from troth.node.engine.torch_engine import TorchEngine
+from troth.node.models.folder import open_folder
+from troth.protocol.types import Segment
+
+QUESTION = "What is the capital of France?"
+TOKENS = 20
+RATE = 0.05
+CHECK_SECONDS = 60.0
+IDLE_SECONDS = 10.0
+REACH_FIRST, REACH_SHARE, REACH_CHECK = 0.060, 4.0, 2.0
+BEFORE_SHARE, BEFORE_CHECK = 71.0, 4.1
+"""Of the per-task way: three verifiers for every task, and three transactions before a verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question: seconds to its first token and from its answer's end to its outcome; the nodes' processors."""
+
+    first: float
+    outcome: str
+    after: float
+    spent: float
+    prompt: int
+
+
+def measure(models: Path, count: int, report: Callable[[str], None]) -> list[Figure]:
+    """Ask ``count`` times, one question at a time."""
+    with tempfile.TemporaryDirectory() as folder:
+        network = MarketNetwork(Path(folder) / "network", models, report=report)
+        display = Display()
+        prepare_models(models, network.plan, display)
+        with network:
+            network.start()
+            stage = MarketStage(network, display)
+            open_tab(stage)
+            idle = _idle(network)
+            asked = [_ask(stage, number, idle, report) for number in range(count + 1)][1:]
+        alone = asyncio.run(_alone(models / "models" / network.plan.model, asked[0].prompt, count))
+    return [_first(asked, alone), *_checks(asked)]
+
+
+def _first(asked: list[Asked], alone: list[float]) -> Figure:
+    there, here = statistics.median(one.first for one in asked), statistics.median(alone)
+    note = f"median of {len(asked)}: {1e3 * there:.0f} ms over the gateway, {1e3 * here:.0f} ms in one process"
+    name = "first token over the gateway, more than the same engine in one process, without overlay"
+    return Figure(name, 1e3 * (there - here), "ms", None, 1e3 * REACH_FIRST, note)
+
+
+def _checks(asked: list[Asked]) -> list[Figure]:
+    plain = [one for one in asked if one.outcome == "undrawn"]
+    checked = [one for one in asked if one.outcome == "checked"]
+    if not plain or not checked:
+        raise RuntimeError(f"of {len(asked)} questions {len(checked)} were checked: ask more of them")
+    inference = statistics.median(one.spent for one in plain)
+    check = max(statistics.median(one.spent for one in checked) - inference, 0.0)
+    share = 100 * RATE * check / inference
+    costs = f"an answer {inference:.2f} s of the nodes' processors, a check by k = 3 {check:.2f} s more"
+    after = statistics.median(one.after for one in checked)
+    return [
+        Figure(
+            f"checks' processor time over inference's, q = {100 * RATE:.0f} %",
+            share,
+            "%",
+            BEFORE_SHARE,
+            REACH_SHARE,
+            f"{costs}; {len(plain)} answers without a check, {len(checked)} with one, one text at a time",
+        ),
+        Figure(f"a check after the answer, SmolLM2, {TOKENS} tokens", after, "s", BEFORE_CHECK, REACH_CHECK),
+    ]
+
+
+def _idle(network: MarketNetwork) -> float:
+    """Processor seconds a second that nodes use while nobody asks."""
+    before = _spent(network)
+    time.sleep(IDLE_SECONDS)
+    return (_spent(network) - before) / IDLE_SECONDS
+
+
+def _spent(network: MarketNetwork) -> float:
+    return sum(processor_seconds(node.child) for node in network.nodes.values())
+
+
+def _ask(stage: MarketStage, number: int, idle: float, report: Callable[[str], None]) -> Asked:
+    gateway, before, begun = stage.gateway, _spent(stage.network), time.monotonic()
+    assert gateway is not None
+    first, streamed, prompt = _stream(gateway)
+    ended = time.monotonic()
+    outcome = "pending"
+    while outcome not in ENDED:
+        if time.monotonic() > ended + CHECK_SECONDS:
+            raise RuntimeError(f"question {number} has no outcome after {CHECK_SECONDS:.0f} s")
+        time.sleep(0.02)
+        outcome = str(gateway.receipt_now(streamed)["outcome"])
+    after = time.monotonic() - ended
+    spent = _spent(stage.network) - before - idle * (time.monotonic() - begun)
+    report(f"question {number}: first token after {1e3 * first:.0f} ms, {outcome} {after:.2f} s after the answer")
+    return Asked(first, outcome, after, spent, prompt)
+
+
+def _stream(gateway: LocalGateway) -> tuple[float, Streamed, int]:
+    """Seconds to the first piece of text, the answer, and how many tokens its prompt has."""
+    body = {
+        "model": gateway._get("/v1/models")["data"][0]["id"],
+        "messages": [{"role": "user", "content": QUESTION}],
+        "max_tokens": TOKENS,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    first, last, prompt = 0.0, {}, 0
+    url, headers = f"{gateway.address}/v1/chat/completions", {"authorization": f"Bearer {gateway.key}"}
+    with httpx.Client(timeout=CHECK_SECONDS) as client:
+        begun = time.monotonic()
+        with client.stream("POST", url, json=body, headers=headers) as response:
+            for line in response.iter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                chunk: dict[str, Any] = json.loads(line.removeprefix("data: "))
+                if "error" in chunk:
+                    raise RuntimeError(f"the answer broke off: {chunk['error']}")
+                if not first and any(choice["delta"].get("content") for choice in chunk["choices"]):
+                    first = time.monotonic() - begun
+                last = chunk if "troth" in chunk else last
+                prompt = (chunk.get("usage") or {}).get("prompt_tokens", prompt)
+    troth = last["troth"]
+    return first, Streamed(last["id"], "", str(troth["task"]), str(troth["receipt"])), prompt
+
+
+async def _alone(folder: Path, prompt: int, count: int) -> list[float]:
+    """Seconds to a first token from the engine alone: a prompt of that length, its last row, the head, the choice."""
+    engine = TorchEngine(open_folder(folder), Segment(0, LAYERS), 0, threads=1, layers=LayerSlice)
+    tokens, found = np.arange(1, prompt + 1, dtype=np.int64), []
+    try:
+        for number in range(count + 1):
+            key = SessionKey(number.to_bytes(32), 0, 0)
+            begun = time.monotonic()
+            rows = (await engine.forward(key, Segment(0, LAYERS), 0, tokens)).rows
+            int(np.argmax((await engine.logits(rows[-1:])).rows))
+            found.append(time.monotonic() - begun)
+            await engine.forget(key)
+    finally:
+        await engine.close()
+    return found[1:]
