@@ -199,7 +199,7 @@ def start(
     owner_keystore: OwnerKeystore = None,
     owner_password_file: OwnerPassword = None,
     stake: Annotated[
-        int, typer.Option("--stake", envvar="TROTH_STAKE", help="With --auto: wei, 0 means ten times the minimum.")
+        int, typer.Option("--stake", envvar="TROTH_STAKE", help="With --auto: 0 means as `troth node register`.")
     ] = 0,
     broadcast: Broadcast = False,
     log_level: Annotated[
@@ -229,27 +229,25 @@ def start(
     password = read_password(password_file, purpose="the operator's keystore")
     key = load_account(configuration.operator_keystore, password)
 
-    if configuration.market is not None:
-        from troth.node.errors import ConfigError
-        from troth.node.orders.running import RunningMarketNode
-
-        if auto:
-            raise ConfigError("--auto is not for a node with [market]", auto, "Start it without --auto.")
-
-        asyncio.run(RunningMarketNode(configuration, key, verify_weights=not no_verify_weights).run())
-        return
+    on_market = configuration.market is not None
     if auto:
-        from troth.node.pool.joining import placed
+        from troth.node.pool import joining, market_joining
         from troth.node.transactions import open_keystore
 
         owner = None
         if owner_keystore is not None:
             owner = open_keystore(owner_keystore, owner_password_file or password_file, "the owner", "--owner-keystore")
+        placed = market_joining.placed if on_market else joining.placed
         found = asyncio.run(placed(configuration, key, owner, stake, broadcast=broadcast))
         if isinstance(found, dict):
             show(found, as_json=False)
             return
         configuration = found
+    if on_market:
+        from troth.node.orders.running import RunningMarketNode
+
+        asyncio.run(RunningMarketNode(configuration, key, verify_weights=not no_verify_weights, auto=auto).run())
+        return
 
     async def serve() -> None:
         await RunningNode(configuration, key, verify_weights=not no_verify_weights, auto=auto).run()
@@ -337,6 +335,10 @@ def move(
     segment: Annotated[
         list[str] | None, typer.Option("--segment", help="Segment to join, FIRST:END; repeatable. Default: all of it.")
     ] = None,
+    asks: Annotated[
+        list[str] | None,
+        typer.Option("--ask", help="With [market], as for `register`. Default: what it asks now, by layers."),
+    ] = None,
     password_file: PasswordFile = None,
     broadcast: Broadcast = False,
     home: Home = DEFAULT_HOME,
@@ -344,17 +346,18 @@ def move(
 ) -> None:
     """Host other layers from the next block on (dry run by default). A running node follows without a restart.
 
-    Former layers are kept for as long as orders may ask for them. A changed slice stays for 200 blocks.
+    Former layers are kept for as long as orders may ask for them. A changed slice stays for as many blocks as a
+    reference block may be old. With [market] seats in groups that are new season again before they check or judge.
     """
+    from troth.node import market_membership, membership
     from troth.node.configuration import load, segment_of
-    from troth.node.errors import ConfigError
-    from troth.node.membership import move as move_node
 
-    if load(home).market is not None:
-        raise ConfigError("this command is not for a node with [market]", "move", "Leave, and register the new slice.")
     hosted = segment_of(layers)
     segments = tuple(segment_of(text) for text in segment or ()) or (hosted,)
-    show(move_node(home, hosted, segments, password_file, broadcast=broadcast), as_json)
+    if load(home).market is not None:
+        show(market_membership.move(home, hosted, segments, asks or [], password_file, broadcast=broadcast), as_json)
+        return
+    show(membership.move(home, hosted, segments, password_file, broadcast=broadcast), as_json)
 
 
 @app.command("leave", hidden=True)

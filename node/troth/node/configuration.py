@@ -13,7 +13,8 @@ version = 1
 [engine]  optional name = "torch" or "vllm", device, threads, cache_megabytes
 [limits]  optional sessions, positions, trace_gigabytes
 [disputes] optional automatic, outvoted
-[auto]    optional scheduler = "0x…", memory_gigabytes, pause_minutes: what `troth node start --auto` may do
+[auto]    optional scheduler = "0x…", memory_gigabytes, pause_minutes: what `troth node start --auto` may do; with
+          [market] ask = "PROMPT,CACHED,WRITTEN" too, asset units per 10^9 positions through all layers of the model
 [overlay] optional: address = "name:port" as proxies reach it, committee = "0x…"; host, port, publish_seconds;
           of a node that hosts the whole model only: clients' requests may enter here (docs/direct.md)
 """
@@ -28,12 +29,14 @@ from typing import Annotated, Literal, cast, get_args
 import msgspec
 
 from troth.chain.keystore import keystore_path
+from troth.node.asking import ask_of
 from troth.node.dispute_policy import DisputePolicy
 from troth.node.earning.policy import CLAIM_LAGS, GAS_SHARE, EarningPolicy
 from troth.node.errors import ConfigError
 from troth.overlay.errors import EntryMisconfigured
 from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of, overlay_table
 from troth.protocol.errors import ProtocolError
+from troth.protocol.market.types import Ask
 from troth.protocol.types import ZERO_ADDRESS, Address, Hash32, Segment, to_address
 
 FILE = "node.toml"
@@ -112,6 +115,7 @@ class _Auto(_Section, frozen=True, forbid_unknown_fields=True):
     scheduler: str = ""
     memory_gigabytes: Annotated[float, msgspec.Meta(gt=0, le=65_536)] | None = None
     pause_minutes: Annotated[float, msgspec.Meta(ge=0, le=525_600)] = 10.0
+    ask: str = ""
 
 
 class _File(_Section, frozen=True, forbid_unknown_fields=True):
@@ -141,11 +145,15 @@ class MarketPlace:
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """Limits of `start --auto`: whose orders, memory for weights (None: a share of what there is), how often."""
+    """Limits of `start --auto`: whose orders, memory for weights (None: a share of what there is), how often.
+
+    ``ask``: for all layers of the model; a segment's is its share. None: what is asked on chain by then.
+    """
 
     scheduler: Address | None = None
     memory_bytes: int | None = None
     pause_seconds: float = 600.0
+    ask: Ask | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +286,7 @@ def _auto(section: _Auto) -> Auto:
         scheduler = to_address(section.scheduler) if section.scheduler else None
     except ProtocolError as error:
         raise ConfigError("auto.scheduler is no address", section.scheduler, error.remedy) from error
-    return Auto(scheduler, memory, section.pause_minutes * 60)
+    return Auto(scheduler, memory, section.pause_minutes * 60, ask_of(section.ask) if section.ask else None)
 
 
 def with_engine(configuration: Configuration, name: str) -> Configuration:

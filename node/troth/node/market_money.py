@@ -21,9 +21,9 @@ from troth.node.earning import claiming, redeeming, view
 from troth.node.earning.books import Books, Ledger
 from troth.node.earning.claims_record import ClaimsRecord
 from troth.node.earning.database import Database
-from troth.node.inspection import operator_of
 from troth.node.market_transactions import carry_out, carry_out_all
 from troth.node.orders.running import RECORDS, connect
+from troth.node.process import operator_of
 from troth.node.transactions import run
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.views import parameters_of

@@ -27,6 +27,7 @@ from troth.node.moving import Moving
 from troth.node.parts import Parts
 from troth.node.pool.assembly import resident_of
 from troth.node.pool.resident import Resident
+from troth.node.pool.task_contacts import TaskContacts
 from troth.node.service.bench import Bench, Limits
 from troth.node.service.node_service import Answer, NodeService
 from troth.node.signing_record import SigningRecord
@@ -194,7 +195,7 @@ class RunningNode:
         self._resident = resident_of(
             self._configuration,
             bench,
-            state=lambda: follower.state,
+            contacts=TaskContacts(lambda: follower.state),
             sessions=lambda: service.sessions,
             move=self._moving.move,
             auto=self._auto,

@@ -1,0 +1,61 @@
+"""The process that a configuration starts, asked over its own endpoint, and its operator by the keyfile alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from troth.chain.keystore import address_in
+from troth.node.configuration import Configuration
+from troth.node.errors import ConfigError
+from troth.overlay.errors import OverlayError
+from troth.overlay.https import pinned_sync_client
+from troth.overlay.identity import load_identity
+from troth.protocol.types import Address, Segment
+
+if TYPE_CHECKING:
+    import httpx
+
+
+def operator_of(configuration: Configuration) -> Address:
+    """The operator's address from its keyfile, without the password."""
+    address = address_in(configuration.operator_keystore)
+    if address is None:
+        raise ConfigError(
+            "the operator's keyfile states no address",
+            str(configuration.operator_keystore),
+            "Use a keyfile with an address field.",
+        )
+    return address
+
+
+def process_slice(configuration: Configuration) -> Segment | None:
+    """The layers that the running process hosts, by its metrics; None if none answers."""
+    import httpx
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        with _process(configuration) as client:
+            families = text_string_to_metric_families(client.get("/metrics").text)
+            found = {family.name: family.samples[0].value for family in families if family.samples}
+            return Segment(int(found["troth_node_slice_first"]), int(found["troth_node_slice_end"]))
+    except (httpx.HTTPError, OverlayError, KeyError, ValueError):
+        return None
+
+
+def _process(configuration: Configuration) -> httpx.Client:
+    """A client of the process that this configuration starts."""
+    identity = load_identity(configuration.tls_folder)
+    host = "127.0.0.1" if configuration.host in {"0.0.0.0", "::"} else configuration.host  # noqa: S104
+    return pinned_sync_client(f"https://{host}:{configuration.port}", identity.spki_sha256)
+
+
+def process_state(configuration: Configuration) -> dict[str, Any]:
+    """What /readyz of the running node says."""
+    import httpx
+
+    try:
+        with _process(configuration) as client:
+            answer: dict[str, Any] = client.get("/readyz").json()
+            return answer
+    except (httpx.HTTPError, OverlayError, ValueError) as error:
+        return {"ready": False, "reasons": [f"no process answers: {type(error).__name__}"]}
