@@ -76,6 +76,7 @@ class MarketNetwork(LocalNetwork):
         self.execution = self._troth(
             *("model", "register", self.plan.model, "--home", self.models, "--dtype", self.plan.dtype),
             *("--factory", self.factory, "--check", CHECK_PERCENT, "--candidates", self.plan.candidates),
+            *(("--exact", "--engine", self.plan.engine) if self.plan.exact else ()),
             *("--rpc", self.rpc, "--keystore", self.owner_keystore, "--broadcast"),
         )
         self.model_id, self.execution_class = self.execution["model_id"], self.execution["class_id"]
@@ -108,7 +109,7 @@ class MarketNetwork(LocalNetwork):
         made = self._troth(
             *("scheduler", "init", "--home", self.scheduler.home, "--rpc", self.rpc, "--factory", self.factory),
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
-            *("--ends", LAYERS, "--port", free_port(), "--prices", ",".join(str(price) for price in PRICES)),
+            *("--ends", self._ends(), "--port", free_port(), "--prices", ",".join(str(price) for price in PRICES)),
             *("--deposit", DEPOSIT, "--operator-keystore", operator, "--vrf-keystore", self.vrf_keystore),
         )
         self.scheduler.operator, self.scheduler.endpoint = made["operator"], made["endpoint"]
