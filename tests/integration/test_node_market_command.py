@@ -62,7 +62,7 @@ class Operated:
 
     def told(self, *arguments: object) -> Any:
         done = self.run(*arguments, "--json")
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr or done.stdout
         return json.loads(done.stdout)
 
     def signed(self, *arguments: object) -> Any:

@@ -16,7 +16,7 @@ from troth.client.home import Home
 from troth.client.ordering import Choices
 from troth.client.orders.asking import ask
 from troth.client.orders.running import running
-from troth.client.orders.updates import Ended, Outcome, Sent, Served, Signed, Text, Update
+from troth.client.orders.updates import Drawn, Ended, Outcome, Sent, Served, Signed, Text, Update
 from troth.client.orders.wishes import Check, Wish
 from troth.client.template import Message
 from troth.demo import cli
@@ -35,11 +35,13 @@ OnText = Callable[["Answered", str], None]
 
 @dataclass(slots=True)
 class Answered:
-    """What became of a question. ``nodes`` are those of each of its orders, the last one's last."""
+    """What became of a question. ``nodes`` are those of each of its orders, the last one's last; ``verifiers`` those who
+    checked the last one, by segment."""
 
     text: str = ""
     pieces: int = 0
     nodes: list[tuple[Address, ...]] = field(default_factory=list)
+    verifiers: tuple[tuple[Address, ...], ...] = ()
     anew: int = 0
     cached: int = 0
     outcome: Outcome | None = None
@@ -57,6 +59,8 @@ class Answered:
                 self.pieces += 1
             case Signed():
                 self.cached = update.cached
+            case Drawn(verifiers=verifiers):
+                self.verifiers = verifiers
             case Ended():
                 self.outcome, self.advice = update.outcome, update.advice
             case _:

@@ -76,7 +76,6 @@ class MarketNetwork(LocalNetwork):
         self.execution = self._troth(
             *("model", "register", self.plan.model, "--home", self.models, "--dtype", self.plan.dtype),
             *("--factory", self.factory, "--check", CHECK_PERCENT, "--candidates", self.plan.candidates),
-            *(("--exact", "--engine", self.plan.engine) if self.plan.exact else ()),
             *("--rpc", self.rpc, "--keystore", self.owner_keystore, "--broadcast"),
         )
         self.model_id, self.execution_class = self.execution["model_id"], self.execution["class_id"]
