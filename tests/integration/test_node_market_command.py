@@ -16,8 +16,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from support.real_nodes import tiny_model
 from support.tabs_stage import ASK, TabsStage, following, tabs_stage
+from support.tiny_llama import tiny_model
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account
 from troth.demo.ports import free_port

@@ -35,8 +35,8 @@ OnText = Callable[["Answered", str], None]
 
 @dataclass(slots=True)
 class Answered:
-    """What became of a question. ``nodes`` are those of each of its orders, the last one's last; ``verifiers`` those who
-    checked the last one, by segment."""
+    """What became of a question. ``nodes`` are those of each of its orders, the last one's last; ``verifiers``, by
+    segment, those who checked the last one."""
 
     text: str = ""
     pieces: int = 0
