@@ -126,7 +126,13 @@ def _on_chain(configuration: Configuration, seen: OnMarket) -> list[Finding]:
     registered, known = seen.role is Role.NODE and not seen.exit_block, bool(seen.rules.seat)
     return [
         Finding("rpc", True, f"block {seen.block}", ""),
-        Finding("clock", abs(seen.behind) < CLOCK_SECONDS, f"{seen.behind:.0f} s from the newest block", "Run NTP."),
+        Finding(
+            "clock",
+            # A quiet chain is no wrong clock; a block from the future is.
+            seen.behind > -CLOCK_SECONDS,
+            f"newest block is {seen.behind:.0f} s old by this clock",
+            "This clock is behind: synchronise it (chrony or systemd-timesyncd).",
+        ),
         Finding("class", known, "registered" if known else "unknown here", "Check node.class and market.factory."),
         Finding("stake", registered, seen.role.name.lower(), "Run `troth node register --broadcast`."),
         Finding("seats", seen.seats > 0, f"{seen.seats} of {seen.rules.seat_cap}", "Run `troth node topup`."),

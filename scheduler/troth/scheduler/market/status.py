@@ -23,6 +23,7 @@ from troth.protocol.types import Address, Hash32
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.market.configuration import MarketConfiguration, load_market
 from troth.scheduler.orders.store import OrderStore
+from troth.scheduler.pool.asking import placement_of
 from troth.scheduler.status import GAS_RESERVE
 from troth.scheduler.tabs.client_tabs import ClientTab, ClientTabs
 from troth.scheduler.tabs.database import Database
@@ -94,6 +95,7 @@ async def status_of_market(folder: Path) -> Report:
             "unfinished_orders": [
                 "0x" + one.order_id.hex() for one in opened if one.drawn is None and one.failed is None
             ],
+            "placement": await placement_of(looked.configuration),
             "stuck": stuck,
             "problems": problems,
         }

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import httpx
 
 from troth.overlay.errors import OverlayError
 from troth.overlay.https import naming_errors, pinned_client
 from troth.overlay.identity import load_identity
-from troth.scheduler.configuration import Configuration
 
 SECONDS = 3.0
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens; asked at the loopback
 
 
-async def placement_of(configuration: Configuration) -> dict[str, Any] | None:
+class Listening(Protocol):
+    """Where a scheduler of this machine listens, as its configuration says."""
+
+    @property
+    def folder(self) -> Path:
+        """The home folder."""
+
+    @property
+    def host(self) -> str:
+        """The address."""
+
+    @property
+    def port(self) -> int:
+        """The port."""
+
+
+async def placement_of(configuration: Listening) -> dict[str, Any] | None:
     """What GET /v1/placement says; None if the scheduler does not run here."""
     host = EVERYWHERE.get(configuration.host, configuration.host)
     endpoint = f"https://{f'[{host}]' if ':' in host else host}:{configuration.port}"
