@@ -10,7 +10,6 @@ from troth.scheduler.orders.desk import Chosen
 from troth.scheduler.pool.coordinator import Coordinator, Wanted
 from troth.scheduler.pool.pace import Pace
 
-
 BLOCK_SECONDS = 12.0
 
 
