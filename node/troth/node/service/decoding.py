@@ -185,7 +185,7 @@ class Decoding:
         assert isinstance(engine, WholeEngine)
         text = [*work.all_inputs().tolist(), work.emitted[work.positions - 1]]
         ordered = work.seat.request
-        request = replace(ordered, prompt_tokens=tuple(text), max_tokens=ordered.position_limit - len(text))
+        request = replace(ordered, prompt_tokens=tuple(text), max_tokens=ordered.position_limit + 1 - len(text))
         began = time.perf_counter()
         async with aclosing(engine.generate(request, work.seat.noise_seed)) as steps:
             async for token, rows in steps:
