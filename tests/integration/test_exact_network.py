@@ -1,56 +1,77 @@
-"""A class of equal roots on a real chain: decode alone against prefill, and the least change there is."""
+"""A class of equal roots on tabs, torch engine: decode alone against prefill, and the least change there is."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
-from support.real_nodes import LAYERS, real_stage
+from support.order_network import Network, build
+from support.tiny_llama import LAYERS, tiny_model
 
-from troth.protocol.events import Slashed
-from troth.protocol.settlement import Outcome
-from troth.scheduler.assembly import assembled
+from troth.node.engine.exact_layers import ExactSlice
+from troth.node.engine.interface import Computed, SessionKey
+from troth.node.engine.torch_engine import TorchEngine
+from troth.node.models.folder import ModelFolder
+from troth.node.orders.session import INFERS
+from troth.protocol.market.life import Acknowledged, Rejected, live
+from troth.protocol.market.types import Opinion
+from troth.protocol.types import Segment
 
-pytestmark = [pytest.mark.chain, pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 
-async def collected(lifecycle: Any) -> list[dict[str, Any]]:
-    return [line async for line in lifecycle.stream.lines()]
+class Swaying(TorchEngine):
+    """Multiplies every row that it infers; what it checks is honest."""
+
+    sway = 1.0
+
+    async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: Any) -> Computed:
+        computed = await super().forward(key, segment, start, inputs)
+        if key.attempt != INFERS:
+            return computed
+        return computed._replace(rows=(computed.rows * np.float32(self.sway)).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
+    return tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def network_of(folder: ModelFolder, path: Path, ends: tuple[int, ...]) -> Network:
+    network = build(path, ends=ends, exact=True, tiles=0)
+    for node in network.nodes.values():
+        _, bench, service = node.running
+        engine: Any = Swaying(folder, Segment(0, LAYERS), 0, threads=1, layers=ExactSlice)
+        service._bench = replace(bench, engine=engine)
+        node.started = (engine, service._bench, service)
+    return network
 
 
 @pytest.mark.parametrize("ends", [(LAYERS,), (1, LAYERS)], ids=["alone", "relayed"])
-async def test_honest_roots_are_equal(deployed: Any, tmp_path: Path, ends: tuple[int, ...]) -> None:
-    async with (
-        real_stage(deployed, tmp_path, ends=ends, exact=True) as scene,
-        assembled(scene.configuration(), scene.keys) as scheduler,
-    ):
-        for tokens in (1, 17, 70):
-            lifecycle = await scheduler.submit(await scene.order(max_tokens=tokens))
-            lines = await collected(lifecycle)
-            assert lines[-1].get("outcome") == "accepted", lines[-1]
-            events = scheduler.desk.ledger.state.tasks[lifecycle.task.task_id].events
-            assert not [event for event in events if isinstance(event, Slashed)]
+async def test_honest_roots_are_equal(folder: ModelFolder, tmp_path: Path, ends: tuple[int, ...]) -> None:
+    network = network_of(folder, tmp_path, ends)
+    for tokens in (1, 17, 70):
+        ordered = await network.serve(max_tokens=tokens)
+        checks = tuple([await network.check(ordered, segment) for segment in range(len(ends))])
+        said = {one.message.opinion for check in checks for one in check.verdicts.values()}
+        assert said == {Opinion.ACCEPT}
+        ending = live(network.journey(ordered, checks), network.view(ordered.order.message))
+        assert isinstance(ending, Acknowledged)
 
 
-async def test_a_last_bit_in_every_state_is_rejected(deployed: Any, tmp_path: Path) -> None:
+async def test_a_last_bit_in_every_state_is_rejected(folder: ModelFolder, tmp_path: Path) -> None:
     """float32 has 23 bits of mantissa; a tolerant class cannot see the last of them, nor a 0.1 % change in bfloat16."""
-    async with (
-        real_stage(deployed, tmp_path, ends=(LAYERS,), exact=True) as scene,
-        assembled(scene.configuration(), scene.keys) as scheduler,
-    ):
-        lifecycle = await scheduler.submit(await scene.order(max_tokens=9))
-        cheats = lifecycle.task.assignment.candidates(0)
-        for cheat in cheats:
-            engine = scene.node(cheat).engine
-            engine.wrong_segment, engine.sway = 0, 1 + 2.0**-22
-        lines = await collected(lifecycle)
-        assert lines[-1].get("outcome") == "rejected", lines[-1]
-        record = scheduler.desk.ledger.state.tasks[lifecycle.task.task_id]
-        assert record.outcome is Outcome.REJECTED
-        slashed = {event.operator for event in record.events if isinstance(event, Slashed)}
-        assert len(slashed) == 1
-        assert slashed <= set(cheats)
+    network = network_of(folder, tmp_path, (LAYERS,))
+    ordered = network.order(max_tokens=9)
+    cheat: Any = network.nodes[ordered.nodes[0]].engine
+    cheat.sway = 1 + 2.0**-22
+    await network.serve(ordered)
+    check = await network.check(ordered, 0)
+    assert {one.message.opinion for one in check.verdicts.values()} == {Opinion.REJECT}
+    assert live(network.journey(ordered, (check,)), network.view(ordered.order.message)) == Rejected((0,))

@@ -16,8 +16,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from support.real_nodes import tiny_model
 from support.tabs_stage import ASK, TabsStage, following, tabs_stage
+from support.tiny_llama import tiny_model
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account
 from troth.demo.ports import free_port
@@ -62,7 +62,7 @@ class Operated:
 
     def told(self, *arguments: object) -> Any:
         done = self.run(*arguments, "--json")
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr or done.stdout
         return json.loads(done.stdout)
 
     def signed(self, *arguments: object) -> Any:
@@ -136,11 +136,30 @@ async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[su
         assert paid["amount"] == told["unpaid"]
         assert operated.told("earnings")["credit"] == told["unpaid"]
         assert operated.signed("claim")["remedy"]
+        moves(operated)
         processes[-1].send_signal(signal.SIGTERM)
         assert processes[-1].wait(30) == 0
         left = operated.signed("leave", "--broadcast")
         assert left["exit_block"] > left["block"]
         assert operated.signed("withdraw", "--broadcast")["calls"][0]["call"] == "withdraw"
+
+
+def moves(operated: Operated) -> None:
+    """To one layer of two, and the running node follows without a restart."""
+    for words, why in ((("0:1", "--segment", "0:2"), "outside"), (("0:2", *("--segment", "0:1") * 3), "two groups")):
+        refused = operated.run("move", *words, "--password-file", operated.password)
+        assert refused.returncode != 0
+        assert why in refused.stderr
+    dry = operated.signed("move", "1:2")
+    assert (dry["sent"], dry["before"], dry["asks"]["1:2"]["written"]) == (False, "0:2", str(ASK.written // 2))
+    assert operated.signed("move", "1:2", "--ask", "5,1,7")["asks"]["1:2"]["written"] == "7"
+    assert operated.signed("move", "1:2", "--broadcast")["sent"]
+    assert operated.told("ask")["asks"] == {"1:2": dry["asks"]["1:2"]}
+    assert operated.told("status")["slice"] == "1:2"
+    give_up, wrong = time.monotonic() + DEADLINE, [""]
+    while wrong:
+        wrong = [finding for finding in json.loads(operated.run("doctor", "--json").stdout) if not finding["ok"]]
+        assert time.monotonic() < give_up, wrong
 
 
 async def joined(stage: TabsStage, anvil: Any, tmp_path: Path) -> tuple[Operated, dict[str, Any]]:

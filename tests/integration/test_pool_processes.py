@@ -2,111 +2,91 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from troth.client.asking import Assigned, Text, Verdict, ask_afresh
-from troth.client.choices import Choices
-from troth.client.ordering import SignedOrder
-from troth.client.session import session
-from troth.demo import acts
+from troth.client.orders.updates import Outcome
 from troth.demo.display import Display
+from troth.demo.market_asking import Answered, Asker
 from troth.demo.plan import Plan
 from troth.demo.pool import Hardware, PoolNetwork
 from troth.demo.weights import prepare_models
-from troth.protocol.assignment import Assignment
-from troth.protocol.types import Address
 
-pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(1800)]
 
 MODELS = Path(__file__).resolve().parents[2] / ".troth"
-LAYER_BYTES = 14_200_000
-HALF = Hardware("half", 15 * LAYER_BYTES + 115_000_000)
+LAYER_BYTES, EMBEDDING_BYTES = 14_200_000, 115_000_000
+WHOLE, HALF = (
+    Hardware("whole", 30 * LAYER_BYTES + EMBEDDING_BYTES),
+    Hardware("half", 15 * LAYER_BYTES + EMBEDDING_BYTES),
+)
+KINDS = (WHOLE,) * 8 + (HALF,) * 4
+"""A segment needs nine owners, so that a whole node alone serves nobody: the halves make two segments of ten."""
 QUESTION = "Count from one to twenty in words."
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[acts.Stage]:
-    """Six machines with room for half of the model each, in a class of two candidates and one verifier."""
-    plan = Plan(slices=((0, 30),), nodes_per_slice=6, verifiers=1, block_seconds=0.5, windows=(120, 120, 30, 60, 1_000))
-    display = Display()
-    prepare_models(MODELS, plan, display)
+def asker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
+    """Eight machines with room for the whole model and four for half of it; a client with a tab."""
+    plan = Plan(slices=((0, 30),), nodes_per_slice=len(KINDS), block_seconds=0.5)
+    prepare_models(MODELS, plan, Display())
     folder = tmp_path_factory.mktemp("pool") / "network"
-    hardware = dict.fromkeys(plan.node_names, HALF)
-    with PoolNetwork(folder, MODELS, plan, report=lambda line: None, hardware=hardware) as network:
+    hardware = dict(zip(plan.node_names, KINDS, strict=True))
+    with PoolNetwork(folder, MODELS, plan, report=lambda line: None, hardware=hardware, ready_seconds=900.0) as network:
         network.start()
         network.wait_placed()
-        made = acts.Stage(network, display, MODELS)
-        acts.deposit(made)
+        made = Asker(network)
+        made.open_tab()
         yield made
 
 
-async def asked(stage: acts.Stage, during: Any = None, max_tokens: int = 24) -> tuple[str, str, Assignment]:
-    """Outcome, answer and draw of one question; `during` is called once with the draw after the third piece."""
-    pieces: list[str] = []
-    drawn: Assignment | None = None
-    async with session(stage.home, stage.configuration) as ready:
-        messages = [{"role": "user", "content": QUESTION}]
-        choices = Choices(max_tokens)
-        signed = await ready.prepare(messages, choices, stage.key)
-        afresh = ask_afresh(ready, signed, lambda newer: newer.prepare(messages, choices, stage.key))
-        async for update in afresh:
-            match update:
-                case SignedOrder():
-                    continue
-                case Assigned(assignment):
-                    drawn = assignment
-                case Text(text):
-                    pieces.append(text)
-                    if len(pieces) == 3 and during is not None:
-                        await asyncio.to_thread(during, drawn)
-                case Verdict(outcome, _):
-                    assert drawn is not None
-                    return outcome, "".join(pieces), drawn
-                case _:
-                    continue
-    raise AssertionError("no verdict")
+def network(asker: Asker) -> PoolNetwork:
+    assert isinstance(asker.network, PoolNetwork)
+    return asker.network
 
 
-def network(stage: acts.Stage) -> PoolNetwork:
-    assert isinstance(stage.network, PoolNetwork)
-    return stage.network
+async def asked(asker: Asker, number: signal.Signals | None = None, left: list[str] | None = None) -> Answered:
+    """One answer that is checked; with ``number`` who serves the last segment gets that signal after three pieces."""
 
-
-async def test_nodes_that_know_only_their_memory_form_pipelines_and_serve(stage: acts.Stage) -> None:
-    shown = network(stage).placement()
-    # All asked at once and were all sent to the first half; three of them have moved.
-    assert sorted(lane["slice"] for lane in shown["nodes"]) == [[0, 15]] * 3 + [[15, 30]] * 3
-    assert shown["ends"] == [15, 30]
-    assert all(lane["layer_milliseconds"] > 0 for lane in shown["nodes"])
-    outcome, _, _ = await asked(stage)
-    assert outcome == "accepted"
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_a_node_that_leaves_in_the_middle_of_a_request_loses_nothing(
-    stage: acts.Stage, number: signal.Signals
-) -> None:
-    whole = await asked(stage)
-    left: list[str] = []
-
-    def leave(drawn: Assignment) -> None:
-        running = {lane["operator"]: lane["running"] for lane in network(stage).placement()["nodes"]}
-        serving = next(node for node in drawn.candidates(1) if running.get(Address(node)))
-        party = network(stage).node_of(serving)
+    def heard(answered: Answered, _piece: str) -> None:
+        if number is None or left is None or answered.pieces != 3 or left:
+            return
+        party = asker.network.node_of(answered.nodes[-1][-1])
         assert party.child is not None
         party.child.process.send_signal(number)
         left.append(party.name)
 
-    outcome, answer, _ = await asked(stage, leave)
-    assert (outcome, answer) == ("accepted", whole[1])
-    party = network(stage).nodes[left[0]]
+    return await asker.asked([{"role": "user", "content": QUESTION}], 24, heard)
+
+
+async def test_nodes_that_know_only_their_memory_form_pipelines_and_serve(asker: Asker) -> None:
+    shown = network(asker).placement()
+    lanes = {lane["operator"]: lane for lane in shown["nodes"]}
+    slices = [lanes[node.operator]["slice"] for node in network(asker).nodes.values()]
+    assert slices[:8] == [[0, 30]] * 8
+    # All asked at once and were sent to the same half; two of them have moved.
+    assert sorted(slices[8:]) == [[0, 15]] * 2 + [[15, 30]] * 2
+    assert (shown["ends"], shown["parties"]) == ([15, 30], 9)
+    assert all(len(lane["groups"]) <= 2 for lane in shown["nodes"])
+    assert all(lane["layer_milliseconds"] > 0 for lane in shown["nodes"])
+    answered = await asked(asker)
+    assert (answered.outcome, answered.anew) == (Outcome.CHECKED, 0)
+
+
+@pytest.mark.parametrize(("number", "anew"), [(signal.SIGTERM, 0), (signal.SIGKILL, 1)])
+async def test_a_node_that_leaves_in_the_middle_of_a_request_loses_nothing(
+    asker: Asker, number: signal.Signals, anew: int
+) -> None:
+    """Told to stop, it sees its answer through; killed, the rest is ordered anew of others."""
+    whole, left = await asked(asker), list[str]()
+    answered = await asked(asker, number, left)
+    assert (answered.text, answered.anew) == (whole.text, anew)
+    assert answered.outcome is Outcome.CHECKED
+    party = network(asker).nodes[left[0]]
     assert party.child is not None
     party.child.process.wait(60)
-    network(stage).start_node(left[0])
-    network(stage).wait_placed()
+    network(asker).start_node(left[0])
+    network(asker).wait_placed()

@@ -59,7 +59,7 @@ from troth.protocol.market.types import (
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash
 from troth.protocol.tensors import tokens_from_bytes, tokens_to_bytes
-from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, address_from_bytes
+from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment, address_from_bytes
 from troth.protocol.wire_fields import RowSignature
 from troth.protocol.wire_market import Advance, Conclude, Judge, Proceed, Recommit, Redeemable, Unveil
 
@@ -89,13 +89,19 @@ class FakeGround:
         return condition()
 
 
-def state_of(nodes: Iterable[Address], execution_class: ExecutionClass, ends: tuple[int, ...], ask: Ask = ASK) -> State:
+def state_of(
+    nodes: Iterable[Address],
+    execution_class: ExecutionClass,
+    ends: tuple[int, ...],
+    ask: Ask = ASK,
+    model: ModelDescriptor = MODEL,
+) -> State:
     """A registered class with its model, a bonded scheduler, nodes in all groups of the split, and everybody's tabs."""
     nodes, state = list(nodes), State(deployed=on.Deployed(ZERO_HASH, CONTRACTS, PARAMETERS, META))
     class_id = messages.state_hash(execution_class)
     state = replace(
         state,
-        models=state.models.with_item(execution_class.model, MODEL),
+        models=state.models.with_item(execution_class.model, model),
         classes=state.classes.with_item(class_id, execution_class),
     )
     key = vrf.public_key(VRF_SECRET)
@@ -103,7 +109,7 @@ def state_of(nodes: Iterable[Address], execution_class: ExecutionClass, ends: tu
     state = replace(state, parties=state.parties.with_item(SCHEDULER, bonded))
     for number, node in enumerate(nodes):
         owner = address_from_bytes(bytes([200 - number]) * 20)
-        party = Party(node, owner, Role.NODE, NO_ADDRESS, "", ZERO_HASH, META, class_id, Segment(0, MODEL.layers))
+        party = Party(node, owner, Role.NODE, NO_ADDRESS, "", ZERO_HASH, META, class_id, Segment(0, model.layers))
         stake = 2 * execution_class.seat
         state = replace(
             state,
@@ -252,6 +258,7 @@ class Network:
     client: tabs.PayerBook
     payers: dict[Address, tabs.PayerBook] = field(default_factory=dict)
     count: int = 0
+    model: ModelDescriptor = MODEL
 
     # ---- before
 
@@ -389,7 +396,7 @@ class Network:
         while finished is None:
             reply, data = await node.ask(Proceed(ordered.order_id, position, 64))
             size = 4 * reply.count
-            ordered.tokens += tokens_from_bytes(data[:size], reply.count, MODEL.vocabulary)
+            ordered.tokens += tokens_from_bytes(data[:size], reply.count, self.model.vocabulary)
             ordered.rows[0] += data[size:]
             ordered.ends, position, finished = [reply.row], position + reply.count, reply.finished
         return ordered
@@ -553,12 +560,13 @@ def build(
     limits: Limits | None = None,
     locks: bool = False,
     ask: Ask = ASK,
+    model: ModelDescriptor = MODEL,
     **changes: Any,
 ) -> Network:
-    execution_class = execution_class_of(**changes)
+    execution_class = execution_class_of(model, **changes)
     secrets = [node_secret(number) for number in range(nodes)]
     addresses = [typed_data.address_of(secret) for secret in secrets]
-    ground = FakeGround(state_of(addresses, execution_class, ends, ask))
+    ground = FakeGround(state_of(addresses, execution_class, ends, ask, model))
     class_id = messages.state_hash(execution_class)
     made = {
         typed_data.address_of(secret): Node(
@@ -566,7 +574,7 @@ def build(
         )
         for number, secret in enumerate(secrets)
     }
-    return Network(made, ground, execution_class, ends, tabs.PayerBook(tab_id(CLIENT_TAB)))
+    return Network(made, ground, execution_class, ends, tabs.PayerBook(tab_id(CLIENT_TAB)), model=model)
 
 
 def verified(ordered: Ordered, segment: int, row_bytes: int) -> RowChain:

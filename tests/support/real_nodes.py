@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from fastapi import FastAPI
-from safetensors.torch import save_file
 from support.scheduler_stage import ENDS, Cast, Stage, stage, texts
-from transformers import LlamaConfig, LlamaForCausalLM
+from support.tiny_llama import HIDDEN, LAYERS, VOCABULARY, tiny_model
 
 from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
@@ -29,7 +26,6 @@ from troth.node.followed_view import FollowedView
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import Metrics
 from troth.node.models.classes import default_class
-from troth.node.models.folder import ModelFolder, open_folder
 from troth.node.service.bench import Bench
 from troth.node.service.node_service import NodeService
 from troth.node.signing_record import SigningRecord
@@ -43,24 +39,6 @@ from troth.protocol.calls.views import parameters_of
 from troth.protocol.identifiers import class_id, model_id
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment
 from troth.protocol.wire import NodeReply, NodeRequest
-
-HIDDEN, VOCABULARY, LAYERS = 32, 48, 2
-
-
-def tiny_model(path: Path) -> ModelFolder:
-    torch.set_num_threads(1)
-    torch.manual_seed(7)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=64, num_hidden_layers=LAYERS,
-        num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=256,
-        initializer_range=0.3,
-    )  # fmt: skip
-    state = {name: value.contiguous() for name, value in LlamaForCausalLM(config).state_dict().items()}
-    path.mkdir()
-    save_file({name: value for name, value in state.items() if "lm_head" not in name}, path / "model.safetensors")
-    (path / "config.json").write_text(json.dumps(config.to_dict()))
-    (path / "tokenizer.json").write_text("{}")
-    return open_folder(path)
 
 
 class SwayedEngine(TorchEngine):

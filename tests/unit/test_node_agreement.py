@@ -13,18 +13,19 @@ from hypothesis import strategies as some
 
 from troth.node.errors import ConfigError, OrderRefused
 from troth.node.pool.agreement import Agreement, Place, accepted
+from troth.node.pool.contacts import MarketContacts
 from troth.node.pool.hardware import cache_tokens, device_kind, weight_bytes
-from troth.node.pool.joining import taken
 from troth.node.pool.meter import Meter
 from troth.node.pool.resident import Lent, Resident
+from troth.node.pool.window import taken
+from troth.protocol.market.state import State
 from troth.protocol.sizes import ModelSizes, sizes_of
-from troth.protocol.state import State
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire_reports import HostingPart, SpanPart
 
 LAYERS = 12
 SIZES = ModelSizes(layer=100, key_value=2, embedding=50, head=50, tied=True)
-AGREED = Agreement(Address("0x" + "11" * 20), 650, 60.0)
+AGREED = Agreement(Address("0x" + "11" * 20), 650, 60.0, most_groups=4)
 
 
 def order(number: int, first: int, end: int, *segments: tuple[int, int]) -> HostingPart:
@@ -49,6 +50,7 @@ def test_an_order_inside_the_limits_is_carried_out() -> None:
         (order(1, 3, 6, (2, 6)), Place(), "no slice"),
         (order(1, 3, 6, (3, 7)), Place(), "no slice"),
         (order(1, 3, 6, (3, 4), (3, 4)), Place(), "twice"),
+        (order(1, 0, 6, *((first, 6) for first in range(5))), Place(), "more groups"),
     ],
 )
 def test_an_order_beyond_a_limit_is_refused(wrong: HostingPart, place: Place, why: str) -> None:
@@ -142,7 +144,10 @@ async def test_a_node_in_the_pause_after_a_move_says_that_it_does_not_move() -> 
     async def move(_hosted: Segment, _segments: Sequence[Segment]) -> None:
         moved.set()
 
-    resident = Resident(bench, Lent(650, 0), "cpu", SIZES, state=State, sessions=lambda: 0, agreement=AGREED, move=move)
+    contacts = MarketContacts(State)
+    resident = Resident(
+        bench, Lent(650, 0), "cpu", SIZES, contacts=contacts, sessions=lambda: 0, agreement=AGREED, move=move
+    )
     assert resident.draft(AGREED.scheduler).movable
     assert not resident.draft(Address("0x" + "22" * 20)).movable
     resident.on_order(AGREED.scheduler, order(1, 6, 12))

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from starlette.responses import JSONResponse
 
 from troth.node.pool import probing
+from troth.node.pool.contacts import Contact
 from troth.node.pool.probing import REMEMBERED_SECONDS, Ways, ways_to
 from troth.overlay.identity import create_identity
 from troth.overlay.server import TlsServer, serving
-from troth.protocol.logs import LogMeta
-from troth.protocol.state import Node
-from troth.protocol.types import Address, Hash32, Segment
+from troth.protocol.types import Address, Hash32
 
 
-def node(number: int, endpoint: str, key: bytes) -> Node:
-    address = Address(f"0x{number:040x}")
-    meta: Any = LogMeta
-    return Node(address, address, address, Hash32(bytes(32)), Segment(0, 1), endpoint, Hash32(key), meta)
+def node(number: int, endpoint: str, key: bytes) -> Contact:
+    return Contact(Address(f"0x{number:040x}"), endpoint, Hash32(key))
 
 
 async def test_who_answers_is_measured_and_nobody_else_stops_it(
@@ -62,7 +58,7 @@ async def test_nobody_is_knocked_at_more_than_once_a_minute_whoever_asks(monkeyp
     knocks: list[str] = []
     now = [0.0]
 
-    async def knock(victim: Node) -> float | None:
+    async def knock(victim: Contact) -> float | None:
         knocks.append(victim.operator)
         await asyncio.sleep(0)
         return None if victim.operator.endswith("2") else 0.001

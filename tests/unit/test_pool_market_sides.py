@@ -18,7 +18,8 @@ def test_a_markets_class_is_seen_as_its_slices_and_groups(tmp_path: Path) -> Non
     side = sides.side(scene.class_id)
     assert side is not None
     nodes = list(scene.nodes)
-    assert (side.layers, side.parties) == (2, scene.definition.candidates + scene.definition.verifiers)
+    assert (side.layers, side.parties) == (2, scene.definition.verifiers + 6), "fewer owners, and no check says much"
+    assert (side.most_groups, side.kept) == (2, frozenset())
     assert dict(side.slices) == dict.fromkeys(nodes, Segment(0, 2))
     assert dict(side.groups) == {Segment(0, 1): frozenset(nodes), Segment(1, 2): frozenset(nodes)}
     assert sides.is_node(nodes[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -15,7 +17,7 @@ from troth.scheduler.pool.balance import layer_loads, variation
 from troth.scheduler.pool.class_pool import CLOSEST_REPORTS, ClassPool
 from troth.scheduler.pool.errors import ReportRefused
 from troth.scheduler.pool.measurements import REMEMBERED_SECONDS, UNKNOWN_SECONDS, Measurements
-from troth.scheduler.pool.offering import joined_segments, offered_ends, planned_ends, segments_of
+from troth.scheduler.pool.offering import joined_segments, offered_ends, planned_ends, segments_of, shared_out
 from troth.scheduler.pool.orders import Hosting, may_move, wanted_hosting
 from troth.scheduler.pool.pace import Pace
 
@@ -155,6 +157,34 @@ def test_a_node_joins_the_segments_inside_its_slice_or_that_of_its_slice() -> No
     assert joined_segments(0, 6, [(3, 6, 12), (4, 12)]) == (Segment(0, 3), Segment(3, 6), Segment(0, 4))
     assert joined_segments(1, 5, [(6, 12)]) == (Segment(1, 5),)
     assert len(joined_segments(0, 40, [tuple(range(1, 41))])) == 16
+
+
+def test_where_a_node_may_be_in_two_groups_all_groups_get_their_parties() -> None:
+    """Whole nodes hold three segments each: all in the first two would leave the third without anybody."""
+    whole = [Slice(name(number), 0, 12) for number in range(1, 7)]
+    parts = [Slice(name(7), 0, 4), Slice(name(8), 4, 8), Slice(name(9), 8, 12)]
+    ends, nobody = (4, 8, 12), lambda _name: set[Segment]()
+    shares = shared_out([*whole, *parts], ends, 5, 2, nobody)
+    assert all(len(shares[held.name]) == 2 for held in whole)
+    assert [sum(segment in share for share in shares.values()) for segment in segments_of(ends)] == [5, 5, 5]
+    assert shared_out([*parts, *whole], ends, 5, 2, nobody) == shares
+    # Who is in its groups stays there, and pays for no transaction.
+    again = shared_out([*whole, *parts], ends, 5, 2, lambda one: set(shares[one]))
+    assert again == shares
+
+
+def test_on_a_market_a_node_is_told_no_more_groups_than_it_may_be_in() -> None:
+    chain = replace(side({1: (0, 12)}), most_groups=2, largely=False)
+    found = wanted_hosting(name(1), Slice(name(1), 0, 12), chain, (4, 8, 12), (12,))
+    assert found == Hosting(0, 12, (Segment(0, 4), Segment(4, 8)))
+    share = (Segment(8, 12),)
+    found = wanted_hosting(name(1), Slice(name(1), 0, 12), chain, (4, 8, 12), (12,), share=share)
+    assert found == Hosting(0, 12, (Segment(8, 12), Segment(0, 4)))
+    table = pool(Clock())
+    table.take(name(1), report(1, 0, 12))
+    table.consider(chain)
+    order = table.order_for(name(1), chain)
+    assert order is None or len(order[1].segments) <= 2
 
 
 # Moves

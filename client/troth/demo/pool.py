@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from troth.chain import keystore
 from troth.demo import cli
 from troth.demo.anvil import fund
-from troth.demo.network import LocalNetwork
-from troth.demo.parties import PARALLEL_COMMANDS, PASSWORD
+from troth.demo.market_network import NODE_SHARE, PRICES, MarketNetwork
+from troth.demo.network import PARALLEL_COMMANDS
 from troth.demo.party import Party
 from troth.demo.plan import ETHER
 from troth.demo.ports import free_port
@@ -24,6 +23,8 @@ from troth.overlay.identity import load_identity
 
 PLACED_SECONDS = 600.0
 """For loading, checking and moving on a machine that all nodes share."""
+ASK = ",".join(str(price * NODE_SHARE // 10) for price in PRICES)
+"""For all layers; a part's is its share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,8 @@ class Hardware:
 
 
 @dataclass(slots=True)
-class PoolNetwork(LocalNetwork):
-    """As LocalNetwork, with a scheduler that places, and nodes that are told what to host. `hardware` is by name."""
+class PoolNetwork(MarketNetwork):
+    """As MarketNetwork, with a scheduler that places, and nodes that are told what to host. `hardware` is by name."""
 
     hardware: Mapping[str, Hardware] = field(default_factory=dict)
     ready_seconds: float = PLACED_SECONDS
@@ -48,20 +49,24 @@ class PoolNetwork(LocalNetwork):
         """The scheduler first: newcomers ask it for a slice."""
         self.report(f"registering a scheduler that places, and starting {len(self.nodes)} nodes with --auto")
         self._set_up_scheduler()
-        self.start_scheduler()
+        self.start_scheduler(wait=False)
         with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
             list(pool.map(self._set_up_node, self.nodes.values()))
+        self._wait_ready(self.scheduler)
         for name, way in self._ways.items():
             self.processes.start(f"way-to-{name}", [sys.executable, *way])
         for node in self.nodes.values():
             self.start_node(node.name, wait=False)
 
     def start_node(self, name: str, *, model: Path | None = None, wait: bool = True) -> None:
-        """Start one node with --auto."""
+        """Start one node with --auto; with `model` it serves that folder unchecked, as a cheat would."""
         node = self.nodes[name]
-        owner = ("--owner-keystore", self._own_owner(node), "--broadcast")
+        self._serve(node, model or self.models / "models" / self.plan.model)
+        options = ("--no-verify-weights",) if model is not None else ()
         node.child = self.processes.start(
-            name, self._command(name, "node", "start", "--home", node.home, "--auto", *owner),
+            name,
+            self._command(name, "node", "start", "--home", node.home, "--auto", *self._owned(node), "--broadcast",
+                          *options),
             cli.environment(self.password_file),
         )  # fmt: skip
         if wait:
@@ -76,7 +81,11 @@ class PoolNetwork(LocalNetwork):
 
     def wait_placed(self, seconds: float = PLACED_SECONDS) -> dict[str, Any]:
         """Wait until every node hosts and serves what is planned, and every layer has its parties."""
-        wait_until(lambda: _settled(self.placement(), len(self.nodes)), "every node hosting its slice", seconds)
+        parties = [self.scheduler, *self.nodes.values()]
+        children = [party.child for party in parties if party.child is not None]
+        wait_until(
+            lambda: _settled(self.placement(), len(self.nodes)), "every node hosting its slice", seconds, children
+        )
         return self.placement()
 
     def _command(self, name: str, *arguments: object) -> list[str]:
@@ -84,14 +93,6 @@ class PoolNetwork(LocalNetwork):
         if kind.slowdown == 1.0:
             return cli.command(*arguments)
         return cli.throttled(kind.slowdown, *arguments)
-
-    def _own_owner(self, node: Party) -> Path:
-        """An owner of its own: nodes register at the same time, and one account sends one transaction at a time."""
-        path = self.home / "keys" / f"{node.home.name}-owner.json"
-        if not path.exists():
-            key = keystore.create_account(path, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
-            fund(self.rpc, key.address, 100 * ETHER)
-        return path
 
     def _endpoint(self, name: str, port: int) -> str:
         """Where the node is reached: at the far end of its way, if it has one."""
@@ -105,16 +106,18 @@ class PoolNetwork(LocalNetwork):
     def _set_up_node(self, node: Party) -> None:
         port = free_port()
         made = self._troth(
-            *("node", "init", "--home", node.home, "--rpc", self.rpc, "--contract", self.contract),
+            *("node", "init", "--home", node.home, "--rpc", self.rpc, "--factory", self.factory),
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
             *("--slice", "0:1", "--port", port, "--endpoint", self._endpoint(node.name, port), "--threads", 1),
             *("--import-key", self._operator_key(node.home)),
         )
         node.operator, node.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, node.operator, ETHER)
+        # An owner of its own: draws pass over the owner of whoever serves.
+        self._account(self.owner_of(node))
         limit = self.hardware[node.name].weight_bytes / (1 << 30)
         with (node.home / "node.toml").open("a") as file:
-            file.write(f"\n[auto]\nscheduler = {json.dumps(self.scheduler.operator)}\n")
+            file.write(f"\n[auto]\nscheduler = {json.dumps(self.scheduler.operator)}\nask = {json.dumps(ASK)}\n")
             file.write(f"memory_gigabytes = {limit}\npause_minutes = 0\n")
 
     def _ends(self) -> str:

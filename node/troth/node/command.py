@@ -32,12 +32,9 @@ OwnerPassword = Annotated[
 @app.command()
 def init(
     *,
-    contract: Annotated[
-        str, typer.Option("--contract", envvar="TROTH_CONTRACT", help="Troth contract of the per-task way, 0x….")
-    ] = "",
     factory: Annotated[
-        str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the market, 0x…: serve on tabs.")
-    ] = "",
+        str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the market's deployment, 0x….")
+    ],
     bank: Annotated[
         str, typer.Option("--bank", envvar="TROTH_BANK", help="The market's Bank, where a factory made several.")
     ] = "",
@@ -62,7 +59,7 @@ def init(
     device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="cpu, cuda or mps.")] = "cpu",
     threads: Annotated[int, typer.Option("--threads", envvar="TROTH_THREADS", help="0 lets torch decide.")] = 0,
     start_block: Annotated[
-        int, typer.Option("--start-block", envvar="TROTH_START_BLOCK", help="Block of the contract's creation.")
+        int, typer.Option("--start-block", envvar="TROTH_START_BLOCK", help="Block of the deployment.")
     ] = 0,
     import_key: Annotated[
         Path | None, typer.Option("--import-key", envvar="TROTH_IMPORT_KEY", help="Use this operator keyfile.")
@@ -94,7 +91,7 @@ def init(
 
     choices = Choices(
         rpc=rpc,
-        contract=contract,
+        factory=factory,
         execution_class=class_id,
         model=model,
         slice=layers,
@@ -109,7 +106,6 @@ def init(
         committee=committee,
         overlay_port=overlay_port,
         overlay_address=overlay_address,
-        factory=factory,
         bank=bank,
     )
     show(set_up(home, choices, import_key, password_file), as_json)
@@ -126,14 +122,14 @@ def register(
         typer.Option(
             "--stake",
             envvar="TROTH_STAKE",
-            help="Wei or asset units; 0 means ten times the class's minimum, with [market] two seats.",
+            help="In the asset's smallest unit; 0 means two seats.",
         ),
     ] = 0,
     asks: Annotated[
         list[str] | None,
         typer.Option(
             "--ask",
-            help="With [market]: PROMPT,CACHED,WRITTEN in asset units per 10^9 positions, for all segments; or "
+            help="PROMPT,CACHED,WRITTEN in asset units per 10^9 positions, for all segments; or "
             "FIRST:END=PROMPT,CACHED,WRITTEN for one, repeatable.",
         ),
     ] = None,
@@ -143,31 +139,16 @@ def register(
     as_json: Json = False,
 ) -> None:
     """Stake and join the groups of the configured segments (dry run by default)."""
-    from troth.node.configuration import load
-    from troth.node.membership import register as register_node
+    from troth.node import market_membership
 
-    if load(home).market is not None:
-        from troth.node import market_membership
-
-        told = market_membership.register(
-            home,
-            owner_keystore,
-            owner_password_file,
-            password_file,
-            payout=payout,
-            stake=stake,
-            asks=asks or [],
-            broadcast=broadcast,
-        )
-        show(told, as_json)
-        return
-    told = register_node(
+    told = market_membership.register(
         home,
         owner_keystore,
         owner_password_file,
         password_file,
         payout=payout,
         stake=stake,
+        asks=asks or [],
         broadcast=broadcast,
     )
     show(told, as_json)
@@ -199,7 +180,7 @@ def start(
     owner_keystore: OwnerKeystore = None,
     owner_password_file: OwnerPassword = None,
     stake: Annotated[
-        int, typer.Option("--stake", envvar="TROTH_STAKE", help="With --auto: wei, 0 means ten times the minimum.")
+        int, typer.Option("--stake", envvar="TROTH_STAKE", help="With --auto: 0 means as `troth node register`.")
     ] = 0,
     broadcast: Broadcast = False,
     log_level: Annotated[
@@ -214,13 +195,13 @@ def start(
     import asyncio
     import gc
 
-    # A fifth of the start is collections over modules that stay for good; RunningNode switches it on again when ready.
+    # A fifth of the start is collections over modules that stay for good; they are switched on again when it is ready.
     gc.disable()
     from troth.chain.keystore import load_account
     from troth.chain.passwords import read_password
     from troth.node.configuration import load, with_engine
     from troth.node.loading import require_engine
-    from troth.node.running import RunningNode
+    from troth.node.orders.running import RunningMarketNode
     from troth.overlay.logs import configure
 
     configure(log_level)
@@ -229,15 +210,6 @@ def start(
     password = read_password(password_file, purpose="the operator's keystore")
     key = load_account(configuration.operator_keystore, password)
 
-    if configuration.market is not None:
-        from troth.node.errors import ConfigError
-        from troth.node.orders.running import RunningMarketNode
-
-        if auto:
-            raise ConfigError("--auto is not for a node with [market]", auto, "Start it without --auto.")
-
-        asyncio.run(RunningMarketNode(configuration, key, verify_weights=not no_verify_weights).run())
-        return
     if auto:
         from troth.node.keyfiles import open_keystore
         from troth.node.pool.joining import placed
@@ -250,11 +222,7 @@ def start(
             show(found, as_json=False)
             return
         configuration = found
-
-    async def serve() -> None:
-        await RunningNode(configuration, key, verify_weights=not no_verify_weights, auto=auto).run()
-
-    asyncio.run(serve())
+    asyncio.run(RunningMarketNode(configuration, key, verify_weights=not no_verify_weights, auto=auto).run())
 
 
 @engine_app.command("install")
@@ -275,11 +243,9 @@ def engine_install(
 @app.command()
 def status(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
     """Stake, groups and credit on chain; readiness of the process."""
-    from troth.node import inspection, market_inspection
-    from troth.node.configuration import load
+    from troth.node import market_inspection
 
-    inspect = inspection.status if load(home).market is None else market_inspection.status
-    show(inspect(home), as_json)
+    show(market_inspection.status(home), as_json)
 
 
 @app.command()
@@ -287,11 +253,9 @@ def doctor(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
     """Check chain, clock, device, model, port, stake and gas; each line that fails says how to fix it."""
     import json
 
-    from troth.node import doctor as of_tasks
     from troth.node import market_inspection
-    from troth.node.configuration import load
 
-    findings = of_tasks.examine(home) if load(home).market is None else market_inspection.examine(home)
+    findings = market_inspection.examine(home)
     if as_json:
         typer.echo(json.dumps([finding._asdict() for finding in findings]))
     else:
@@ -305,37 +269,15 @@ def doctor(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
 
 
 @app.command()
-def dispute(
-    task: Annotated[str, typer.Argument(help="Task id, 0x and 64 hex digits.")],
-    *,
-    segment: Annotated[
-        int, typer.Option("--segment", help="Segment to verify again; -1 for the only one that can be.")
-    ] = -1,
-    password_file: PasswordFile = None,
-    broadcast: Broadcast = False,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
-) -> None:
-    """Have a rejected or undecided segment verified again by more nodes, once (dry run by default).
-
-    The running node does this by itself for segments that it inferred, unless node.toml says `automatic = false`.
-    """
-    from troth.node.configuration import load
-    from troth.node.disputing import dispute as dispute_segment
-    from troth.node.errors import ConfigError
-
-    if load(home).market is not None:
-        raise ConfigError("this command is not for a node with [market]", "dispute", "Cases are about orders there.")
-    chosen = None if segment < 0 else segment
-    show(dispute_segment(home, task, chosen, password_file, broadcast=broadcast), as_json)
-
-
-@app.command()
 def move(
     layers: Annotated[str, typer.Argument(metavar="FIRST:END", help="Layers to host; END is not part of them.")],
     *,
     segment: Annotated[
         list[str] | None, typer.Option("--segment", help="Segment to join, FIRST:END; repeatable. Default: all of it.")
+    ] = None,
+    asks: Annotated[
+        list[str] | None,
+        typer.Option("--ask", help="As for `register`. Default: what it asks now, by layers."),
     ] = None,
     password_file: PasswordFile = None,
     broadcast: Broadcast = False,
@@ -344,17 +286,15 @@ def move(
 ) -> None:
     """Host other layers from the next block on (dry run by default). A running node follows without a restart.
 
-    Former layers are kept for as long as orders may ask for them. A changed slice stays for 200 blocks.
+    Former layers are kept for as long as orders may ask for them. A changed slice stays for as many blocks as a
+    reference block may be old. Seats in groups that are new season again before they check or judge.
     """
-    from troth.node.configuration import load, segment_of
-    from troth.node.errors import ConfigError
-    from troth.node.membership import move as move_node
+    from troth.node import market_membership
+    from troth.node.configuration import segment_of
 
-    if load(home).market is not None:
-        raise ConfigError("this command is not for a node with [market]", "move", "Leave, and register the new slice.")
     hosted = segment_of(layers)
     segments = tuple(segment_of(text) for text in segment or ()) or (hosted,)
-    show(move_node(home, hosted, segments, password_file, broadcast=broadcast), as_json)
+    show(market_membership.move(home, hosted, segments, asks or [], password_file, broadcast=broadcast), as_json)
 
 
 @app.command("leave", hidden=True)
@@ -366,12 +306,10 @@ def exit_(
     home: Home = DEFAULT_HOME,
     as_json: Json = False,
 ) -> None:
-    """Leave all groups and start the unbonding period (dry run by default). Serve on until open tasks are settled."""
-    from troth.node import market_membership, membership
-    from troth.node.configuration import load
+    """Leave all groups and start the unbonding period (dry run by default). Serve on until nothing is open any more."""
+    from troth.node import market_membership
 
-    leaving = membership.leave if load(home).market is None else market_membership.leave
-    show(leaving(home, password_file, broadcast=broadcast), as_json)
+    show(market_membership.leave(home, password_file, broadcast=broadcast), as_json)
 
 
 @app.command()
@@ -383,8 +321,6 @@ def withdraw(
     as_json: Json = False,
 ) -> None:
     """Pay stake and credit out to the payout address after the unbonding period (dry run by default)."""
-    from troth.node import market_membership, membership
-    from troth.node.configuration import load
+    from troth.node import market_membership
 
-    taking = membership.take_out if load(home).market is None else market_membership.take_out
-    show(taking(home, password_file, broadcast=broadcast), as_json)
+    show(market_membership.take_out(home, password_file, broadcast=broadcast), as_json)

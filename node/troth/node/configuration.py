@@ -1,19 +1,19 @@
 """The node's TOML file, version 1: what it may say, and where it is wrong.
 
 version = 1
-[chain]   rpc, contract (not with [market]); optional chain_id, start_block, poll_seconds
-[market]  factory = "0x…"; optional bank = "0x…", start_block: the node serves orders on tabs of this deployment
-[earning] optional, with [market]: unpaid (asset units of one scheduler's work; default 100 of the class's dearest
+[chain]   rpc; optional chain_id, poll_seconds
+[market]  factory = "0x…"; optional bank = "0x…", start_block: the deployment whose orders the node serves
+[earning] optional: unpaid (asset units of one scheduler's work; default 100 of the class's dearest
           orders), gas_share, claim_lags, locks (rejecting verdicts lock stake)
-[court]   optional, with [market]: most_bond (of a case that this node brings; default that of the longest order it
+[court]   optional: most_bond (of a case that this node brings; default that of the longest order it
           serves, 0 for never)
 [node]    class = "0x…", model = "folder or name", slice = "0:15", segments = ["0:15"]
 [keys]    optional operator (keystore; default keys/operator.json in the folder)
 [listen]  host, port, endpoint = "https://name:port" as registered
 [engine]  optional name = "torch" or "vllm", device, threads, cache_megabytes
 [limits]  optional sessions, positions, trace_gigabytes
-[disputes] optional automatic, outvoted
-[auto]    optional scheduler = "0x…", memory_gigabytes, pause_minutes: what `troth node start --auto` may do
+[auto]    optional scheduler = "0x…", memory_gigabytes, pause_minutes: what `troth node start --auto` may do; ask =
+          "PROMPT,CACHED,WRITTEN", asset units per 10^9 positions through all layers of the model
 [overlay] optional: address = "name:port" as proxies reach it, committee = "0x…"; host, port, publish_seconds;
           of a node that hosts the whole model only: clients' requests may enter here (docs/direct.md)
 """
@@ -28,13 +28,14 @@ from typing import Annotated, Literal, cast, get_args
 import msgspec
 
 from troth.chain.keystore import keystore_path
-from troth.node.dispute_policy import DisputePolicy
+from troth.node.asking import ask_of
 from troth.node.earning.policy import CLAIM_LAGS, GAS_SHARE, EarningPolicy
 from troth.node.errors import ConfigError
 from troth.overlay.errors import EntryMisconfigured
 from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of, overlay_table
 from troth.protocol.errors import ProtocolError
-from troth.protocol.types import ZERO_ADDRESS, Address, Hash32, Segment, to_address
+from troth.protocol.market.types import Ask
+from troth.protocol.types import Address, Hash32, Segment, to_address
 
 FILE = "node.toml"
 VERSION = 1
@@ -50,9 +51,7 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Chain(_Section, frozen=True, forbid_unknown_fields=True):
     rpc: str
-    contract: str = ""
     chain_id: int | None = None
-    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
     poll_seconds: _Positive = 0.5
 
 
@@ -103,29 +102,24 @@ class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
     trace_gigabytes: Annotated[float, msgspec.Meta(gt=0)] = 8.0
 
 
-class _Disputes(_Section, frozen=True, forbid_unknown_fields=True):
-    automatic: bool = True
-    outvoted: bool = True
-
-
 class _Auto(_Section, frozen=True, forbid_unknown_fields=True):
     scheduler: str = ""
     memory_gigabytes: Annotated[float, msgspec.Meta(gt=0, le=65_536)] | None = None
     pause_minutes: Annotated[float, msgspec.Meta(ge=0, le=525_600)] = 10.0
+    ask: str = ""
 
 
 class _File(_Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: _Chain
+    market: _Market
     node: _Node
     listen: _Listen
     keys: _Keys = _Keys()
     engine: _Engine = _Engine()
     limits: _Limits = _Limits()
-    disputes: _Disputes = _Disputes()
     auto: _Auto = _Auto()
     overlay: OverlaySection | None = None
-    market: _Market | None = None
     earning: _Earning = _Earning()
     court: _Court = _Court()
 
@@ -141,11 +135,15 @@ class MarketPlace:
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """Limits of `start --auto`: whose orders, memory for weights (None: a share of what there is), how often."""
+    """Limits of `start --auto`: whose orders, memory for weights (None: a share of what there is), how often.
+
+    ``ask``: for all layers of the model; a segment's is its share. None: what is asked on chain by then.
+    """
 
     scheduler: Address | None = None
     memory_bytes: int | None = None
     pause_seconds: float = 600.0
+    ask: Ask | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +152,8 @@ class Configuration:
 
     folder: Path
     rpc: str
-    contract: Address
+    market: MarketPlace
     chain_id: int | None
-    start_block: int
     poll_seconds: float
     execution_class: Hash32
     model: str
@@ -173,10 +170,8 @@ class Configuration:
     sessions: int
     positions: int
     trace_bytes: int
-    disputes: DisputePolicy
     auto: Auto = Auto()
     overlay: OverlayEntry | None = None
-    market: MarketPlace | None = None
     earning: EarningPolicy = EarningPolicy()  # noqa: RUF009 -- frozen
     most_bond: int | None = None
 
@@ -216,16 +211,11 @@ def _checked(folder: Path, file: _File) -> Configuration:
     for segment in segments:
         if not hosted.first <= segment.first < segment.end <= hosted.end:
             raise ConfigError("a segment lies outside of the slice", segment, f"Keep it inside {file.node.slice}.")
-    market = _market(file.market)
-    if bool(file.chain.contract) == (market is not None):
-        given = "both" if market is not None else "neither"
-        raise ConfigError("either chain.contract or [market] says what to serve", given, "Name exactly one of them.")
     return Configuration(
         folder=folder,
         rpc=file.chain.rpc,
-        contract=_address("chain.contract", file.chain.contract) if market is None else ZERO_ADDRESS,
+        market=_market(file.market),
         chain_id=file.chain.chain_id,
-        start_block=file.chain.start_block,
         poll_seconds=file.chain.poll_seconds,
         execution_class=Hash32(bytes.fromhex(file.node.class_[2:])),
         model=file.node.model,
@@ -242,18 +232,14 @@ def _checked(folder: Path, file: _File) -> Configuration:
         sessions=file.limits.sessions,
         positions=file.limits.positions,
         trace_bytes=int(file.limits.trace_gigabytes * (1 << 30)),
-        disputes=DisputePolicy(file.disputes.automatic, file.disputes.outvoted),
         auto=_auto(file.auto),
         overlay=_overlay(file.overlay),
-        market=market,
         earning=EarningPolicy(file.earning.unpaid, file.earning.gas_share, file.earning.claim_lags, file.earning.locks),
         most_bond=file.court.most_bond,
     )
 
 
-def _market(section: _Market | None) -> MarketPlace | None:
-    if section is None:
-        return None
+def _market(section: _Market) -> MarketPlace:
     bank = _address("market.bank", section.bank) if section.bank else None
     return MarketPlace(_address("market.factory", section.factory), bank, section.start_block)
 
@@ -278,7 +264,7 @@ def _auto(section: _Auto) -> Auto:
         scheduler = to_address(section.scheduler) if section.scheduler else None
     except ProtocolError as error:
         raise ConfigError("auto.scheduler is no address", section.scheduler, error.remedy) from error
-    return Auto(scheduler, memory, section.pause_minutes * 60)
+    return Auto(scheduler, memory, section.pause_minutes * 60, ask_of(section.ask) if section.ask else None)
 
 
 def with_engine(configuration: Configuration, name: str) -> Configuration:
@@ -306,7 +292,7 @@ class Choices:
     """What `troth node init` was told; texts as the file has them."""
 
     rpc: str
-    contract: str
+    factory: str
     execution_class: str
     model: str
     slice: str
@@ -321,15 +307,11 @@ class Choices:
     committee: str = ""
     overlay_port: int = 9444
     overlay_address: str = ""
-    factory: str = ""
     bank: str = ""
 
 
 def _deployment(choices: Choices) -> str:
-    """The rest of [chain], and [market] where a factory was named."""
-    if not choices.factory:
-        contract = json.dumps(choices.contract, ensure_ascii=False)
-        return f"contract = {contract}\nstart_block = {choices.start_block}\npoll_seconds = 0.5"
+    """The rest of [chain], [market] and [earning]."""
     bank = f"bank = {json.dumps(choices.bank)}\n" if choices.bank else ""
     market = f"factory = {json.dumps(choices.factory)}\n{bank}start_block = {choices.start_block}"
     earning = f"gas_share = {GAS_SHARE}\nclaim_lags = {CLAIM_LAGS}\nlocks = false"

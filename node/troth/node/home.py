@@ -17,7 +17,6 @@ Broadcast = Annotated[
     bool, typer.Option("--broadcast", envvar="TROTH_BROADCAST", help="Send the transaction; without it, a dry run.")
 ]
 Rpc = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
-Contract = Annotated[str, typer.Option("--contract", envvar="TROTH_CONTRACT", help="Address of the Troth contract.")]
 Keystore = Annotated[
     Path | None, typer.Option("--keystore", envvar="TROTH_KEYSTORE", help="Keyfile of the account that pays.")
 ]

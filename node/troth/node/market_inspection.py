@@ -8,17 +8,21 @@ from typing import Any, NamedTuple
 
 from troth.chain.errors import ChainError, KeystoreError
 from troth.chain.market import Market
+from troth.chain.market_follower import MarketFollower
 from troth.node.configuration import Configuration, load
+from troth.node.configured_slice import text_of
 from troth.node.errors import NodeError
-from troth.node.findings import CLOCK_SECONDS, GAS_MONEY, Finding
 from troth.node.keyfiles import run
+from troth.node.machine_checks import CLOCK_SECONDS, GAS_MONEY, Finding, machine_findings, slice_finding
 from troth.node.orders.running import connect
 from troth.node.process import operator_of, process_state
 from troth.protocol.market.calls import view
+from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import account_id
 from troth.protocol.market.types import PotKind, Role, Rules
-from troth.protocol.types import Address, Segment
+from troth.protocol.market.views import class_of
+from troth.protocol.types import Address, ModelDescriptor, Segment
 
 
 class OnMarket(NamedTuple):
@@ -71,12 +75,13 @@ async def _read(market: Market, part: Part, function: str, *arguments: object, r
 
 
 def status(home: Path) -> dict[str, Any]:
-    """On chain: role, stake, seats, credit, gas money. Process: ready or the reasons why not."""
+    """On chain: role, slice, stake, seats, credit, gas money. Process: ready or the reasons why not."""
     configuration = load(home)
     seen: OnMarket = run(ask(configuration))
     return {
         "operator": seen.operator,
         "role": seen.role.name.lower(),
+        "slice": None if seen.hosted is None else text_of(seen.hosted),
         "stake": str(seen.stake),
         "locked": str(seen.locked),
         "seats": seen.seats,
@@ -97,23 +102,39 @@ def examine(home: Path) -> list[Finding]:
     try:
         seen: OnMarket = run(ask(configuration))
     except (ChainError, KeystoreError, NodeError) as error:
-        return [*findings, Finding("rpc", False, error.what, error.remedy)]
-    findings += _on_chain(configuration, seen)
+        findings.append(Finding("rpc", False, error.what, error.remedy))
+    else:
+        findings += [*_on_chain(configuration, seen), slice_finding(configuration, seen.hosted)]
+    findings += machine_findings(configuration, lambda: run(_registered(configuration)))
     state = process_state(configuration)
     reasons = "; ".join(state.get("reasons", []))
     return [*findings, Finding("process", bool(state.get("ready")), reasons or "ready", "Run `troth node start`.")]
 
 
+async def _registered(configuration: Configuration) -> ModelDescriptor:
+    async with await connect(configuration) as market, MarketFollower(market) as follower:
+        await follower.catch_up()
+        state = follower.state
+    try:
+        return class_of(state, configuration.execution_class)[1]
+    except InvalidOrder as error:
+        shown = "0x" + configuration.execution_class.hex()
+        raise NodeError("the execution class is not registered", shown, "Run: troth model register") from error
+
+
 def _on_chain(configuration: Configuration, seen: OnMarket) -> list[Finding]:
     registered, known = seen.role is Role.NODE and not seen.exit_block, bool(seen.rules.seat)
-    hosted = seen.hosted == configuration.slice
     return [
         Finding("rpc", True, f"block {seen.block}", ""),
-        # An old block says nothing of this clock: a quiet chain makes none. One from the future does.
-        Finding("clock", seen.behind > -CLOCK_SECONDS, f"newest block is {seen.behind:.0f} s old", "Run NTP."),
+        Finding(
+            "clock",
+            # A quiet chain is no wrong clock; a block from the future is.
+            seen.behind > -CLOCK_SECONDS,
+            f"newest block is {seen.behind:.0f} s old by this clock",
+            "This clock is behind: synchronise it (chrony or systemd-timesyncd).",
+        ),
         Finding("class", known, "registered" if known else "unknown here", "Check node.class and market.factory."),
         Finding("stake", registered, seen.role.name.lower(), "Run `troth node register --broadcast`."),
         Finding("seats", seen.seats > 0, f"{seen.seats} of {seen.rules.seat_cap}", "Run `troth node topup`."),
-        Finding("slice", hosted or not registered, str(seen.hosted), "Set node.slice to what is registered."),
         Finding("gas", seen.gas_money >= GAS_MONEY, f"{seen.gas_money} wei", f"Send ether to {seen.operator}."),
     ]

@@ -9,18 +9,27 @@ from typing import Any
 
 from troth.chain.keystore import Key, load_account
 from troth.chain.market import Market
+from troth.chain.market_follower import MarketFollower
 from troth.chain.passwords import read_password
+from troth.node import asking
+from troth.node.asking import ask_of, asks_for
 from troth.node.configuration import Configuration, load, segment_of
+from troth.node.configured_slice import text_of, write_slice
 from troth.node.errors import ConfigError
 from troth.node.keyfiles import open_keystore, run
 from troth.node.market_transactions import carry_out, carry_out_all
+from troth.node.orders.moving import change_slice
 from troth.node.orders.running import connect
+from troth.node.pool.agreement import MOST_GROUPS
 from troth.node.process import operator_of
 from troth.overlay.identity import load_identity
 from troth.protocol.market.calls import PartCall, build, view
+from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
+from troth.protocol.market.state import State
 from troth.protocol.market.types import NO_ADDRESS, Ask, Consent, NodeRegistration, Role, Rules
+from troth.protocol.market.views import class_of
 from troth.protocol.types import Address, Hash32, Segment, to_address
 
 SEATS = 2
@@ -37,18 +46,6 @@ class Joining:
     payout: str
     stake: int
     asks: Mapping[Segment, Ask]
-
-
-def ask_of(text: str) -> Ask:
-    """PROMPT,CACHED,WRITTEN in asset units per 10^9 positions; raises ConfigError."""
-    try:
-        prompt, cached, written = (int(part) for part in text.split(","))
-    except ValueError as error:
-        remedy = "For example 300000000,30000000,600000000: asset units per 10^9 positions."
-        raise ConfigError("an ask is PROMPT,CACHED,WRITTEN", text, remedy) from error
-    if not all(0 <= one < 1 << 64 for one in (prompt, cached, written)):
-        raise ConfigError("a price is 0 to 2**64 - 1", text, "Ask less.")
-    return Ask(prompt, cached, written)
 
 
 def asks_of(texts: list[str], segments: tuple[Segment, ...]) -> dict[Segment, Ask]:
@@ -257,6 +254,54 @@ async def stake_is_free(market: Market, operator: Address) -> bool:
     _, _, exit_block = await market.read(wanted)
     stake, _ = await market.read(view(market.contracts, Part.BANK, "stakeOf", operator, returns=(int, int)))
     return bool(exit_block and stake and await market.chain.block_number() > exit_block)
+
+
+def move(
+    home: Path,
+    hosted: Segment,
+    segments: tuple[Segment, ...],
+    asks: list[str],
+    password_file: Path | None,
+    *,
+    broadcast: bool,
+) -> dict[str, Any]:
+    """Host other layers, by the operator: on chain, and once that is done in node.toml. A running node follows."""
+    configuration = load(home)
+    if not 1 <= len(segments) <= MOST_GROUPS or len(set(segments)) != len(segments):
+        raise ConfigError("a node is in one or two groups", [text_of(one) for one in segments], "Name --segment twice.")
+    if any(not hosted.first <= one.first < one.end <= hosted.end for one in segments):
+        raise ConfigError("a segment lies outside of the slice", text_of(hosted), "Name segments inside it.")
+    key = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
+
+    async def send() -> dict[str, Any]:
+        async with await connect(configuration) as market, MarketFollower(market) as follower:
+            await follower.catch_up()
+            wanted = _asks_after(configuration, follower.state, key.address, segments, asks)
+            call = change_slice(market.contracts, key.address, hosted, segments, [wanted[one] for one in segments])
+            before = follower.state.parties.get(key.address)
+            told = await carry_out(market, call, key, broadcast=broadcast)
+            former = None if before is None or before.hosted is None else text_of(before.hosted)
+            return {**told, "before": former, "asks": {text_of(one): shown(wanted[one]) for one in segments}}
+
+    told: dict[str, Any] = run(send())
+    told |= {"slice": text_of(hosted), "segments": [text_of(segment) for segment in segments]}
+    if broadcast:
+        write_slice(home, hosted, segments)
+    return told
+
+
+def _asks_after(
+    configuration: Configuration, state: State, operator: Address, segments: tuple[Segment, ...], texts: list[str]
+) -> dict[Segment, Ask]:
+    """What is asked after a move: as told, else as now, by layers."""
+    if texts:
+        return asks_of(texts, segments)
+    try:
+        _, model = class_of(state, configuration.execution_class)
+    except InvalidOrder as error:
+        shown_class = "0x" + configuration.execution_class.hex()
+        raise ConfigError("the execution class is not registered here", shown_class, error.remedy) from error
+    return asks_for(segments, asking.asks_of(state, operator, model.layers), model.layers, configuration.auto.ask)
 
 
 def _by_operator(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from troth.node.home import DEFAULT_HOME, Broadcast, Contract, Home, Json, Keystore, PasswordFile, Rpc, show
+from troth.node.home import DEFAULT_HOME, Broadcast, Home, Json, Keystore, PasswordFile, Rpc, show
 
 app = typer.Typer(no_args_is_help=True, help="Models: import, describe, register.")
 
@@ -53,101 +53,6 @@ def quantise(
     path = Path(target) if "/" in target else home / MODELS_FOLDER / target
     folder = write_quantised(find_model(home, source), path, bits, lambda line: typer.echo(line, err=True))
     show({"path": str(folder.path), "bits": bits}, as_json)
-
-
-@app.command()
-def add(
-    model: Annotated[str, typer.Argument(help="Name or path of a model folder.")],
-    *,
-    dtype: Annotated[str, typer.Option("--dtype", help="float32 or bfloat16.")] = "float32",
-    class_name: Annotated[str, typer.Option("--class-name", help="Name of the execution class.")] = "",
-    unit: Annotated[int, typer.Option("--unit", help="Wei per unit of pay.")] = 10**12,
-    candidates: Annotated[int, typer.Option("--candidates", help="Candidates for inferencer per segment.")] = 2,
-    verifiers: Annotated[int, typer.Option("--verifiers", help="Verifiers per segment, odd.")] = 3,
-    reviewers: Annotated[
-        int,
-        typer.Option("--reviewers", help="Verifiers of a disputed segment, odd; 0: as the next two options ask."),
-    ] = 0,
-    honest_share: Annotated[
-        float, typer.Option("--honest-share", help="Share of nodes that are honest, for the number of reviewers.")
-    ] = 0.9,
-    review_error: Annotated[
-        float,
-        typer.Option("--review-error", help="How often their review may be wrong at that share (Lemma E.2)."),
-    ] = 0.01,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="A class whose traces are compared bit by bit; runs this machine's engine.")
-    ] = False,
-    engine: Annotated[
-        str, typer.Option("--engine", envvar="TROTH_ENGINE", help="Engine of an exact class: vllm or torch.")
-    ] = "vllm",
-    device: Annotated[
-        str, typer.Option("--device", envvar="TROTH_DEVICE", help="Device of an exact class: cpu or cuda.")
-    ] = "cpu",
-    calibration: Annotated[
-        Path | None,
-        typer.Option("--calibration", help="report.json of `troth calibrate`; default: the shipped one of this model."),
-    ] = None,
-    rpc: Rpc = "http://127.0.0.1:8545",
-    contract: Contract = "",
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    broadcast: Broadcast = False,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
-) -> None:
-    """Compute the weights root and the model id, and register model and execution class (dry run by default)."""
-    from troth.node.models.classes import default_class
-    from troth.node.models.folder import find_model
-    from troth.node.models.report import describe_with_progress, report_of
-    from troth.node.models.thresholds import read_calibration, shipped_calibration
-    from troth.protocol.review import reviewers_needed
-
-    folder = find_model(home, model)
-    descriptor = describe_with_progress(folder, dtype)
-    report = report_of(folder, descriptor)
-    name = class_name or f"{folder.path.name}/torch/{dtype}"
-    execution_class = default_class(
-        report.model_id,
-        descriptor.dtype,
-        name,
-        unit,
-        candidates=candidates,
-        verifiers=verifiers,
-        reviewers=reviewers or max(reviewers_needed(honest_share, review_error), verifiers + 2),
-    )
-    if exact:
-        from troth.node.models.exact import exact_class
-
-        execution_class = exact_class(execution_class, folder, engine, device)
-    found = (
-        None
-        if exact
-        else (
-            shipped_calibration(report.model_id, dtype)
-            if calibration is None
-            else read_calibration(calibration, report.model_id, dtype)
-        )
-    )
-    if found is not None:
-        execution_class = found.apply(execution_class)
-    result = report.with_class(execution_class) | {
-        "calibration": found.source if found else "none: " + ("exact" if exact else "rough thresholds")
-    }
-    if contract:
-        from troth.node.models.registration import register
-
-        sent = register(
-            descriptor,
-            execution_class,
-            rpc=rpc,
-            contract=contract,
-            keystore=keystore,
-            password_file=password_file,
-            broadcast=broadcast,
-        )
-        result["transactions"] = sent
-    show(result, as_json)
 
 
 @app.command()

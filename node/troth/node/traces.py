@@ -106,8 +106,8 @@ class TraceStore:
         self._kept = sum(trace.bytes for trace in self.all())
 
     @property
-    def bytes(self) -> int:
-        """Of all traces on disk."""
+    def kept(self) -> int:
+        """Bytes of all traces on disk."""
         return self._kept
 
     def now(self) -> float:

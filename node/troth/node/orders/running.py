@@ -39,9 +39,11 @@ from troth.node.orders.duties import Duties
 from troth.node.orders.ground import FollowedGround
 from troth.node.orders.hosting import Hosting
 from troth.node.orders.market_metrics import MarketMetrics
+from troth.node.orders.moving import Moving, resident_of
 from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import Answer, OrderService
 from troth.node.orders.words import Words
+from troth.node.pool.resident import Resident
 from troth.node.traces import TraceStore
 from troth.overlay.channel_server import ChannelServer
 from troth.overlay.health import health_routes
@@ -113,8 +115,15 @@ class RunningMarketNode:
     """One node of one configuration with [market]. ``run`` returns when it was told to stop."""
 
     def __init__(
-        self, configuration: Configuration, key: Key, *, verify_weights: bool, parts: MarketParts | None = None
+        self,
+        configuration: Configuration,
+        key: Key,
+        *,
+        verify_weights: bool,
+        parts: MarketParts | None = None,
+        auto: bool = False,
     ) -> None:
+        """``auto``: carry out what the scheduler of the configuration's [auto] would have this node host."""
         self._configuration = configuration
         self._key = key
         self._verify_weights = verify_weights
@@ -126,6 +135,8 @@ class RunningMarketNode:
         self._hosting: Hosting | None = None
         self._court: NodeCourt | None = None
         self._direct: Direct | None = None
+        self._auto = auto
+        self._resident: Resident | None = None
         self._tasks: tuple[Supervised, ...] = ()
         self._stop = asyncio.Event()
 
@@ -225,6 +236,8 @@ class RunningMarketNode:
             for task in (working, stopping):
                 task.cancel()
             await asyncio.gather(working, stopping, return_exceptions=True)
+            if self._resident is not None:
+                await self._resident.leave()
 
     async def _work(self, market: Market, follower: MarketFollower) -> None:
         await follower.catch_up()
@@ -237,6 +250,8 @@ class RunningMarketNode:
         service = OrderService(bench, self._metrics)
         await service.start()
         self._hosting = Hosting(bench, service)
+        moving = Moving(bench, self._hosting, market, self._key, self._configuration.auto.ask)
+        self._resident = resident_of(self._configuration, bench, moving, lambda: service.sessions, auto=self._auto)
         self._court = make_court(
             bench,
             Chain(market, follower, self._key),
@@ -262,6 +277,7 @@ class RunningMarketNode:
         """Every long-lived task, each of which goes on after any error."""
         assert self._hosting is not None
         assert self._court is not None
+        assert self._resident is not None
         wallet = MarketWallet(market)
 
         async def reached(block: int) -> None:
@@ -302,6 +318,7 @@ class RunningMarketNode:
             Supervised("redeeming and claiming", at_new_blocks),
             Supervised("handing rejections on", duties.hand_on),
             Supervised("holding layers", self._hosting.step, interval=1.0),
+            Supervised("reporting to schedulers", self._resident.run, stale_after=float("inf")),
             Supervised("freeing old traces", duties.free, interval=60.0, stale_after=3600.0),
             *self._court.tasks(),
         )

@@ -294,8 +294,8 @@ class OrderService:
             await self._drop(name)
         if len(self._sessions) >= limits.works:
             raise Busy("this node has no session left", len(self._sessions), "Retry later or choose another node.")
-        if bench.stores.traces.bytes > limits.trace_bytes:
-            kept = bench.stores.traces.bytes
+        if bench.stores.traces.kept > limits.trace_bytes:
+            kept = bench.stores.traces.kept
             raise Busy("the disk is full of traces that may be asked for", kept, "Choose another node.")
 
     # ------------------------------------------------------------------------------------------------------- vouchers

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 from troth.node.configuration import Configuration
 from troth.node.errors import ConfigError, OrderRefused
+from troth.node.pool.contacts import Contacts
 from troth.node.pool.hardware import weight_bytes
 from troth.protocol.sizes import ModelSizes
-from troth.protocol.state import State, bonded_schedulers
 from troth.protocol.types import Address, Segment
-from troth.protocol.wire_reports import HostingPart
+from troth.protocol.wire_reports import SEGMENTS_HELD_LIMIT, HostingPart
+
+MOST_GROUPS = 2
+"""Groups that the market's registry lets a node be in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +24,22 @@ class Agreement:
         scheduler: whose orders are carried out; a report to any other says that this node does not move.
         memory_bytes: of weights; the cache has its own.
         pause_seconds: between two moves.
+        most_groups: that the chain lets a node be in.
     """
 
     scheduler: Address
     memory_bytes: int
     pause_seconds: float
+    most_groups: int = SEGMENTS_HELD_LIMIT
 
 
-def agreement_of(configuration: Configuration, state: State) -> Agreement:
+def agreement_of(configuration: Configuration, contacts: Contacts, most_groups: int = SEGMENTS_HELD_LIMIT) -> Agreement:
     """What [auto] says, with the only bonded scheduler where it names none; raises ConfigError where that is not clear.
 
     Whoever stakes can register as a scheduler: with several, a node obeys none that its operator has not named.
     """
     auto = configuration.auto
-    bonded = [one.operator for one in bonded_schedulers(state)]
+    bonded = [one.operator for one in contacts.schedulers()]
     named = auto.scheduler
     if named is None:
         if len(bonded) != 1:
@@ -44,7 +49,7 @@ def agreement_of(configuration: Configuration, state: State) -> Agreement:
             )
         named = bonded[0]
     memory = weight_bytes(configuration.device, configuration.cache_bytes, auto.memory_bytes)
-    return Agreement(named, memory, auto.pause_seconds)
+    return Agreement(named, memory, auto.pause_seconds, most_groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,10 @@ def accepted(
         raise OrderRefused("the order is no slice of the model with segments inside", spans, f"It has {layers} layers.")
     if len(set(spans[1:])) != len(spans) - 1:
         raise OrderRefused("the order names a segment twice", spans, "Name each once.")
+    if len(order.segments) > agreement.most_groups:
+        raise OrderRefused(
+            "the order names more groups than a node may be in", len(order.segments), f"Name {agreement.most_groups}."
+        )
     hosted, *segments = (Segment(first, end) for first, end in spans)
     needed = sizes.of_slice(hosted, layers)
     if needed > agreement.memory_bytes:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import msgspec
 
+from troth.node.pool.contacts import Contacts
 from troth.node.pool.probing import Ways
 from troth.overlay.channel import Channel, Patience
 from troth.overlay.errors import OverlayError, RemoteFailure
 from troth.overlay.operator import Operator
 from troth.protocol.errors import ProtocolError
-from troth.protocol.state import State, bonded_schedulers
 from troth.protocol.types import Address
 from troth.protocol.wire_reports import LINKS_LIMIT, HostingPart, LinkPart, Report, Reported
 
@@ -50,14 +50,14 @@ class Reporting:
 
     Args:
         draft: the report to a scheduler as it is now, with sequence 0 and without links.
-        state: the folded chain.
+        contacts: who is bonded.
         on_order: gets what a scheduler would have this node host.
     """
 
-    def __init__(self, operator: Operator, draft: Draft, state: Callable[[], State], on_order: OnOrder) -> None:
+    def __init__(self, operator: Operator, draft: Draft, contacts: Contacts, on_order: OnOrder) -> None:
         self._operator = operator
         self._draft = draft
-        self._state = state
+        self._contacts = contacts
         self._on_order = on_order
         self._lines: dict[Address, _Line] = {}
         self._sequence = 0
@@ -85,7 +85,7 @@ class Reporting:
 
     def _follow_schedulers(self) -> None:
         """Open a line to who has registered, and one anew where an endpoint moved or a line broke."""
-        for scheduler in bonded_schedulers(self._state())[:MOST_SCHEDULERS]:
+        for scheduler in self._contacts.schedulers()[:MOST_SCHEDULERS]:
             line, endpoint = self._lines.get(scheduler.operator), (scheduler.endpoint, scheduler.tls_key_hash)
             if line is None or line.endpoint != endpoint:
                 try:
@@ -129,10 +129,8 @@ class Reporting:
             probed, line.probing = line.probing, None
             line.links = tuple(probed.result()[:LINKS_LIMIT])
         if answer.probes and line.probing is None:
-            nodes = self._state().nodes
-            others = {Address(name) for name in answer.probes} - {self._operator.address}
-            known = [nodes[name] for name in sorted(others) if name in nodes]
-            line.probing = asyncio.create_task(self._ways.to(known))
+            others = set(answer.probes) - {self._operator.address}
+            line.probing = asyncio.create_task(self._ways.to(self._contacts.nodes(others)))
 
     async def _say_goodbye(self, scheduler: Address, line: _Line) -> None:
         if line.channel.connected:

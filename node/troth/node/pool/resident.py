@@ -7,15 +7,18 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from troth.node.engine.interface import Engine
 from troth.node.errors import OrderRefused
 from troth.node.pool.agreement import Agreement, Place, accepted
+from troth.node.pool.contacts import Contacts
 from troth.node.pool.hardware import Kind, cache_tokens
+from troth.node.pool.meter import Meter
 from troth.node.pool.reporting import Reporting
-from troth.node.service.bench import Bench
+from troth.overlay.operator import Operator
 from troth.protocol.sizes import ModelSizes
-from troth.protocol.state import State
-from troth.protocol.types import Address, Segment
+from troth.protocol.types import Address, Hash32, Segment
 from troth.protocol.wire_reports import HostingPart, Report
 
 log = logging.getLogger(__name__)
@@ -25,6 +28,26 @@ RETRY_SECONDS = 15.0
 
 Move = Callable[[Segment, Sequence[Segment]], Awaitable[None]]
 """Load a slice, register it with these segments, serve it; raises a NodeError or ChainError with nothing changed."""
+
+
+class Bench(Protocol):
+    """What a resident tells of a node."""
+
+    @property
+    def engine(self) -> Engine:
+        """What computes."""
+
+    @property
+    def operator(self) -> Operator:
+        """Who signs reports."""
+
+    @property
+    def execution_class(self) -> Hash32:
+        """What is served."""
+
+    @property
+    def meter(self) -> Meter:
+        """How fast it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +68,7 @@ class Resident:
         device: Kind,
         sizes: ModelSizes,
         *,
-        state: Callable[[], State],
+        contacts: Contacts,
         sessions: Callable[[], int],
         agreement: Agreement | None,
         move: Move,
@@ -57,7 +80,7 @@ class Resident:
         self._sessions = sessions
         self._agreement = agreement
         self._move = move
-        self._reporting = Reporting(bench.operator, self.draft, state, self.on_order)
+        self._reporting = Reporting(bench.operator, self.draft, contacts, self.on_order)
         self._number = -1
         self._moved_at = float("-inf")
         self._not_before = float("-inf")

@@ -48,7 +48,8 @@ def decode(kind: type[Value], data: bytes | memoryview, limit: int) -> Value:
 
 def to_json(value: Any) -> Any:
     """What ``json.dumps`` takes."""
-    names = _names(type(value))
+    kind: Any = type(value)
+    names = _names(kind)
     if names is not None:
         return {name: to_json(getattr(value, name)) for name in names}
     if isinstance(value, tuple):
@@ -79,7 +80,7 @@ def from_json(hint: Any, value: Any) -> Any:
 
 
 @cache
-def _names(kind: type) -> tuple[str, ...] | None:
+def _names(kind: Any) -> tuple[str, ...] | None:
     """Fields of a dataclass, looked up once: an order is written a dozen times on its way. None for another type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
 

@@ -241,7 +241,7 @@ def _registry(event: RegistryEvent, state: State) -> State:
         case on.PayoutChanged():
             return _changed(state, event.operator, payout=event.payout)
         case on.SliceChanged():
-            return _changed(state, event.operator, hosted=Segment(event.first, event.end))
+            return _slice_changed(event, state)
         case on.Deregistered():
             return _changed(state, event.operator, exit_block=event.exit_block)
         case _:
@@ -274,8 +274,18 @@ def _party(event: on.NodeRegistered | on.SchedulerRegistered) -> Party:
     }
     if isinstance(event, on.NodeRegistered):
         hosted = Segment(event.first, event.end)
-        return Party(role=Role.NODE, execution_class=event.execution_class, hosted=hosted, **common)  # type: ignore[arg-type]
+        slices = ((event.meta.block, hosted),)
+        registered = {"execution_class": event.execution_class, "hosted": hosted, "slices": slices}
+        return Party(role=Role.NODE, **registered, **common)  # type: ignore[arg-type]
     return Party(role=Role.SCHEDULER, vrf_key=(event.vrf_x, event.vrf_y), **common)  # type: ignore[arg-type]
+
+
+def _slice_changed(event: on.SliceChanged, state: State) -> State:
+    party = state.parties.get(event.operator)
+    hosted = Segment(event.first, event.end)
+    # A change in the block of the registration counts as one: the chain keeps the slice from then on.
+    slices = (*(party.slices if party is not None else ()), (event.meta.block, hosted))
+    return _changed(state, event.operator, hosted=hosted, slices=slices)
 
 
 def _changed(state: State, operator: Address, **changes: Any) -> State:

@@ -81,7 +81,10 @@ class TabRecord:
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """A node or a scheduler. A node's groups are in ``State.entries``; ``hosted`` is None for a scheduler."""
+    """A node or a scheduler. A node's groups are in ``State.entries``; ``hosted`` is None for a scheduler.
+
+    ``slices``: every slice that a node has hosted, with the block from which on it did.
+    """
 
     operator: Address
     owner: Address
@@ -94,6 +97,22 @@ class Party:
     hosted: Segment | None = None
     vrf_key: tuple[int, int] = (0, 0)
     exit_block: int = 0
+    slices: tuple[tuple[int, Segment], ...] = ()
+
+    def hosted_at(self, block: int) -> Segment | None:
+        """The slice at the end of a block; None before there was one."""
+        latest = bisect_right(self.slices, block, key=lambda one: one[0]) - 1
+        return self.slices[latest][1] if latest >= 0 else None
+
+    def hosted_since(self, block: int) -> frozenset[Segment]:
+        """The slices that were hosted at the end of a block or later."""
+        before = self.hosted_at(block)
+        later = frozenset(hosted for since, hosted in self.slices if since > block)
+        return later if before is None else later | {before}
+
+    def kept_until(self, reference_age: int) -> int:
+        """The first block in which the slice can be changed again; 0 if it never was."""
+        return self.slices[-1][0] + reference_age if len(self.slices) > 1 else 0
 
 
 @dataclass(frozen=True, slots=True)

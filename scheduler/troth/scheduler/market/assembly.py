@@ -28,7 +28,7 @@ from troth.scheduler.market.duties import Duties, Pace, supervised
 from troth.scheduler.market.ledger import MarketLedger
 from troth.scheduler.market.metrics import MarketMetrics
 from troth.scheduler.market.reaching import asset_decimals
-from troth.scheduler.market.routing import PoolRoutes
+from troth.scheduler.market.routing import PoolRoutes, placing_pace
 from troth.scheduler.orders.desk import Desk
 from troth.scheduler.orders.http import order_routes, refuse_with_words
 from troth.scheduler.orders.offers import Offers
@@ -110,7 +110,9 @@ async def assembled_market(
         opener = TabOpener(database, node_tabs, ledger, operator, deposits=configuration.deposits)
         metrics = MarketMetrics()
         sides = MarketSides(lambda: (follower.state, follower.block))
-        pools = Coordinator(configuration.served, sides, peers, Gauges(metrics.registry))
+        pools = Coordinator(
+            configuration.served, sides, peers, Gauges(metrics.registry), lambda: placing_pace(ledger.parameters)
+        )
         desk = Desk(
             operator=operator,
             vrf_secret=keys.vrf_secret,

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from troth.protocol.market.types import Parameters
 from troth.protocol.types import Address
 from troth.scheduler.orders.desk import Chosen
 from troth.scheduler.pool.coordinator import Coordinator, Wanted
+from troth.scheduler.pool.pace import Pace
+
+BLOCK_SECONDS = 12.0
+
+
+def placing_pace(parameters: Parameters) -> Pace:
+    """How often nodes are moved: for mere improvement not before the seats of the last move have seasoned.
+
+    A seat in a new group checks and judges nothing until then, so that a pool which is always improved checks nothing.
+    """
+    plain = Pace()
+    return Pace(plain.settle_seconds, max(plain.calm_seconds, parameters.seasoning * BLOCK_SECONDS))
 
 
 class PoolRoutes:

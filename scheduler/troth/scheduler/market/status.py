@@ -94,7 +94,7 @@ async def status_of_market(folder: Path) -> Report:
             "unfinished_orders": [
                 "0x" + one.order_id.hex() for one in opened if one.drawn is None and one.failed is None
             ],
-            "placement": await placement_of(folder, looked.configuration.host, looked.configuration.port),
+            "placement": await placement_of(looked.configuration),
             "stuck": stuck,
             "problems": problems,
         }

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from troth.protocol import vrf
-from troth.protocol.types import pack_ends
 from troth.protocol.errors import InvalidField, InvalidRequest, InvalidSignature, ProtocolError
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
 from troth.protocol.market import checks, life, messages, prices
@@ -25,7 +24,7 @@ from troth.protocol.market.types import Admission, Ask, Order, PotKind, Promise,
 from troth.protocol.market.types import Work as WorkKind
 from troth.protocol.market.views import scheduler_of
 from troth.protocol.request import Request, from_canonical_bytes, request_hash
-from troth.protocol.types import Address, Hash32
+from troth.protocol.types import Address, Hash32, pack_ends
 from troth.scheduler.errors import (
     AlreadyOrdered,
     BadRequest,

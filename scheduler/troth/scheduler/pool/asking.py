@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 
@@ -15,12 +15,28 @@ SECONDS = 3.0
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens; asked at the loopback
 
 
-async def placement_of(folder: Path, host: str, port: int) -> dict[str, Any] | None:
+class Listening(Protocol):
+    """Where a scheduler of this machine listens, as its configuration says."""
+
+    @property
+    def folder(self) -> Path:
+        """The home folder."""
+
+    @property
+    def host(self) -> str:
+        """The address."""
+
+    @property
+    def port(self) -> int:
+        """The port."""
+
+
+async def placement_of(configuration: Listening) -> dict[str, Any] | None:
     """What GET /v1/placement says; None if the scheduler does not run here."""
-    host = EVERYWHERE.get(host, host)
-    endpoint = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    host = EVERYWHERE.get(configuration.host, configuration.host)
+    endpoint = f"https://{f'[{host}]' if ':' in host else host}:{configuration.port}"
     try:
-        identity = load_identity(folder / "tls")
+        identity = load_identity(configuration.folder / "tls")
         with naming_errors(endpoint):
             async with pinned_client(endpoint, identity.spki_sha256, SECONDS) as client:
                 answer = await client.get("/v1/placement")

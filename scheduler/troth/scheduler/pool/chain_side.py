@@ -13,11 +13,13 @@ class ChainSide:
     """One class at one block.
 
     Args:
-        parties: nodes that each segment needs, candidates and verifiers.
+        parties: nodes that each segment needs: candidates and verifiers, or as many as a check needs owners.
         slices: of the bonded nodes of the class: who has lost its stake can neither join a group nor be moved.
         groups: the members of each segment's group, both in this block and in the one before: an order may refer to
             either.
         kept: nodes whose slice the chain does not let change yet.
+        most_groups: that a node may be in.
+        largely: whether clients believe a group only that most hosts of its layers have joined.
     """
 
     block: int
@@ -27,6 +29,8 @@ class ChainSide:
     slices: Mapping[Address, Segment]
     groups: Mapping[Segment, frozenset[Address]]
     kept: frozenset[Address] = frozenset()
+    most_groups: int = 16
+    largely: bool = True
 
     def joined(self, node: Address) -> set[Segment]:
         """The groups that a node is in."""

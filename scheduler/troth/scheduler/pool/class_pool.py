@@ -24,7 +24,15 @@ from troth.scheduler.pool.deciding import Decision, decide
 from troth.scheduler.pool.errors import ReportRefused
 from troth.scheduler.pool.measurements import Measurements
 from troth.scheduler.pool.member import Member
-from troth.scheduler.pool.offering import Ends, joined_segments, offered_ends, planned_ends, segments_of
+from troth.scheduler.pool.offering import (
+    MOST_SEGMENTS,
+    Ends,
+    joined_segments,
+    offered_ends,
+    planned_ends,
+    segments_of,
+    shared_out,
+)
 from troth.scheduler.pool.orders import Hosting, may_move, wanted_hosting
 from troth.scheduler.pool.pace import Pace
 
@@ -71,6 +79,7 @@ class ClassPool:
         self._moving: dict[str, float] = {}
         self._unmoved: dict[str, tuple[float, Segment]] = {}
         self._asked: dict[str, int] = {}
+        self._shares: dict[str, tuple[Segment, ...]] = {}
         self._pace = pace or Pace()
         self._number = time.time_ns() // 1_000_000
 
@@ -155,6 +164,19 @@ class ClassPool:
         works = bool(self.offered) and self._full(chain, set(names)).issuperset(segments_of(self.offered))
         keeps = works and not decision.reason and len(ends) >= len(self.offered)
         self.target = self.offered if keeps else ends
+        self._shares = self._shared_out(chain)
+
+    def _shared_out(self, chain: ChainSide) -> dict[str, tuple[Segment, ...]]:
+        """Who joins which groups, where the chain does not let a node join all that its slice holds."""
+        if chain.most_groups >= MOST_SEGMENTS:
+            return {}
+        return shared_out(
+            self.decision.slices,
+            self.target,
+            chain.parties,
+            chain.most_groups,
+            lambda name: chain.joined(Address(name)),
+        )
 
     def order_for(self, sender: Address, chain: ChainSide) -> tuple[int, Hosting] | None:
         """What a movable node should host instead of what it has, with the order's number; None to stay."""
@@ -162,7 +184,7 @@ class ClassPool:
         planned = self.decision.slice_of(sender)
         if held is None or planned is None or not self._may_be_moved(sender, held[1], chain):
             return None
-        hosting = wanted_hosting(sender, planned, chain, self.target, self.offered)
+        hosting = self._wanted(sender, planned, chain)
         if hosting is None:
             return None
         if sender not in self._moving:
@@ -179,7 +201,12 @@ class ClassPool:
         held = [Slice(name, slice_.first, slice_.end) for name, slice_ in chain.slices.items() if name in self._reports]
         capacity = capacity_of(memory_bytes, self._shape, 0)
         window = weakest_window(hosts(held, self._shape.layers), capacity)
-        return None if window is None else Hosting(*window, joined_segments(*window, (self.target, self.offered)))
+        if window is None:
+            return None
+        inside = joined_segments(*window, (self.target, self.offered))
+        if len(inside) > chain.most_groups:
+            inside = tuple(sorted(inside, key=lambda one: (len(chain.groups.get(one, ())), one.first)))
+        return Hosting(*window, inside[: chain.most_groups])
 
     def probes_for(self, sender: Address) -> tuple[str, ...]:
         """Other nodes to which this one has not measured the way lately: others each time, so that some to which there
@@ -238,7 +265,11 @@ class ClassPool:
 
     def _arrived(self, name: str, chain: ChainSide) -> bool:
         planned = self.decision.slice_of(name)
-        return planned is None or wanted_hosting(Address(name), planned, chain, self.target, self.offered) is None
+        return planned is None or self._wanted(Address(name), planned, chain) is None
+
+    def _wanted(self, name: Address, planned: Slice, chain: ChainSide) -> Hosting | None:
+        share = self._shares.get(name, ())
+        return wanted_hosting(name, planned, chain, self.target, self.offered, share=share)
 
     def _full(self, chain: ChainSide, live: set[str]) -> set[Segment]:
         return {segment for segment, ready in self._ready(chain, live).items() if ready >= chain.parties}
@@ -249,7 +280,8 @@ class ClassPool:
         counted = {
             segment: sum(member in live or not live for member in members) for segment, members in chain.groups.items()
         }
-        # A client believes no group that most hosts of its layers have not joined.
+        if not chain.largely:
+            return counted
         covering = {
             segment: sum(held.first <= segment.first and segment.end <= held.end for held in chain.slices.values())
             for segment in counted

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from troth.protocol.types import Segment
@@ -33,7 +34,7 @@ def segments_of(ends: Ends) -> tuple[Segment, ...]:
     return tuple(Segment(first, end) for first, end in pairwise((0, *ends)))
 
 
-def joined_segments(first: int, end: int, wanted: Iterable[Ends]) -> tuple[Segment, ...]:
+def joined_segments(first: int, end: int, wanted: Iterable[Ends], most: int = MOST_SEGMENTS) -> tuple[Segment, ...]:
     """The groups that a host of `[first, end)` should be in: all segments inside of it, those of the first ends first.
 
     One with none inside joins that of its slice: the chain wants one, and a later plan may use it.
@@ -41,7 +42,33 @@ def joined_segments(first: int, end: int, wanted: Iterable[Ends]) -> tuple[Segme
     inside = dict.fromkeys(
         segment for ends in wanted for segment in segments_of(ends) if first <= segment.first and segment.end <= end
     )
-    return tuple(inside)[:MOST_SEGMENTS] or (Segment(first, end),)
+    return tuple(inside)[:most] or (Segment(first, end),)
+
+
+def shared_out(
+    slices: Sequence[Slice],
+    ends: Ends,
+    parties: int,
+    most: int,
+    joined: Callable[[str], Collection[Segment]],
+) -> dict[str, tuple[Segment, ...]]:
+    """The groups that each host should be in, where none may be in more than `most`.
+
+    Who has the least choice chooses first. A group that lacks parties goes before one that has them, one that a node is
+    `joined` to before one that it would have to join, then the one with the fewest.
+    """
+    inside = {held.name: joined_segments(held.first, held.end, (ends,)) for held in slices}
+    members: Counter[Segment] = Counter()
+    shares: dict[str, tuple[Segment, ...]] = {}
+    for name in sorted(inside, key=lambda one: (len(inside[one]), one)):
+        already, chosen = joined(name), set[Segment]()
+        for _ in range(min(most, len(inside[name]))):
+            left = (segment for segment in inside[name] if segment not in chosen)
+            best = min(left, key=lambda one: (members[one] >= parties, one not in already, members[one], one.first))
+            chosen.add(best)
+            members[best] += 1
+        shares[name] = tuple(segment for segment in inside[name] if segment in chosen)
+    return shares
 
 
 def offered_ends(ready: Mapping[Segment, int], layers: int, parties: int, preferred: Iterable[Ends]) -> Ends | None:

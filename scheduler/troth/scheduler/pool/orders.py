@@ -20,17 +20,27 @@ class Hosting:
     segments: tuple[Segment, ...]
 
 
-def wanted_hosting(node: Address, planned: Slice, chain: ChainSide, target: Ends, offered: Ends) -> Hosting | None:
+def wanted_hosting(
+    node: Address,
+    planned: Slice,
+    chain: ChainSide,
+    target: Ends,
+    offered: Ends,
+    *,
+    share: tuple[Segment, ...] = (),
+) -> Hosting | None:
     """What a node should change to; None if it hosts that slice already and is in the groups that the plan needs.
 
     It stays in the groups of the segments that are offered now, as far as its slice holds them: orders for those still
-    come until the new ones are full.
+    come until the new ones are full. `share`: its groups of the target, where it may not be in all that it holds.
     """
-    present = chain.slices.get(node)
-    needed = joined_segments(planned.first, planned.end, (target,))
+    present, most = chain.slices.get(node), chain.most_groups
+    needed = share or joined_segments(planned.first, planned.end, (target,), most)
     if present == Segment(planned.first, planned.end) and chain.joined(node).issuperset(needed):
         return None
-    return Hosting(planned.first, planned.end, joined_segments(planned.first, planned.end, (target, offered)))
+    all_inside = joined_segments(planned.first, planned.end, (target, offered))
+    segments = tuple(dict.fromkeys((*share, *all_inside)))[:most]
+    return Hosting(planned.first, planned.end, segments)
 
 
 def may_move(

@@ -7,11 +7,16 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from troth.protocol.identifiers import group_id
+from troth.protocol.market.draws import SPARE_OWNERS
 from troth.protocol.market.state import State as MarketState
 from troth.protocol.market.types import PotKind
 from troth.protocol.market.types import Role as MarketRole
+from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address, Hash32, Segment
 from troth.scheduler.pool.chain_side import ChainSide
+
+MOST_GROUPS = 2
+"""Groups that the market's registry lets a node be in."""
 
 
 class Sides(ABC):
@@ -55,8 +60,14 @@ class MarketSides(Sides):
             and not party.exit_block
             and state.pot(PotKind.STAKE, operator) >= rules.seat
         }
-        parties, groups = rules.candidates + rules.verifiers, _groups(state, class_id, block, model.layers)
-        return ChainSide(block, model.layers, rules.dtype, parties, slices, groups)
+        # Clients pass a group by in which a check says little, for lack of owners.
+        parties = max(rules.candidates, SPARE_OWNERS) + rules.verifiers
+        groups = _groups(state, class_id, block, model.layers)
+        age = parameters_of(state).reference_age
+        kept = frozenset(one for one in slices if state.parties[one].kept_until(age) > block + 1)
+        return ChainSide(
+            block, model.layers, rules.dtype, parties, slices, groups, kept, most_groups=MOST_GROUPS, largely=False
+        )
 
     def is_node(self, sender: Address) -> bool:
         party = self._chain()[0].parties.get(sender)
