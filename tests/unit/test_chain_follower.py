@@ -74,7 +74,9 @@ async def test_following_does_not_die_of_a_lie() -> None:
         await follower.reach(3, timeout=60)
 
 
-async def test_a_full_disk_ends_no_follower_and_its_age_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_ends_no_follower_and_its_age_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chain: Any = FakeChain()
     async with EventFollower(chain, tmp_path / "events.sqlite", poll_interval=0.01) as follower:
         await follower.reach(3, timeout=60)

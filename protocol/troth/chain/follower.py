@@ -32,6 +32,9 @@ SPAN = 2_000
 LONGEST_BACKOFF = 30.0
 """Seconds between two tries while the node is away."""
 
+STALE_SECONDS = 60.0
+"""Without having been at the newest block for so long, who follows is not ready, whatever holds it up."""
+
 REWINDS = 4
 """Reorganisations in a row that one look at the chain follows before it gives up for now."""
 
@@ -131,6 +134,13 @@ class Follower(Generic[Folded]):
     def age(self) -> float:
         """Seconds since this was last at the chain's newest block."""
         return time.monotonic() - self._caught_up
+
+    @property
+    def trouble(self) -> str:
+        """Why readiness says no, with the age of what is known; empty while the chain is followed."""
+        if self.failure is None and self.age < STALE_SECONDS:
+            return ""
+        return f"the chain was last followed {self.age:.0f} s ago: {self.failure or 'its node does not answer'}"
 
     def logs(self) -> list[Log]:
         """Every log that was folded, in the order of the chain."""

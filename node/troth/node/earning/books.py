@@ -237,7 +237,7 @@ class Books:
         return tuple(_leaf(*found) for found in self._database.rows(query, *values))
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 12)
 def _promise(data: bytes) -> Signed[Promise]:
     """A stored promise; an order looks at every open one of its tab."""
     return canonical.decode(Signed[Promise], data, WORD_LIMIT)
