@@ -165,7 +165,7 @@ class Follower(Generic[Folded]):
         return self.state
 
     async def catch_up(self) -> Folded:
-        """Follow to the newest block now; ChainUnavailable if the node is away, NotFollowed if the disk takes nothing."""
+        """Follow to the newest block now; ChainUnavailable if the node is away, NotFollowed if the disk is full."""
         try:
             return await self._catch_up()
         except (sqlite3.Error, OSError) as error:
@@ -202,7 +202,7 @@ class Follower(Generic[Folded]):
                 await self.catch_up()
                 self.failure = None
                 backoff = self._poll_interval
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 -- nothing may end the following
                 self._note(error)
                 backoff = min(2 * backoff, LONGEST_BACKOFF)
             self._wake.clear()

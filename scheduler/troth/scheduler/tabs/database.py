@@ -103,8 +103,7 @@ class Database:
             batch, self._waiting = self._waiting, []
             try:
                 outcomes = await asyncio.to_thread(self._write, [statements for statements, _ in batch])
-            except Exception as error:
-                # Whatever it is, nobody may wait for ever for what was not written.
+            except Exception as error:  # noqa: BLE001 -- nobody may wait for ever for what was not written
                 outcomes = [error] * len(batch)
             for (_, done), refused in zip(batch, outcomes, strict=True):
                 if done.done():
