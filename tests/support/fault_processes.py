@@ -47,7 +47,10 @@ PACE = Pace(urgent=0.1, money=0.5, slow=5.0)
 STOP_SECONDS = 60.0
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["support.fault_processes", "torch", "transformers", "troth.node.loading"])
+# What is imported here is not imported by each of a dozen processes: torch and its models take seconds.
+CONTEXT.set_forkserver_preload(
+    ["support.fault_network", "accelerate", "troth.node.loading", "troth.node.engine.torch_engine", "troth.audit.command"]
+)
 
 
 @dataclass(frozen=True, slots=True)
