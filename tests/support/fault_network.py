@@ -151,8 +151,11 @@ class FaultNetwork:
         await self.ended(self.asking(*questions, **changes))
 
     async def ended(self, client: Process, seconds: float = DEADLINE) -> None:
-        with_tail = client.tail
-        await self.until(lambda: not client.alive, f"the client ends\n{with_tail()}", seconds)
+        try:
+            await self.until(lambda: not client.alive, "the client's end", seconds)
+        except AssertionError as error:
+            found = [(entry.phase, entry.fee, entry.paid, entry.due, entry.failure) for entry in self.entries()]
+            raise AssertionError(f"{error}\n--- client, {found}\n{client.tail()}") from error
         assert client.code == 0, client.tail()
 
     @contextmanager
