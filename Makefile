@@ -92,8 +92,8 @@ fuzz: setup ## property tests with random examples, and Solidity's fuzz tests un
 	$(BIN)/pytest tests/property tests/unit tests/contracts --hypothesis-profile=random --numprocesses 2
 	TROTH_FUZZ_SEED=0x$$(od -An -v -N32 -tx1 /dev/urandom | tr -d ' \n') hardhat test solidity
 
-network-tests: setup ## every fault on a whole network of real processes (`make test` runs the most telling ones)
-	$(BIN)/pytest tests/integration/test_network_faults.py -m ""
+network-tests: setup ## kills at every step and at random on whole networks, and a soak (`make test` runs the most telling ones)
+	$(BIN)/pytest tests/integration/test_faults_on_tabs.py tests/integration/test_faults_at_random.py -m "" -s
 
 adversaries: setup ## every adversary as a real process, and the table of docs/adversaries.md (OUTPUT=file writes it there)
 	PYTHONPATH=tests $(BIN)/python -m adversaries $(if $(OUTPUT),--output $(OUTPUT))

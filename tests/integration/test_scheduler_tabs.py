@@ -220,3 +220,47 @@ async def _first_drawn(scene: ChainScene, asked: Any) -> Address:
     assert story is not None
     await reveal(scene.desk, story, asked.secrets.draw)
     return drawn_verifiers(scene.desk, story)[0].operators[0]
+
+
+async def test_a_reorganisation_below_a_redemption_pays_once(anvil: Any, tmp_path: Path) -> None:
+    async with on_chain(anvil, tmp_path) as scene:
+        tab = messages.tab_id(scene.client_tab)
+        fee = await scene.acknowledged(await scene.send(scene.asked()))
+        before = anvil.rpc("evm_snapshot")
+        assert await redeem(scene.desk, 0) == 1
+        credit = scene.ledger.state.pot(PotKind.CREDIT, scene.stage.scheduler.address)
+        assert scene.ledger.state.tab_state(tab).redeemed == fee
+        anvil.rpc("evm_revert", before)
+        await scene.mine(3)
+        assert scene.ledger.state.tab_state(tab).redeemed == 0
+        assert await redeem(scene.desk, 0) == 1
+        assert scene.ledger.state.tab_state(tab).redeemed == fee
+        assert scene.ledger.state.pot(PotKind.CREDIT, scene.stage.scheduler.address) == credit
+        assert await redeem(scene.desk, 0) == 0
+
+
+async def test_a_reorganisation_below_openings_opens_again_and_serves_nobody_meanwhile(
+    anvil: Any, tmp_path: Path
+) -> None:
+    async with on_chain(anvil, tmp_path, tabs=False, nodes=10) as scene:
+        stage, desk = scene.stage, scene.desk
+        opener = TabOpener(desk.database, desk.node_tabs, scene.ledger, desk.operator, deposits=Deposits(10**12, 10**9))
+        before = anvil.rpc("evm_snapshot")
+        await stage.open_tab(stage.client, stage.scheduler.address, stage.tab_key)
+        await opener.keep(scene.nodes)
+        await scene.send(scene.asked())
+        late = scene.asked()
+        anvil.rpc("evm_revert", before)
+        await scene.mine(30)
+        status, error = await scene.refused(late)
+        assert (status, error["code"]) == (409, "tab_not_open")
+        await stage.open_tab(stage.client, stage.scheduler.address, stage.tab_key)
+        await scene.mine()
+        status, error = await scene.refused(scene.asked())
+        assert (status, error["code"]) == (503, "no_paid_node")
+        await opener.keep(scene.nodes)
+        asked = await scene.send(scene.asked())
+        assert [line["type"] for line in asked.lines][-1] == "draw"
+        for node in scene.nodes:
+            state = scene.ledger.state.tab_state(messages.tab_id(desk.node_tabs.tab(node)))
+            assert (state.known, state.balance) == (True, 10**12)

@@ -200,6 +200,8 @@ def record(
 class FakeFollower:
     """A chain view that a test moves on by hand; `failure` says that the node is away."""
 
+    trouble = ""
+
     def __init__(self, state: State) -> None:
         self.state = state
         self.block = 78

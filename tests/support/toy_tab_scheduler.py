@@ -159,6 +159,7 @@ class World:
         self.ends = ends
         self.block = BLOCK
         self.failure: Exception | None = None
+        self.trouble = ""
         self.unseen = 0
         self.state = self._with_nodes(
             State(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.waiting import eventually
 
-from troth.chain.errors import ChainUnavailable, FollowTimeout
+from troth.chain.errors import ChainUnavailable, FollowTimeout, NotFollowed
 from troth.chain.follower import Folding, Follower
 from troth.chain.records import Block
+from troth.chain.store import EventStore
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
 from troth.protocol.logs import Log, LogMeta
@@ -77,3 +81,60 @@ async def test_following_does_not_die_of_a_lie() -> None:
             await follower.reach(3, timeout=0.1)
         chain.lying = False
         await follower.reach(3, timeout=60)
+
+
+async def test_a_full_disk_ends_no_follower_and_its_age_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain: Any = FakeChain()
+    async with following(chain, path=tmp_path / "events.sqlite", poll_interval=0.01) as follower:
+        await follower.reach(3, timeout=60)
+        assert follower.age < 30
+        with monkeypatch.context() as patched:
+            patched.setattr(EventStore, "append", refuse)
+            chain.head = 5
+            await eventually(lambda: isinstance(follower.failure, NotFollowed))
+            with pytest.raises(NotFollowed, match="disk is full"):
+                await follower.catch_up()
+            before = follower.age
+            await asyncio.sleep(0.05)
+            assert follower.age > before
+            assert follower.block == 3
+        await follower.reach(5, timeout=60)
+        await eventually(lambda: follower.failure is None)
+
+
+async def test_whatever_breaks_following_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain: Any = FakeChain()
+    whole = FakeChain.block
+
+    async def broken(_self: Any, _number: int | None = None) -> Block:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(FakeChain, "block", broken)
+    async with following(chain, poll_interval=0.01) as follower:
+        await eventually(lambda: follower.failure is not None)
+        monkeypatch.setattr(FakeChain, "block", whole)
+        await follower.reach(3, timeout=60)
+
+
+def refuse(*_arguments: Any) -> None:
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_a_file_that_was_full_takes_blocks_again(tmp_path: Path) -> None:
+    """SQLite's own limit stands for the disk's: what it refuses leaves no transaction open, and no half of a block."""
+    store = EventStore(tmp_path / "events.sqlite", 31337, CONTRACT)
+    store.append(1, block_hash(1), [])
+    (pages,) = store._database.execute("PRAGMA page_count").fetchone()
+    store._database.execute(f"PRAGMA max_page_count={pages}")
+    large = Log(CONTRACT, (), bytes(1 << 16), LogMeta(2, 0, block_hash(2), Hash32(bytes(32))))
+    for _ in range(2):
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            store.append(2, block_hash(2), [large])
+    assert store.tip() == (1, block_hash(1))
+    assert not list(store.logs())
+    store._database.execute("PRAGMA max_page_count=1000000")
+    store.append(2, block_hash(2), [large])
+    assert [one.data for one in store.logs()] == [large.data]
+    store.close()

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from support.market_record import SCHEDULER, line_of, posted, promise_of, record
 from support.market_scene import TAB_KEY, Scene, hash_of
 
+from troth.audit.errors import SourceUnusable
 from troth.audit.market import running
 from troth.audit.market.checks import CHAIN, logs
+from troth.audit.market.findings import ShownFindings
 from troth.audit.report import Finding, Kind
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import log_data
@@ -216,3 +218,18 @@ def test_buckets_hold_their_positions(positions: int) -> None:
     bucket = log_data.bucket_of(positions)
     assert positions <= 1 << bucket
     assert bucket == 0 or positions > 1 << bucket - 1
+
+
+def test_a_full_disk_is_told_and_findings_are_kept_once_there_is_room(tmp_path: Path) -> None:
+    """SQLite's own limit stands for the disk's."""
+    shown = ShownFindings(tmp_path / "findings.sqlite")
+    found = [Finding("M13", Kind.CHEATED, "x" * (1 << 16))]
+    (pages,) = shown._database.execute("PRAGMA page_count").fetchone()
+    shown._database.execute(f"PRAGMA max_page_count={pages}")
+    for _ in range(2):
+        with pytest.raises(SourceUnusable, match="takes nothing"):
+            shown.note(found, 1)
+    shown._database.execute("PRAGMA max_page_count=1000000")
+    shown.note(found, 1)
+    assert shown.compare(found, 2) == ((), ())
+    shown.close()

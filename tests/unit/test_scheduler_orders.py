@@ -218,7 +218,7 @@ async def test_each_refusal_has_words_and_keeps_nothing(scene: TabScene, name: s
     assert (found, error["code"]) == (status, code), error
     assert error["message"]
     assert error["remedy"]
-    assert not scene.desk.store.opened()
+    assert not scene.desk.store.running()
     assert scene.desk.client_tabs.exposure == 0
     assert not any(held.book.bounds for held in scene.desk.node_tabs)
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import gc
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, TabScene
+from support.waiting import eventually
 
 from troth.protocol.market import canonical, messages, prices, tabs
 from troth.protocol.market.bodies import Acknowledgement
 from troth.protocol.market.messages import sign
-from troth.scheduler.tabs.database import Database, Statement
+from troth.protocol.types import Hash32
+from troth.protocol.wire_fields import RowSignature
+from troth.protocol.wire_market import Recommit
+from troth.scheduler.checks.lottery import drawn_verifiers, reveal
+from troth.scheduler.orders.admission import admit
+from troth.scheduler.orders.rows_kept import KeptRows
+from troth.scheduler.tabs.database import Database, Statement, StorageFailed
 
 
 class Killed(Database):
@@ -192,3 +203,138 @@ async def interrupted(scene: TabScene, full: Any, real: Any) -> None:
     assert story is not None
     assert story.failed is not None
     assert scene.desk.client_tabs.book(asked.order.tab).worth == {1: 0}
+
+
+async def test_a_verifier_that_comes_after_the_decision_commits_to_nothing(tmp_path: Path) -> None:
+    """Those that were shown the rows could have told it what to commit to; it is not paid for that."""
+    scene = TabScene(tmp_path)
+    scene.start()
+    asked = await scene.send(scene.asked())
+    story = scene.desk.store.get(asked.order_id)
+    assert story is not None
+    await reveal(scene.desk, story, asked.secrets.draw)
+    (drawn,) = drawn_verifiers(scene.desk, story)
+    late = min(drawn.seats, key=lambda one: drawn.seats[one])
+    assert 2 * drawn.seats[late] < len(drawn.operators)
+    scene.nodes[late].faults.refuses = {Recommit}
+    lines = await scene.show(asked)
+    assert lines[-1] == {"type": "end", "complete": False}
+    scene.nodes[late].faults.refuses = set()
+    for _ in range(2):
+        assert (await scene.show(asked))[-1] == {"type": "end", "complete": False}
+        assert set(story.commitments) == {(0, one) for one in drawn.seats if one != late}
+        await scene.tiles(asked)
+    assert story.frozen is not None
+    assert len(story.frozen.shown) == len(drawn.seats) - 1
+    await scene.stop()
+
+
+async def test_a_number_that_no_disk_holds_keeps_nobody_waiting(tmp_path: Path) -> None:
+    database = Database(tmp_path / "market.sqlite")
+    wrong = ("INSERT INTO claims VALUES (?, ?, ?)", (b"a", 1 << 64, b""))
+    right = ("INSERT INTO claims VALUES (?, ?, ?)", (b"b", b"", b""))
+    outcomes = await asyncio.gather(database.commit(wrong), database.commit(right), return_exceptions=True)
+    assert [type(one) for one in outcomes] == [StorageFailed, type(None)]
+    assert database.read("SELECT claim FROM claims") == [(b"b",)]
+    await database.close()
+
+
+async def test_a_disk_that_is_full_for_a_while_takes_steps_again(tmp_path: Path) -> None:
+    """SQLite's own limit stands for the disk's."""
+    database = Database(tmp_path / "market.sqlite")
+    row = "INSERT OR REPLACE INTO claims VALUES (?, ?, ?)"
+    (pages,) = database.read("PRAGMA page_count")[0]
+    database.read(f"PRAGMA max_page_count={pages}")
+    for _ in range(2):
+        with pytest.raises(StorageFailed, match="full"):
+            await database.commit((row, (b"a", b"", bytes(1 << 16))))
+        assert database.failure is not None
+    database.read("PRAGMA max_page_count=1000000")
+    await database.commit((row, (b"a", b"", b"")))
+    assert database.failure is None
+    await database.close()
+
+
+async def test_an_order_that_cannot_be_taken_up_keeps_no_other_waiting(tmp_path: Path) -> None:
+    scene = TabScene(tmp_path)
+    scene.start()
+    store, cut_off = scene.desk.store, []
+    for _ in range(3):
+        work = await admit(scene.desk, scene.asked().submission)
+        cut_off.append(work.order_id)
+    note = store.note
+
+    async def fails(story: Any, *steps: Any) -> None:
+        if story.order_id == cut_off[0]:
+            raise StorageFailed("A step could not be stored", "full", "Look at the disk.")
+        await note(story, *steps)
+
+    store.note = fails  # type: ignore[method-assign]
+    assert await scene.orders.resume() == 2
+    assert [story.order_id for story in store.running()] == cut_off[:1]
+    store.note = note  # type: ignore[method-assign]
+    assert await scene.orders.resume() == 1
+    assert not store.running()
+    await scene.stop()
+
+
+async def test_an_order_whose_client_was_cut_off_while_it_was_written_is_one_that_was_taken(tmp_path: Path) -> None:
+    scene = TabScene(tmp_path)
+    scene.start()
+    asked, written = scene.asked(), threading.Event()
+    assert scene.database is not None
+    write = scene.database._write
+
+    def slow(batch: Any) -> Any:
+        written.wait(60)
+        return write(batch)
+
+    scene.database._write = slow  # type: ignore[method-assign]
+    submitting = asyncio.create_task(scene.orders.submit(asked.submission))
+    await eventually(lambda: scene.desk.client_tabs.exposure > 0)
+    submitting.cancel()
+    await asyncio.gather(submitting, return_exceptions=True)
+    written.set()
+    assert await scene.orders.resume() == 1
+    story = scene.desk.store.get(asked.order_id)
+    assert story is not None
+    assert story.failed is not None
+    assert scene.desk.client_tabs.exposure == 0
+    await scene.stop()
+
+
+async def test_only_what_runs_or_was_asked_for_lately_is_held_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("troth.scheduler.orders.store.REMEMBERED", 2)
+    scene = TabScene(tmp_path)
+    scene.start()
+    asked = [await scene.send(scene.asked()) for _ in range(6)]
+    await scene.orders.drain()
+    gc.collect()
+    assert len(scene.desk.store._held) == 2
+    # What is read again is one object for all who hold it, and its check goes on from the disk.
+    first, second = (scene.desk.store.get(asked[0].order_id) for _ in range(2))
+    assert first is second
+    assert (await scene.show(asked[0]))[-1] == {"type": "end", "complete": True}
+    assert first is not None
+    assert first.is_checked
+    await scene.stop()
+
+
+async def test_rows_that_a_full_disk_took_in_part_are_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = KeptRows(tmp_path).open(b"order", 4)
+    whole, sizes = os.write, iter([2])
+
+    def short(descriptor: int, data: bytes) -> int:
+        size = next(sizes, None)
+        if size is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(descriptor, bytes(data[:size]))
+
+    monkeypatch.setattr(os, "write", short)
+    with pytest.raises(OSError, match="No space"):
+        kept.append(0, b"\1\2\3\4", RowSignature(0, Hash32(bytes(32)), Hash32(bytes(32)), bytes(65)))
+    monkeypatch.undo()
+    with pytest.raises((EOFError, OSError)):
+        kept.rows(0, 0, 1)

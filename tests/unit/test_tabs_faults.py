@@ -21,6 +21,7 @@ from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended, text_of
 from troth.client.choices import Choices
 from troth.client.orders.asking import ask
 from troth.client.orders.course import ADMISSION_SECONDS
+from troth.client.orders.failing import OrderStalled
 from troth.client.orders.journal import Journal, Phase
 from troth.client.orders.keeping import Keeper
 from troth.client.orders.session import MarketSession
@@ -351,6 +352,28 @@ async def test_a_single_tab_is_asked_again_after_a_broken_stream(tmp_path: Path)
         stage.scheduler.tamper = once
         assert text_of(await asked(stage)) == "hello world"
         assert [entry.phase for entry in stage.session.journal.all()].count(Phase.CHECKED) == 1
+
+
+async def test_a_scheduler_that_is_away_when_it_is_asked_again_may_have_the_order_all_the_same(tmp_path: Path) -> None:
+    """Its number must not be acknowledged with nothing: that word, and every later one, would be refused."""
+    async with toy_stage(tmp_path) as stage:
+        stage.scheduler.tamper = lambda _one, _lines: []
+        with pytest.raises(OrderStalled):
+            await asked(stage)
+        stage.scheduler.tamper = lambda _one, lines: lines
+        alive = stage.clients[stage.scheduler.key.address]
+        dead = httpx.AsyncClient(base_url="http://127.0.0.1:9", trust_env=False)
+        stage.clients[stage.scheduler.key.address] = dead
+        session = await restarted(stage)
+        assert {entry.phase for entry in session.journal.all()} == {Phase.ORDERED}
+        stage.clients[stage.scheduler.key.address] = alive
+        for one in stage.scheduler.orders.values():
+            one.lines = stage.scheduler.honest_lines(one)
+        session = await restarted(stage)
+        assert {entry.phase for entry in session.journal.all()} == {Phase.CHECKED}
+        await Keeper(session).once()
+        assert stage.scheduler.books[stage.tab].payable == stage.book().spent > 0
+        await dead.aclose()
 
 
 # ------------------------------------------------------------------------------------------------------- disk and chain

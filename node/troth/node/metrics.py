@@ -34,6 +34,9 @@ class Metrics:
             "troth_node_engine_prompt_tokens", "Prompt tokens since it started.", ["source"], registry=self.registry
         )
         self.block = Gauge("troth_node_block", "Last block that was followed.", registry=self.registry)
+        self.follower_age = Gauge(
+            "troth_node_follower_age_seconds", "Since the chain's newest block was followed.", registry=self.registry
+        )
         self.stake = Gauge("troth_node_stake_wei", "Own stake.", registry=self.registry)
         self.first = Gauge("troth_node_slice_first", "First layer hosted.", registry=self.registry)
         self.end = Gauge("troth_node_slice_end", "Layer after the last one hosted.", registry=self.registry)
@@ -45,6 +48,19 @@ class Metrics:
         """Ask what is hosted whenever the numbers are read."""
         self.first.set_function(lambda: hosted().first)
         self.end.set_function(lambda: hosted().end)
+
+    def follow_sessions(self, sessions: Callable[[], int], cache_bytes: Callable[[], int]) -> None:
+        """Ask what is held whenever the numbers are read."""
+        self.sessions.set_function(sessions)
+        self.cache_bytes.set_function(cache_bytes)
+
+    def follow_load(self, load: Callable[[], Load]) -> None:
+        """Ask a whole-model engine whenever the numbers are read."""
+        self.engine_requests.labels(state="running").set_function(lambda: load().running)
+        self.engine_requests.labels(state="waiting").set_function(lambda: load().waiting)
+        self.cache_used.set_function(lambda: load().cache_used)
+        self.prompt_tokens.labels(source="cache").set_function(lambda: load().cached_tokens)
+        self.prompt_tokens.labels(source="computed").set_function(lambda: load().prompt_tokens - load().cached_tokens)
 
     def note_load(self, load: Load) -> None:
         """Show what a whole-model engine says of itself."""

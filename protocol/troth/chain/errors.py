@@ -7,6 +7,7 @@ ChainError
 ├── ChainRejected            the contract reverts, with the decoded custom error
 ├── TransactionTimeout       sent, but not seen in a block in time
 ├── TransactionDropped       the node forgot it, and another one has taken its nonce
+├── NotFollowed              what the node said could not be kept: a full disk, say
 └── FollowTimeout            a condition on the folded state did not come true in time
 KeystoreError
 ├── KeystoreMissing          no such file
@@ -63,6 +64,10 @@ class RpcRefused(ChainError):
 
 class WrongChain(ChainError):
     """The node is on another chain than expected, or no contract lives at the address."""
+
+
+class NotFollowed(ChainError):
+    """The node answers, and this process cannot keep or fold what it says; following goes on by itself."""
 
 
 class EventFileInUse(ChainError):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
-from troth.chain.errors import ChainError, ChainUnavailable, FollowTimeout, RpcRefused
+from troth.chain.errors import ChainError, ChainUnavailable, FollowTimeout, NotFollowed, RpcRefused
 from troth.chain.records import Block
 from troth.chain.store import WINDOW, EventStore
 from troth.protocol.errors import ProtocolError
@@ -27,6 +29,9 @@ SPAN = 2_000
 
 LONGEST_BACKOFF = 30.0
 """Seconds between two tries while the node is away."""
+
+STALE_SECONDS = 60.0
+"""Without having been at the newest block for so long, who follows is not ready, whatever holds it up."""
 
 REWINDS = 4
 """Reorganisations in a row that one look at the chain follows before it gives up for now."""
@@ -77,7 +82,8 @@ class Folding(Generic[Folded]):
 class Follower(Generic[Folded]):
     """Use it with ``async with``: it follows in the background. ``state`` is always that of block ``block``.
 
-    ``failure`` is the last error while the node is away, else None; readiness checks show it.
+    ``failure`` is the last error while the node is away or the file takes nothing, else None; readiness checks show
+    it. No error ends the following: a full disk may have room again.
     """
 
     def __init__(
@@ -100,6 +106,7 @@ class Follower(Generic[Folded]):
         self._catching_up = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._doubted = False
+        self._began = time.monotonic()
         self._caught_up = float("-inf")
         self.failure: ChainError | None = None
         self.state = self._refolded()
@@ -121,6 +128,18 @@ class Follower(Generic[Folded]):
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
         self._store.close()
+
+    @property
+    def age(self) -> float:
+        """Seconds since this was last at the chain's newest block."""
+        return time.monotonic() - max(self._caught_up, self._began)
+
+    @property
+    def trouble(self) -> str:
+        """Why readiness says no, with the age of what is known; empty while the chain is followed."""
+        if self.failure is None and self.age < STALE_SECONDS:
+            return ""
+        return f"the chain was last followed {self.age:.0f} s ago: {self.failure or 'its node does not answer'}"
 
     def logs(self) -> list[Log]:
         """Every log that was folded, in the order of the chain."""
@@ -145,7 +164,13 @@ class Follower(Generic[Folded]):
         return self.state
 
     async def catch_up(self) -> Folded:
-        """Follow to the newest block now; raises ChainUnavailable if the node is away."""
+        """Follow to the newest block now; ChainUnavailable if the node is away, NotFollowed if the disk is full."""
+        try:
+            return await self._catch_up()
+        except (sqlite3.Error, OSError) as error:
+            raise _not_followed(error) from error
+
+    async def _catch_up(self) -> Folded:
         async with self._catching_up:
             for _ in range(REWINDS):
                 try:
@@ -185,16 +210,19 @@ class Follower(Generic[Folded]):
                 await self.catch_up()
                 self.failure = None
                 backoff = self._poll_interval
-            except ChainError as error:
-                if self.failure is None:
-                    _log.warning("chain is away: %s", error)
-                self.failure = error
+            except Exception as error:  # noqa: BLE001 -- nothing may end the following
+                self._note(error)
                 backoff = min(2 * backoff, LONGEST_BACKOFF)
             self._wake.clear()
-            try:
-                await asyncio.wait_for(self._wake.wait(), backoff)
-            except TimeoutError:
-                continue
+            # Not wait_for: it may swallow the cancellation that comes with the event, and this would never end.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(backoff):
+                    await self._wake.wait()
+
+    def _note(self, error: Exception) -> None:
+        if self.failure is None:
+            _log.warning("the chain is not followed: %s", error, exc_info=not isinstance(error, ChainError))
+        self.failure = error if isinstance(error, ChainError) else _not_followed(error)
 
     async def _follow_head(self) -> None:
         head = await self._header(None)
@@ -291,3 +319,8 @@ class Follower(Generic[Folded]):
 
     def _next_block(self) -> int:
         return self._tip_number() + 1
+
+
+def _not_followed(error: Exception) -> NotFollowed:
+    what = f"What the chain says cannot be kept: {error or type(error).__name__}"
+    return NotFollowed(what, type(error).__name__, "Look at the disk; following goes on by itself.")

@@ -135,4 +135,11 @@ class _Transaction:
         self._database.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._database.execute("COMMIT" if kind is None else "ROLLBACK")
+        try:
+            if kind is None:
+                self._database.execute("COMMIT")
+        finally:
+            # A disk that is full refuses the COMMIT as well: an open transaction would refuse every later one. Some
+            # errors have ended it already.
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")

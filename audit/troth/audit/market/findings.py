@@ -39,11 +39,17 @@ class ShownFindings:
         """These are shown now; those that are gone may come again."""
         now = {name_of(one): one for one in found}
         known = {name for (name,) in self._database.execute("SELECT finding FROM shown")}
-        self._database.execute("BEGIN IMMEDIATE")
-        self._database.executemany("DELETE FROM shown WHERE finding=?", [(name,) for name in known - now.keys()])
         rows = [(name, one.message, block) for name, one in now.items() if name not in known]
-        self._database.executemany("INSERT INTO shown VALUES (?,?,?)", rows)
-        self._database.execute("COMMIT")
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.executemany("DELETE FROM shown WHERE finding=?", [(name,) for name in known - now.keys()])
+            self._database.executemany("INSERT INTO shown VALUES (?,?,?)", rows)
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise SourceUnusable("The watcher's state takes nothing", "findings", str(error)) from error
+        finally:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
 
 
 def name_of(finding: Finding) -> str:

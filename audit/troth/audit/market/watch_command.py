@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from troth.audit.display import show_finding
-from troth.audit.errors import AuditError, ChainMoved
+from troth.audit.errors import AuditError
 from troth.audit.guarding import guarded
 from troth.audit.json_output import finding_json
 from troth.audit.market import handed, running
@@ -173,14 +173,15 @@ async def _look(watcher: Watcher, office: Office | None, printer: Printer, once:
     """One look; what breaks it is said, and tried again."""
     try:
         look = await watcher.look()
-    except (ChainError, ChainMoved) as error:
+        printer.look(look)
+        watcher.shown_now(look)
+    except (ChainError, AuditError, OSError) as error:
+        # A chain that is away, or a full disk: neither ends the watching.
         if once:
             raise
         printer.code = ExitCode.COULD_NOT_COMPLETE
         printer.say({"error": str(error)}, f"this look failed, the next may not: {error}")
         return
-    printer.look(look)
-    watcher.shown_now(look)
     if office is None or watcher.evidence is None:
         return
     for words in await handed.act(watcher.evidence, office):

@@ -96,8 +96,8 @@ class Connection(Generic[Kept]):
         if not self._ready.is_set():
             return [f"no session at a scheduler: {self._failure or 'connecting'}"]
         assert self._current is not None
-        failure = self._current.session.follower.failure
-        return [] if failure is None else [f"the chain is away: {failure}"]
+        trouble = self._current.session.follower.trouble
+        return [trouble] if trouble else []
 
     def report(self, error: Exception) -> None:
         """Something failed that a new session may mend."""

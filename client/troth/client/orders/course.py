@@ -171,7 +171,7 @@ class Course:
                     for step in steps:
                         yield step
         except (SchedulerUnreachable, StreamError) as error:
-            raise self._broken(error) from error
+            raise self._broken(error, resumed=resumed) from error
         except Refused as error:
             if resumed:
                 raise
@@ -342,11 +342,13 @@ class Course:
             return OrderFailed(error.what, shown, f"Run `{command}`.", shortfall=error.shortfall, tab=name)
         return OrderFailed(error.what, error.value, error.remedy or "Ask another scheduler.")
 
-    def _broken(self, error: Exception) -> Exception:
+    def _broken(self, error: Exception, *, resumed: bool) -> Exception:
         what = getattr(error, "what", str(error))
         if self._hearsay:
             return EntryFailed(what)
-        if self._admitted is None and not self._entry_admitted() and never_sent(error):
+        # A question about an order that was sent before: whether that arrived, its own failure does not say.
+        unsent = self._admitted is None and not self._entry_admitted() and not resumed
+        if unsent and never_sent(error):
             give_up(self._session, self._entry, f"never sent: {what}")
             return OrderFailed(what, getattr(error, "value", ""), "Nothing was sent: asking again is free.")
         return self._stalled(what)

@@ -312,7 +312,7 @@ def _voucher(data: bytes) -> Signed[Voucher]:
     return canonical.decode(Signed[Voucher], data, WORD_LIMIT)
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 12)
 def _promise(data: bytes) -> Signed[Promise]:
     """A stored promise; an order looks at every open one of its tab."""
     return canonical.decode(Signed[Promise], data, WORD_LIMIT)

@@ -24,6 +24,7 @@ CREATE TABLE IF NOT EXISTS rejections (
 ) WITHOUT ROWID;
 """
 LIMIT = 1 << 24
+_WAITING = "SELECT order_id, segment FROM rejections WHERE taken=0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Rejections:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._offered: dict[tuple[bytes, int], Rejection] = {}
         database.create(SCHEMA)
 
     def keep(self, rejection: Rejection) -> None:
@@ -68,9 +70,15 @@ class Rejections:
             )
 
     def waiting(self) -> tuple[Rejection, ...]:
-        """Those that nobody has taken over yet."""
-        found = self._database.rows("SELECT rejection FROM rejections WHERE taken=0")
-        return tuple(canonical.decode(Rejection, line[0], LIMIT) for line in found)
+        """Those that nobody has taken over yet; each is read once, however often it is offered."""
+        named = [(bytes(order), segment) for order, segment in self._database.rows(_WAITING)]
+        self._offered = {place: self._offered.get(place) or self._read(*place) for place in named}
+        return tuple(self._offered.values())
+
+    def _read(self, order: bytes, segment: int) -> Rejection:
+        query = "SELECT rejection FROM rejections WHERE order_id=? AND segment=?"
+        ((line,),) = self._database.rows(query, order, segment)
+        return canonical.decode(Rejection, line, LIMIT)
 
     def of(self, order: bytes) -> tuple[Rejection, ...]:
         """Those of one order, taken over or not."""

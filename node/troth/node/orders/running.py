@@ -188,6 +188,7 @@ class RunningMarketNode:
         self._direct.mount(app)
         app.include_router(health_routes(lambda: self._reasons(follower), self._metrics.registry))
         self._metrics.block.set_function(lambda: follower.block)
+        self._metrics.follower_age.set_function(lambda: follower.age)
         self._metrics.stake.set_function(lambda: follower.state.pot(PotKind.STAKE, self._key.address))
         identity = load_identity(self._configuration.tls_folder)
         return TlsServer(
@@ -211,11 +212,10 @@ class RunningMarketNode:
         """Why this node is not ready; empty when it is."""
         found = [] if self._service else ["the model is loading"]
         engine = self._bench.engine if self._bench else None
-        if isinstance(engine, WholeEngine):
-            self._metrics.note_load(engine.load)
-            found += [engine.failure] if engine.failure else []
-        if follower.failure is not None:
-            found.append(f"the chain node does not answer: {follower.failure.what}")
+        if isinstance(engine, WholeEngine) and engine.failure:
+            found.append(engine.failure)
+        if follower.trouble:
+            found.append(follower.trouble)
         party = follower.state.parties.get(self._key.address)
         found += _standing(self._key.address, party)
         found += [self._hosting.lacking] if self._hosting is not None and self._hosting.lacking else []
@@ -262,6 +262,9 @@ class RunningMarketNode:
         self._tasks = self._supervised(market, follower, bench)
         self._service = service
         self._metrics.follow_slice(lambda: bench.engine.slice)
+        engine = bench.engine
+        if isinstance(engine, WholeEngine):
+            self._metrics.follow_load(lambda: engine.load)
         gc.enable()
         gc.freeze()
         log.info("ready: layers %s", bench.engine.slice)
@@ -284,7 +287,7 @@ class RunningMarketNode:
             await follower.reach(block, timeout=30.0)
 
         async def follow() -> None:
-            # The follower's own loop ends with a full disk; this one goes on, and shows its age.
+            # Beside the follower's own loop: this one shows its age where that hangs.
             await follower.catch_up()
 
         stores = bench.stores

@@ -67,6 +67,7 @@ class OrderService:
         self._sessions: dict[Name, Session] = {}
         self._beginning: dict[Name, asyncio.Lock] = {}
         self._leaving = False
+        metrics.follow_sessions(lambda: len(self._sessions), lambda: bench.engine.cache_bytes)
         self.answered: Callable[[float], None] = lambda _seconds: None
         """Told the seconds from an order's first message to its last token, of every answer given here."""
         self.began: Callable[[Session], None] = lambda _session: None
@@ -116,8 +117,6 @@ class OrderService:
                 return answer
             finally:
                 self._metrics.observe(type(header).__name__, outcome, time.perf_counter() - started)
-                self._metrics.sessions.set(len(self._sessions))
-                self._metrics.cache_bytes.set(self._bench.engine.cache_bytes)
 
     async def _route(self, sender: Address, header: OrderRequest, payload: memoryview) -> Answer:
         match header:

@@ -1,6 +1,9 @@
 """A check from the secret that hit to the last verdict: commitments of all before rows of anybody.
 
-It may be run as often as somebody asks: what the journal has is told again, what is missing is asked for.
+It may be run as often as somebody asks: what the journal has is told again, what is missing is asked for. Once most
+seats have spoken, or the client has shown its second secret, nobody commits any more: whoever comes so late could have
+its trace from those that were shown the rows, or one that fits the tiles. Only who takes the place of a node that a
+summons proved silent is late through no doing of its own.
 """
 
 from __future__ import annotations
@@ -66,13 +69,19 @@ class CheckRun:
             Seat(self._desk, self._work, segment, self._kept, verifier=verifier, promised=promised)
             for verifier, promised in zip(check.operators, check.promises, strict=True)
         ]
-        await self._of_all(segment, "commit", [self._commit(segment, seat) for seat in seats])
+        if check.round or not self._is_closed(segment, drawn):
+            await self._of_all(segment, "commit", [self._commit(segment, seat) for seat in seats])
         commitments = [story.commitments.get((segment, one)) for one in check.operators]
         self.lines.send("committed", segment=segment, commitments=[to_json(one) for one in commitments if one])
         await self._of_all(segment, "judge", [self._judge(segment, seat) for seat in seats])
         verdicts = [story.verdicts.get((segment, one)) for one in check.operators]
         self.lines.send("verdicts", segment=segment, verdicts=[to_json(one) for one in verdicts if one])
         await inform(self._desk, story, segment, drawn)
+
+    def _is_closed(self, segment: int, drawn: Drawn) -> bool:
+        story = self._work.story
+        spoken = sum(count for one, count in drawn.seats.items() if (segment, one) in story.verdicts)
+        return story.frozen is not None or 2 * spoken > len(drawn.operators)
 
     async def _of_all(self, segment: int, what: str, work: Sequence[Awaitable[None]]) -> None:
         """One step of every verifier; who fails is left to the next time, or to a summons."""

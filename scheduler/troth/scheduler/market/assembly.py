@@ -62,8 +62,8 @@ class MarketScheduler:
         found = desk.offers.problems(ledger.state) + self.duties.reasons() + stuck(desk)
         if self.orders.draining:
             found.append("draining: no orders are taken any more")
-        if ledger.failure is not None:
-            found.append(f"the chain is away: {ledger.failure}")
+        if ledger.trouble:
+            found.append(ledger.trouble)
         if desk.database.failure is not None:
             found.append(f"the disk takes nothing: {desk.database.failure}")
         return found + _standing(ledger, desk.operator.address, desk.vrf_secret)
@@ -108,7 +108,7 @@ async def assembled_market(
         stack.push_async_callback(database.close)
         node_tabs, store = NodeTabs(database, operator), OrderStore(database)
         opener = TabOpener(database, node_tabs, ledger, operator, deposits=configuration.deposits)
-        metrics = MarketMetrics()
+        metrics = MarketMetrics(lambda: ledger.age)
         sides = MarketSides(lambda: (follower.state, follower.block))
         pools = Coordinator(
             configuration.served, sides, peers, Gauges(metrics.registry), lambda: placing_pace(ledger.parameters)

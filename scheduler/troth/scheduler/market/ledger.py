@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
@@ -45,9 +44,14 @@ class MarketLedger:
         return views.parameters_of(self._follower.state)
 
     @property
-    def failure(self) -> ChainError | None:
-        """Why the chain is away; None while it is there."""
-        return self._follower.failure
+    def trouble(self) -> str:
+        """Why the chain is not followed; empty while it is."""
+        return self._follower.trouble
+
+    @property
+    def age(self) -> float:
+        """Seconds since the chain's newest block was followed."""
+        return self._follower.age
 
     async def catch_up(self) -> None:
         """Follow to the newest block; raises ChainError."""

@@ -14,8 +14,9 @@ from troth.scheduler.orders.service import Orders
 class MarketMetrics:
     """One registry per scheduler; every gauge is computed at the scrape, so that none shows what was once."""
 
-    def __init__(self) -> None:
+    def __init__(self, age: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
+        self._gauge("follower_age_seconds", "Since the chain's newest block was followed", age)
 
     def show(self, orders: Orders) -> None:
         """Compute from these orders, and from what they stand on."""
@@ -28,5 +29,5 @@ class MarketMetrics:
         self._gauge("summons", "Summons that are not answered", lambda: len(stuck(desk)))
         self._gauge("log_overdue", "Closed entries of the log that are not posted", lambda: len(orders.book.overdue()))
 
-    def _gauge(self, name: str, words: str, value: Callable[[], int]) -> None:
+    def _gauge(self, name: str, words: str, value: Callable[[], float]) -> None:
         Gauge(f"troth_scheduler_{name}", words, registry=self.registry).set_function(lambda: float(value()))

@@ -79,7 +79,7 @@ async def status_of_market(folder: Path) -> Report:
         try:
             overdue = [] if database is None else _overdue(database)
             problems += [f"entry {number} of the log is closed and not posted" for number in overdue]
-            opened = [] if database is None else OrderStore(database).opened()
+            unfinished = [] if database is None else OrderStore(database).running()
         finally:
             if database is not None:
                 await database.close()
@@ -91,9 +91,7 @@ async def status_of_market(folder: Path) -> Report:
             "credit": str(state.pot(PotKind.CREDIT, me)),
             "exit_block": None if party is None else party.exit_block or None,
             "gas_balance": str(balance),
-            "unfinished_orders": [
-                "0x" + one.order_id.hex() for one in opened if one.drawn is None and one.failed is None
-            ],
+            "unfinished_orders": ["0x" + one.order_id.hex() for one in unfinished],
             "placement": await placement_of(looked.configuration),
             "stuck": stuck,
             "problems": problems,

@@ -10,6 +10,8 @@ from __future__ import annotations
 from troth.cases.keeping import is_in_court, last_block
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Parameters
+from troth.protocol.types import Hash32
+from troth.scheduler.orders.store import ANSWERED, FAILED, OrderStore
 from troth.scheduler.orders.story import Story
 
 FINALITY_BLOCKS = 96
@@ -21,6 +23,12 @@ def is_owed_no_more(story: Story, state: State, block: int, parameters: Paramete
     if block <= _last_word(story, parameters):
         return False
     return not any(is_in_court(state, story.order_id, segment, block, parameters) for segment in range(story.segments))
+
+
+def maybe_over(store: OrderStore, block: int, parameters: Parameters) -> list[Hash32]:
+    """Orders old enough to be asked about; by what is indexed, since there may be millions that are not."""
+    answered, failed = block - last_block(0, parameters), block - parameters.lag - FINALITY_BLOCKS
+    return store.kept(ANSWERED, answered) + store.kept(FAILED, failed)
 
 
 def _last_word(story: Story, parameters: Parameters) -> int:

@@ -49,8 +49,8 @@ class OrderRows:
 
     def append(self, segment: int, rows: bytes | memoryview, row: RowSignature) -> None:
         """Add the rows of one message, then their link: a link without all its rows is never on disk."""
-        os.write(self._file("rows", segment), rows)
-        os.write(self._file("links", segment), _LINK.pack(row.position, row.row_hash, row.previous, row.signature))
+        _write(self._file("rows", segment), rows)
+        _write(self._file("links", segment), _LINK.pack(row.position, row.row_hash, row.previous, row.signature))
 
     def rows(self, segment: int, start: int, count: int) -> bytes:
         """Rows ``start`` to ``start + count - 1``; EOFError where they are not there."""
@@ -89,3 +89,10 @@ class OrderRows:
 
     def _path(self, kind: str, segment: int) -> Path:
         return self._folder / f"{kind}-{segment}"
+
+
+def _write(descriptor: int, data: bytes | memoryview) -> None:
+    """All of it, or OSError: the last bytes that a full disk has room for are no rows."""
+    left = memoryview(data).cast("B")
+    while left:
+        left = left[os.write(descriptor, left) :]

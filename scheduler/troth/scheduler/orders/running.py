@@ -70,6 +70,8 @@ class Run:
             results = await self._ending().results(desk.waits.generation.prefill)
         except ProtocolError as error:
             raise OrderFailed(error.what, None, FAILED_REMEDY) from error
+        except OSError as error:
+            raise OrderFailed("The scheduler's disk takes no rows", error.strerror, FAILED_REMEDY) from error
         fee = prices.fee(story.order, work.offer.rules, story.segments, results[-1].message)
         await asyncio.to_thread(self._kept.sync)
         served = desk.client_tabs.serve(story.order.tab, story.order.sequence, fee, desk.ledger.block)

@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Coroutine, Sequence
+from weakref import WeakValueDictionary
 
 from troth.chain.errors import ChainError
 from troth.overlay.logs import task_bound
@@ -23,7 +24,7 @@ from troth.scheduler.orders.admission import admit
 from troth.scheduler.orders.desk import Desk, Work
 from troth.scheduler.orders.dismissing import dismiss
 from troth.scheduler.orders.drawing import draw, draw_again
-from troth.scheduler.orders.keeping import is_owed_no_more
+from troth.scheduler.orders.keeping import is_owed_no_more, maybe_over
 from troth.scheduler.orders.running import Run, fail
 from troth.scheduler.orders.shown import replay
 from troth.scheduler.orders.story import Story
@@ -47,7 +48,7 @@ class Orders:
         self._concurrent = concurrent
         self._runs: dict[Hash32, Run] = {}
         self._checks: dict[Hash32, CheckRun] = {}
-        self._locks: dict[Hash32, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[Hash32, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -142,7 +143,10 @@ class Orders:
 
     def _lock(self, order_id: Hash32) -> asyncio.Lock:
         """What its client asks of one order is done one after the other: each step is written once."""
-        return self._locks.setdefault(order_id, asyncio.Lock())
+        lock = self._locks.get(order_id)
+        if lock is None:
+            lock = self._locks[order_id] = asyncio.Lock()
+        return lock
 
     def work_of(self, story: Story) -> Work:
         """An order to be worked on again; raises TooLate once prompt and answer are gone."""
@@ -164,40 +168,46 @@ class Orders:
         """Take up what a crash or a full disk cut off; how many orders.
 
         With results and without a draw, an order gets its draw; without results it is failed, and nothing is owed.
+        One that cannot be taken up now keeps no other waiting: the next call tries it again.
         """
-        unfinished = (one for one in self.desk.store.opened() if one.failed is None and one.drawn is None)
-        cut_off = [one for one in unfinished if one.order_id not in self._runs]
-        for story in cut_off:
-            with task_bound(story.order_id):
+        taken_up = 0
+        for story in self.desk.store.running():
+            if story.order_id not in self._runs:
+                taken_up += await self._take_up(story)
+        await self._decide_failed()
+        return taken_up
+
+    async def _take_up(self, story: Story) -> bool:
+        with task_bound(story.order_id):
+            try:
                 if story.answered is not None:
                     log.info("drawing over results that were stored before the restart")
                     await draw(self.desk, self.book, story)
-                    continue
-                error = OrderFailed("The scheduler was interrupted while the order ran")
-                await fail(self.desk, story, error.code, error.what, story.segments)
-        await self._decide_failed()
-        return len(cut_off)
+                else:
+                    error = OrderFailed("The scheduler was interrupted while the order ran")
+                    await fail(self.desk, story, error.code, error.what, story.segments)
+            except (StorageFailed, ProtocolError) as error:
+                log.error("an order that was cut off cannot be taken up now: %s", error)
+                return False
+        return True
 
     async def _decide_failed(self) -> None:
         """Nodes of failed orders that had no time to show a result are owed nothing."""
         node_tabs = self.desk.node_tabs
-        for story in self.desk.store.opened():
-            if story.failed is None or story.order_id in self._runs:
-                continue
-            left = left_undecided(node_tabs, story)
-            if left:
+        for order_id in node_tabs.undecided():
+            story = None if order_id in self._runs else self.desk.store.get(order_id)
+            left = [] if story is None or story.failed is None else left_undecided(node_tabs, story)
+            if story is not None and left:
                 await self.desk.database.commit(*nothing_owed(node_tabs, story, left))
 
     async def forget_old(self) -> None:
         """Remove prompts, answers and rows that nobody may ask for any more."""
         ledger, forgotten = self.desk.ledger, 0
-        for story in self.desk.store.opened():
-            if story.order_id in self._runs or story.order_id in self._checks:
-                continue
-            if is_owed_no_more(story, ledger.state, ledger.block, ledger.parameters):
-                self.desk.rows.forget(story.order_id)
+        for order_id in maybe_over(self.desk.store, ledger.block, ledger.parameters):
+            story = None if order_id in self._runs or order_id in self._checks else self.desk.store.get(order_id)
+            if story is not None and is_owed_no_more(story, ledger.state, ledger.block, ledger.parameters):
+                self.desk.rows.forget(order_id)
                 await self.desk.store.forget(story)
-                self._locks.pop(story.order_id, None)
                 forgotten += 1
         if forgotten:
             await asyncio.to_thread(self.desk.database.truncate)

@@ -1,43 +1,65 @@
-"""Orders on disk: steps that are written once, and prompts and answers apart from them, which go when they may."""
+"""Orders on disk: steps that are written once, and prompts and answers apart from them, which go when they may.
+
+Only what runs is held in memory, and what was asked for lately: prompts and answers are kept for hours, for whoever may
+have to be shown them, and a scheduler that held them all would grow with every order.
+"""
 
 from __future__ import annotations
+
+from collections import OrderedDict
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from troth.protocol.market import canonical
 from troth.protocol.types import Hash32
-from troth.scheduler.orders.steps import KINDS, Admitted, Step
+from troth.scheduler.orders.steps import KINDS, Admitted, Answered, Drawn, Failed, Step
 from troth.scheduler.orders.story import Story
-from troth.scheduler.tabs.database import Database, Statement
+from troth.scheduler.tabs.database import Database, Statement, StorageFailed
 
 _LIMIT = 1 << 24
+REMEMBERED = 256
+"""Stories that are held beside those that run: what its client does with an answer, it does within seconds."""
+
+FORGOTTEN, FAILED, ANSWERED, RUNNING = range(4)
+"""What is kept of an order, in the column of that name: nothing private, or its text and what became of it."""
 
 
 class OrderStore:
-    """Stories by order. Those that are open are kept in memory; the others are read when they are asked for."""
+    """Stories by order. There is one object for each order, as long as anybody holds it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._open: dict[Hash32, Story] = {}
+        self._running: dict[Hash32, Story] = {}
         self._beginning: set[Hash32] = set()
-        for (order_id,) in database.read("SELECT order_id FROM orders WHERE open = 1"):
+        self._held: WeakValueDictionary[Hash32, Story] = WeakValueDictionary()
+        self._lately: OrderedDict[Hash32, Story] = OrderedDict()
+        for (order_id,) in database.read("SELECT order_id FROM orders WHERE kept = ?", RUNNING):
             story = self._read(Hash32(order_id))
             if story is not None:
-                self._open[story.order_id] = story
+                self._running[story.order_id] = self._held[story.order_id] = story
 
-    def opened(self) -> list[Story]:
-        """Orders of which something may still be asked; without those that are not on the disk yet."""
-        return [story for story in self._open.values() if story.order_id not in self._beginning]
+    def running(self) -> list[Story]:
+        """Orders without an end: neither drawn nor failed; without those that are not on the disk yet."""
+        return [story for story in self._running.values() if story.order_id not in self._beginning]
+
+    def kept(self, kind: int, block: int) -> list[Hash32]:
+        """Orders that ended as FAILED or ANSWERED, whose text is still kept, with a reference block by ``block``."""
+        query = "SELECT order_id FROM orders WHERE kept = ? AND block <= ? ORDER BY block"
+        return [Hash32(order_id) for (order_id,) in self._database.read(query, kind, block)]
 
     def known(self, order_id: Hash32) -> bool:
         """Whether the order was taken here."""
-        if order_id in self._open:
+        if order_id in self._held:
             return True
         return bool(self._database.read("SELECT 1 FROM orders WHERE order_id = ?", order_id))
 
     def get(self, order_id: Hash32) -> Story | None:
         """The story of an order; None for one that was never taken."""
-        return self._open.get(order_id) or self._read(order_id)
+        story = self._held.get(order_id) or self._read(order_id)
+        if story is not None:
+            self._remember(story)
+        return story
 
     def by_number(self, tab: Hash32, number: int) -> Story | None:
         """The order behind a number of a tab."""
@@ -46,41 +68,53 @@ class OrderStore:
 
     async def begin(self, story: Story, *beside: Statement) -> None:
         """Take an order, with what changes in the books; raises StorageFailed, and then it was not taken."""
-        order, block = story.order, story.admitted.admission.message.block_number
+        order = story.order
         row = (
-            "INSERT INTO orders (order_id, tab, number, block) VALUES (?, ?, ?, ?)",
-            (story.order_id, order.tab, order.sequence, block),
+            "INSERT INTO orders (order_id, tab, number, block, kept) VALUES (?, ?, ?, ?, ?)",
+            (story.order_id, order.tab, order.sequence, order.reference_block, RUNNING),
         )
         private = [("INSERT INTO private VALUES (?, ?, ?)", (story.order_id, name, data)) for name, data in _of(story)]
-        self._open[story.order_id] = story
+        self._running[story.order_id] = self._held[story.order_id] = story
         self._beginning.add(story.order_id)
         try:
             await self._database.commit(row, *private, _step(story.order_id, story.admitted), *beside)
-        except BaseException:
-            self._open.pop(story.order_id, None)
+        except StorageFailed:
+            # Not where its client was cut off meanwhile: what is on its way to the disk is an order that was taken.
+            del self._running[story.order_id], self._held[story.order_id]
             raise
         finally:
             self._beginning.discard(story.order_id)
 
     async def note(self, story: Story, step: Step, *beside: Statement) -> None:
         """Journal a step, then fold it; raises StorageFailed if it was journalled before, or the disk refuses."""
-        await self._database.commit(_step(story.order_id, step), *beside)
+        ended = {Drawn: ANSWERED, Failed: FAILED}.get(type(step))
+        kept = () if ended is None else (_kept(story.order_id, ended),)
+        await self._database.commit(_step(story.order_id, step), *kept, *beside)
         story.note(step)
+        if ended is not None and self._running.pop(story.order_id, None) is not None:
+            self._remember(story)
 
-    async def note_answer(self, story: Story, step: Step, tokens: tuple[int, ...], *beside: Statement) -> None:
+    async def note_answer(self, story: Story, step: Answered, tokens: tuple[int, ...], *beside: Statement) -> None:
         """The same with the answer's tokens."""
         values = (story.order_id, "tokens", msgspec.msgpack.encode(tokens))
-        story.tokens = tokens
         await self.note(story, step, ("INSERT OR REPLACE INTO private VALUES (?, ?, ?)", values), *beside)
+        story.tokens = tokens
 
     async def forget(self, story: Story) -> None:
         """Nothing of prompt and answer is owed any more: remove them, and close the story."""
         await self._database.commit(
             ("DELETE FROM private WHERE order_id = ?", (story.order_id,)),
-            ("UPDATE orders SET open = 0 WHERE order_id = ?", (story.order_id,)),
+            _kept(story.order_id, FORGOTTEN),
         )
         story.request = story.salt = story.tokens = None
-        self._open.pop(story.order_id, None)
+        self._lately.pop(story.order_id, None)
+
+    def _remember(self, story: Story) -> None:
+        """Hold it until as many others were asked for since."""
+        self._held[story.order_id] = self._lately[story.order_id] = story
+        self._lately.move_to_end(story.order_id)
+        while len(self._lately) > REMEMBERED:
+            self._lately.popitem(last=False)
 
     def _read(self, order_id: Hash32) -> Story | None:
         story: Story | None = None
@@ -103,6 +137,10 @@ class OrderStore:
 def _of(story: Story) -> list[tuple[str, bytes]]:
     values = {"request": story.request, "salt": story.salt}
     return [(name, value) for name, value in values.items() if value is not None]
+
+
+def _kept(order_id: Hash32, what: int) -> Statement:
+    return "UPDATE orders SET kept = ? WHERE order_id = ?", (what, order_id)
 
 
 def _step(order_id: Hash32, step: Step) -> Statement:

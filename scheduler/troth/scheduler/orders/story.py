@@ -22,7 +22,7 @@ from troth.scheduler.orders.steps import (
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Story:
     """One order. ``request``, ``salt`` and ``tokens`` are None once they are owed no more."""
 

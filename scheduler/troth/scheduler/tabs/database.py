@@ -34,8 +34,8 @@ CREATE TABLE IF NOT EXISTS steps (
   PRIMARY KEY (order_id, kind, part)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS orders (
   order_id BLOB PRIMARY KEY, tab BLOB NOT NULL, number INTEGER NOT NULL, block INTEGER NOT NULL,
-  open INTEGER NOT NULL DEFAULT 1);
-CREATE INDEX IF NOT EXISTS open_orders ON orders (open) WHERE open = 1;
+  kept INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS kept_orders ON orders (kept, block) WHERE kept > 0;
 CREATE TABLE IF NOT EXISTS private (
   order_id BLOB NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (order_id, name)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS claims (claim BLOB PRIMARY KEY, tab BLOB NOT NULL, data BLOB NOT NULL);
@@ -101,14 +101,17 @@ class Database:
     async def _flush(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting, []
-            outcomes = await asyncio.to_thread(self._write, [statements for statements, _ in batch])
-            for (_, done), error in zip(batch, outcomes, strict=True):
+            try:
+                outcomes = await asyncio.to_thread(self._write, [statements for statements, _ in batch])
+            except Exception as error:  # noqa: BLE001 -- nobody may wait for ever for what was not written
+                outcomes = [error] * len(batch)
+            for (_, done), refused in zip(batch, outcomes, strict=True):
                 if done.done():
                     continue
-                if error is None:
+                if refused is None:
                     done.set_result(None)
                 else:
-                    done.set_exception(StorageFailed("A step could not be stored", error, "Look at the disk."))
+                    done.set_exception(StorageFailed("A step could not be stored", refused, "Look at the disk."))
 
     def _write(self, batch: Sequence[Sequence[Statement]]) -> list[Exception | None]:
         """One transaction for all; who breaks a rule of the schema is taken out alone."""
@@ -118,10 +121,11 @@ class Database:
                 outcomes = [self._one(statements) for statements in batch]
                 self._connection.execute("COMMIT")
             except sqlite3.Error as error:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
                 self.failure = str(error)
                 return [error] * len(batch)
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
         self.failure = None
         return outcomes
 
@@ -130,7 +134,8 @@ class Database:
         try:
             for query, values in statements:
                 self._connection.execute(query, values)
-        except sqlite3.IntegrityError as error:
+        except (sqlite3.IntegrityError, OverflowError) as error:
+            # A number that SQLite cannot hold is its sender's own fault, too.
             self._connection.execute("ROLLBACK TO one")
             return error
         finally:

@@ -1,0 +1,315 @@
+"""A network of ``fault_processes`` on a real chain: kill any of them, start them again, and look at the money."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from support.court_network import COURT, node_configuration, scheduler_configuration
+from support.crash_points import Plan
+from support.fault_processes import (
+    PASSWORD,
+    ClientSettings,
+    NodeSettings,
+    Process,
+    SchedulerSettings,
+    client_main,
+    node_main,
+    scheduler_main,
+)
+from support.tabs_stage import TabsStage, _key, execution_class_of, following, tabs_stage
+from tokenizers import Tokenizer, models
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from troth.chain.keystore import DEMO_SCRYPT_N
+from troth.client.home import Home
+from troth.client.orders.journal import Entry, Journal
+from troth.client.tabs.books import Books
+from troth.client.tabs.keys import Keyring
+from troth.client.tabs.store import Store, opened
+from troth.demo.ports import free_port
+from troth.node.models.descriptor import describe
+from troth.node.models.folder import ModelFolder, open_folder
+from troth.overlay.identity import create_identity
+from troth.protocol.market import canonical
+from troth.protocol.market.messages import Signed, tab_id
+from troth.protocol.market.types import PotKind, Tab, Voucher
+from troth.protocol.types import Address, Hash32, segments_from_ends
+from troth.scheduler.catalogue import Served, Texts
+from troth.scheduler.tabs.client_tabs import Kept
+
+WORDS = 48
+NODES = 10
+"""One more than the owners below which a class offers no checks."""
+DEADLINE = 120.0
+
+
+def small_model(path: Path) -> ModelFolder:
+    """A small Llama with random weights, and a tokenizer whose words are w0 to w47."""
+    torch.manual_seed(7)
+    config = LlamaConfig(
+        vocab_size=WORDS, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=256,
+        initializer_range=0.3,
+    )  # fmt: skip
+    state = {name: value.contiguous() for name, value in LlamaForCausalLM(config).state_dict().items()}
+    path.mkdir(parents=True)
+    save_file({name: value for name, value in state.items() if "lm_head" not in name}, path / "model.safetensors")
+    (path / "config.json").write_text(json.dumps(config.to_dict()))
+    words = {f"w{number}": number for number in range(WORDS)}
+    (path / "tokenizer.json").write_text(Tokenizer(models.WordLevel(words, unk_token="w0")).to_str())
+    return open_folder(path)
+
+
+@dataclass
+class FaultNetwork:
+    """Processes by name: "scheduler", "node 0" and so on; clients are started for their questions."""
+
+    folder: Path
+    stage: TabsStage
+    follower: Any
+    plan: Plan
+    client: ClientSettings
+    tab: Tab
+    processes: dict[str, Process] = field(default_factory=dict)
+    endpoints: dict[str, str] = field(default_factory=dict)
+    staked: int = 0
+    clients: int = 0
+
+    @property
+    def bank(self) -> Address:
+        return self.stage.market.contracts.bank
+
+    @property
+    def state(self) -> Any:
+        return self.follower.state
+
+    # ---- processes
+
+    async def start(self, *names: str) -> None:
+        """Start, and wait until they are ready."""
+        for name in names:
+            self.processes[name].start()
+        for name in names:
+            await self.until(lambda name=name: self.is_ready(name), f"{name} is ready")
+
+    def is_ready(self, name: str) -> bool:
+        process = self.processes[name]
+        assert process.alive, f"{name} ended with {process.code}:\n{process.tail()}"
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        try:
+            with urllib.request.urlopen(f"{self.endpoints[name]}/readyz", context=context, timeout=10):
+                return True
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def metrics(self, name: str) -> str:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with urllib.request.urlopen(f"{self.endpoints[name]}/metrics", context=context, timeout=30) as answer:
+            return str(answer.read().decode())
+
+    async def until(self, condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not await asyncio.to_thread(condition):
+            late = asyncio.get_running_loop().time() > deadline
+            assert not late, f"{what} did not come true\n{self.tails() if late else ''}"
+            await asyncio.sleep(0.05)
+
+    def tails(self) -> str:
+        return "\n".join(f"--- {name}\n{one.tail()}" for name, one in self.processes.items() if "node" not in name)
+
+    async def revive(self) -> list[str]:
+        """Start whoever died by the plan; their names."""
+        dead = [name for name, one in self.processes.items() if one.running is not None and not one.alive]
+        assert all(self.processes[name].killed for name in dead), self.tails()
+        await self.start(*dead)
+        return dead
+
+    # ---- clients
+
+    def asking(self, *questions: tuple[int, ...], **changes: Any) -> Process:
+        """A client's process that asks these questions, and ends when nothing of its orders is open."""
+        self.clients += 1
+        settings = replace(self.client, questions=questions, **changes)
+        return Process("client", client_main, settings, self.plan, self.folder / "client.log").start()
+
+    async def asked(self, *questions: tuple[int, ...], **changes: Any) -> None:
+        """The same, from start to end."""
+        await self.ended(self.asking(*questions, **changes))
+
+    async def ended(self, client: Process, seconds: float = DEADLINE) -> None:
+        try:
+            await self.until(lambda: not client.alive, "the client's end", seconds)
+        except AssertionError as error:
+            found = [(entry.phase, entry.fee, entry.paid, entry.due, entry.failure) for entry in self.entries()]
+            raise AssertionError(f"{error}\n--- client, {found}\n{client.tail()}") from error
+        assert client.code == 0, client.tail()
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        with opened(Home(self.client.home).tabs) as store:
+            yield store
+
+    def entries(self) -> list[Entry]:
+        with self.store() as store:
+            return list(Journal(store).all())
+
+    def spent(self) -> int:
+        with self.store() as store:
+            return Books(store).record(tab_id(self.tab)).book.spent
+
+    # ---- money
+
+    async def mined(self, blocks: int = 1) -> None:
+        await asyncio.to_thread(self.stage.anvil.mine, blocks)
+        await self.follower.catch_up()
+
+    @asynccontextmanager
+    async def blocks(self, seconds: float = 0.25) -> AsyncIterator[None]:
+        """A chain that goes on by itself."""
+
+        async def mine() -> None:
+            while True:
+                with suppress(Exception):
+                    await self.mined()
+                await asyncio.sleep(seconds)
+
+        mining = asyncio.create_task(mine())
+        try:
+            yield
+        finally:
+            mining.cancel()
+            await asyncio.gather(mining, return_exceptions=True)
+
+    def read(self, name: str, file: str, query: str) -> list[Any]:
+        """Rows of a party's own records."""
+        path = self.folder / name / file
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30) as database:
+            return database.execute(query).fetchall()
+
+    async def settled(self) -> None:
+        """Wait until nothing is owed any more: by the client, and to any node."""
+        await self.until(self._is_paid, "everything is acknowledged")
+
+    def _is_paid(self) -> bool:
+        return not any(
+            self.read("scheduler", "market.sqlite", f"SELECT * FROM {table}") for table in ("node_number", "client_number")
+        )  # fmt: skip
+
+    def acknowledged_by_client(self) -> int:
+        """What the scheduler's best word of the client is worth."""
+        (row,) = self.read("scheduler", "market.sqlite", "SELECT data FROM client_tab")
+        best = canonical.decode(Kept, row[0], 1 << 14).best
+        return 0 if best is None else best.message.spent
+
+    def owed_to_nodes(self) -> dict[str, tuple[int, int]]:
+        """By node: what its best voucher says, and what its finished work is worth by its own book."""
+        found = {}
+        for name in self.processes:
+            if not name.startswith("node"):
+                continue
+            words = self.read(name, "market.sqlite", "SELECT voucher FROM tabs")
+            best = sum(canonical.decode(Signed[Voucher], one[0], 1 << 14).message.spent for one in words)
+            done = self.read(name, "market.sqlite", "SELECT worth FROM leaves WHERE stage = 1")
+            found[name] = (best, sum(int(one[0]) for one in done))
+        return found
+
+    async def nothing_lost(self) -> None:
+        """Nobody was slashed, no wei is missing, and all books say the same."""
+        await self.settled()
+        await self.until(lambda: all(best == done for best, done in self.owed_to_nodes().values()), "nodes are told")
+        await self.follower.catch_up()
+        state = self.state
+        held = int(self.stage.anvil.rpc("eth_getBalance", self.bank, "latest"), 16)
+        assert held == sum(amount for _, amount in state.pots.items()), "money is missing in the Bank"
+        assert not list(state.convictions.items())
+        assert not list(state.cases.items())
+        assert not [one for _, one in state.summons.items() if one.answered is None]
+        assert self.stakes() == self.staked
+        spent, fees = self.spent(), sum(entry.paid or 0 for entry in self.entries())
+        assert spent == fees == self.acknowledged_by_client()
+        assert all(entry.paid in {0, entry.fee} for entry in self.entries())
+
+    def stakes(self) -> int:
+        return sum(amount for (kind, _), amount in self.state.pots.items() if kind is PotKind.STAKE)
+
+
+@asynccontextmanager
+async def fault_network(anvil: Any, folder: Path, *, nodes: int = NODES, **parameters: Any) -> AsyncIterator[FaultNetwork]:
+    """Everybody set up, registered and ready; the scheduler has opened its tabs with all nodes."""
+    model = small_model(folder / "model")
+    names = {_key(f"node {number}").address: f"node {number}" for number in range(nodes)}
+    names[_key("scheduler").address] = "scheduler"
+    identities = {one: create_identity(folder / name / "tls") for one, name in names.items()}
+    ports = {one: free_port() for one in names}
+    descriptor = describe(model, 0)
+    async with AsyncExitStack() as stack:
+        made = tabs_stage(
+            anvil,
+            parameters=replace(COURT, **parameters),
+            model=descriptor,
+            execution_class=execution_class_of(descriptor),
+            nodes=nodes,
+            segments=lambda _: segments_from_ends((2,), 2),
+            endpoint=lambda one: (f"https://127.0.0.1:{ports[one]}", Hash32(identities[one].spki_sha256)),
+            tabs=False,
+        )
+        stage = await stack.enter_async_context(made)
+        follower = await stack.enter_async_context(following(stage))
+        network = await _network(stage, follower, folder)
+        for one, name in names.items():
+            _add(network, name, one, ports[one])
+        stack.callback(network.plan.clear)
+        for process in network.processes.values():
+            stack.callback(process.stop)
+        async with network.blocks():
+            await network.start(*network.processes)
+            covered = [Tab(stage.scheduler.address, key.address, stage.scheduler.address) for key in stage.nodes]
+            await network.until(
+                lambda: all(network.state.tab_state(tab_id(tab)).known for tab in covered), "tabs with all nodes"
+            )
+            network.staked = network.stakes()
+            yield network
+
+
+async def _network(stage: TabsStage, follower: Any, folder: Path) -> FaultNetwork:
+    home = Home(folder / "client")
+    home.create()
+    key = Keyring(home, PASSWORD).create(DEMO_SCRYPT_N)
+    place = stage.market.place
+    tab = Tab(stage.client.address, stage.scheduler.address, key.address)
+    with opened(home.tabs) as store:
+        Books(store).add(tab, chain_id=31337, bank=stage.market.contracts.bank, factory=place.factory)
+    await stage.open_tab(stage.client, stage.scheduler.address, key)
+    settings = ClientSettings(home.root, stage.anvil.url, place.factory, stage.market.contracts.bank)
+    return FaultNetwork(folder, stage, follower, Plan(folder / "plan"), settings, tab)
+
+
+def _add(network: FaultNetwork, name: str, operator: Address, port: int) -> None:
+    stage, folder, log = network.stage, network.folder / name, network.folder / f"{name}.log"
+    network.endpoints[name] = f"https://127.0.0.1:{port}"
+    if name == "scheduler":
+        stage.anvil.fund(stage.scheduler)
+        configuration = scheduler_configuration(stage, folder, port, (2,))
+        served = Served(stage.class_id, (2,), Texts.load(network.folder / "model"), 256)
+        settings: Any = SchedulerSettings(replace(configuration, served=(served,)), stage.scheduler.secret, stage.vrf_secret)
+        network.processes[name] = Process(name, scheduler_main, settings, network.plan, log)
+        return
+    key = next(one for one in stage.nodes if one.address == operator)
+    stage.anvil.fund(key)
+    plain = node_configuration(stage, folder, port, segments_from_ends((2,), 2))
+    configured = replace(plain, model=str(network.folder / "model"), threads=1, positions=256)
+    network.processes[name] = Process(name, node_main, NodeSettings(configured, key.secret), network.plan, log)

@@ -1,0 +1,220 @@
+"""Whole parties as processes, as they are shipped: a node with a small torch model, a scheduler, a client, a watcher.
+
+They are forked from a server that has imported everything, so that one starts within a moment. Each takes the plan of
+``crash_points`` with it, and dies where that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.crash_points import Plan, arm
+
+from troth.chain.keystore import Key
+from troth.client.configuration import Configuration as ClientConfiguration
+from troth.client.home import Home
+from troth.client.market_table import MarketTable
+from troth.client.ordering import Choices
+from troth.client.orders.asking import ask
+from troth.client.orders.journal import RUNNING
+from troth.client.orders.keeping import Keeper
+from troth.client.orders.session import MarketSession, market_session
+from troth.client.orders.updates import Ended, Text
+from troth.client.orders.wishes import Check, Wish
+from troth.node.configuration import Configuration as NodeConfiguration
+from troth.node.orders.running import RunningMarketNode
+from troth.overlay.identity import load_identity
+from troth.overlay.logs import configure
+from troth.overlay.server import TlsServer, run_until_stopped
+from troth.scheduler.assembly import Keys
+from troth.scheduler.market.assembly import assembled_market
+from troth.scheduler.market.configuration import MarketConfiguration
+from troth.scheduler.market.duties import Pace
+
+PASSWORD = "of a test"
+PACE = Pace(urgent=0.1, money=0.5, slow=5.0)
+STOP_SECONDS = 60.0
+
+CONTEXT = multiprocessing.get_context("forkserver")
+# What is imported here is not imported by each of a dozen processes: torch and its models take seconds.
+CONTEXT.set_forkserver_preload(
+    ["support.fault_network", "accelerate", "troth.node.loading", "troth.node.engine.torch_engine", "troth.audit.command"]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    configuration: NodeConfiguration
+    secret: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    configuration: MarketConfiguration
+    secret: bytes
+    vrf_secret: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """``questions`` are asked one after the other, ``at_once`` side by side; then what is due is waited for."""
+
+    home: Path
+    rpc: str
+    factory: str
+    bank: str
+    questions: tuple[tuple[int, ...], ...] = ()
+    check: str = "always"
+    max_tokens: int = 6
+    at_once: int = 1
+    said: Path | None = None
+
+
+@dataclass(slots=True)
+class Process:
+    """One party's process; ``start`` it again after it died."""
+
+    name: str
+    main: Callable[..., None]
+    settings: Any
+    plan: Plan
+    log: Path
+    running: Any = None
+
+    def start(self) -> Process:
+        assert not self.alive
+        target, arguments = begun, (self.main, self.settings, self.plan, str(self.log))
+        self.running = CONTEXT.Process(target=target, args=arguments, daemon=True, name=self.name)
+        self.running.start()
+        return self
+
+    @property
+    def alive(self) -> bool:
+        return self.running is not None and self.running.is_alive()
+
+    @property
+    def killed(self) -> bool:
+        return self.running is not None and self.running.exitcode == -signal.SIGKILL
+
+    @property
+    def code(self) -> int | None:
+        return None if self.running is None else self.running.exitcode
+
+    def kill(self) -> None:
+        """As a loss of power does."""
+        self.running.kill()
+        self.running.join()
+
+    def stop(self) -> None:
+        if self.alive:
+            self.running.terminate()
+            self.running.join(STOP_SECONDS)
+        if self.alive:
+            self.kill()
+
+    def tail(self) -> str:
+        return self.log.read_text(errors="replace")[-4000:] if self.log.exists() else "no log"
+
+
+def begun(main: Callable[..., None], settings: Any, plan: Plan, log: str) -> None:
+    """In the child: what it prints goes to its log."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for standard in (1, 2):
+        os.dup2(descriptor, standard)
+    sys.stdout = os.fdopen(1, "w", buffering=1)
+    sys.stderr = os.fdopen(2, "w", buffering=1)
+    configure("info")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    main(settings, plan)
+
+
+def node_main(settings: NodeSettings, plan: Plan) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    arm("node", plan)
+    node = RunningMarketNode(settings.configuration, Key.from_secret(settings.secret), verify_weights=False)
+    asyncio.run(node.run())
+
+
+def scheduler_main(settings: SchedulerSettings, plan: Plan) -> None:
+    arm("scheduler", plan)
+    asyncio.run(_schedule(settings))
+
+
+async def _schedule(settings: SchedulerSettings) -> None:
+    configuration = settings.configuration
+    keys = Keys(Key.from_secret(settings.secret), settings.vrf_secret)
+    identity = load_identity(configuration.folder / "tls")
+    async with assembled_market(configuration, keys, PACE) as scheduler:
+        drain = scheduler.orders.drain
+        server = TlsServer(scheduler.app(), identity, configuration.host, configuration.port, drain=drain)
+        await run_until_stopped(server, lambda port: logging.info("serving on %d", port))
+
+
+def client_configuration(settings: ClientSettings) -> ClientConfiguration:
+    table = MarketTable(factory=settings.factory, bank=settings.bank, reviewers=5, seats=1, outside=0, stall=5)
+    return ClientConfiguration(contract="", rpc=settings.rpc, market=table)
+
+
+def client_main(settings: ClientSettings, plan: Plan) -> None:
+    arm("client", plan)
+    asyncio.run(_ask_all(settings))
+
+
+async def _ask_all(settings: ClientSettings) -> None:
+    async with AsyncExitStack() as stack:
+        making = market_session(Home(settings.home), client_configuration(settings), PASSWORD)
+        session = await stack.enter_async_context(making)
+        await stack.enter_async_context(Keeper(session))
+        free = asyncio.Semaphore(settings.at_once)
+
+        async def one(prompt: tuple[int, ...]) -> None:
+            async with free:
+                await _ask_one(session, prompt, settings)
+
+        await asyncio.gather(*(one(prompt) for prompt in settings.questions))
+        while not settled(session):
+            await asyncio.sleep(0.1)
+
+
+async def _ask_one(session: MarketSession, prompt: tuple[int, ...], settings: ClientSettings) -> None:
+    wish = Wish(Choices(settings.max_tokens), Check.read(settings.check))
+    text, outcome = "", "none"
+    try:
+        async for update in ask(session, prompt, wish):
+            if isinstance(update, Text):
+                text += update.text
+            if isinstance(update, Ended):
+                outcome = update.outcome.value
+    except Exception as error:  # noqa: BLE001 -- what a user would be shown
+        outcome = f"{type(error).__name__}: {error}"
+    if settings.said is not None:
+        with settings.said.open("a") as file:
+            file.write(json.dumps({"outcome": outcome, "text": text}) + "\n")
+
+
+def settled(session: MarketSession) -> bool:
+    """Whether every order is acknowledged, and its scheduler has heard so."""
+    entries = session.journal.all()
+    done = all(entry.paid is not None and entry.phase not in RUNNING for entry in entries)
+    return done and all(one.delivered or one.voucher is None for one in session.books.all(session.domain))
+
+
+def watcher_main(settings: tuple[str, ...], plan: Plan) -> None:
+    """`troth audit` with these words."""
+    from troth.audit.command import app
+
+    arm("watcher", plan)
+    app([*settings])
