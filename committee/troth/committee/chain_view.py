@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 
 from troth.chain.adapter import Chain
 from troth.chain.follower import EventFollower
+from troth.committee.admission import Bonded
 from troth.committee.configuration import Configuration
+from troth.committee.market_bonds import market_bonds
 from troth.committee.member import Member
 from troth.overlay.directory.errors import CommitteeUnknown
 from troth.overlay.directory.membership import membership_on
@@ -39,17 +41,22 @@ class ChainBonds:
 
 
 def nobody_bonded(_operator: Address, _kind: str) -> bool:
-    """Without a Troth contract no destination is listed."""
+    """Without a deployment no destination is listed."""
     return False
 
 
 @asynccontextmanager
-async def bonds(configuration: Configuration) -> AsyncIterator[ChainBonds | None]:
-    """Follows the Troth contract inside the block; None if none is configured."""
-    if configuration.contract is None:
-        yield None
-        return
+async def bonds(configuration: Configuration) -> AsyncIterator[Bonded]:
+    """Follows the configured market, or Troth contract, inside the block."""
     chain_id = configuration.chain_id
+    if configuration.market is not None:
+        place, folder = configuration.market, configuration.folder
+        async with market_bonds(configuration.rpc, place, folder, chain_id=chain_id) as bonded:
+            yield bonded
+        return
+    if configuration.contract is None:
+        yield nobody_bonded
+        return
     async with await Chain.connect(configuration.rpc, configuration.contract, chain_id=chain_id) as chain:
         follower = EventFollower(chain, configuration.folder / "events.sqlite", start_block=configuration.start_block)
         async with follower:

@@ -1,7 +1,9 @@
 """The member's TOML file, version 1: what it says, what it may say, and where it is wrong.
 
 version = 1
-[chain]   rpc, committee; optional contract (Troth: without it no destination is listed), chain_id, start_block
+[chain]   rpc, committee; optional contract (Troth, not with [market]), chain_id, start_block
+[market]  factory = "0x…"; optional bank = "0x…", start_block: whose schedulers and nodes are listed as destinations;
+          without it, and without a contract, none is
 [keys]    operator (keystore file; default keys/operator.json in the folder)
 [listen]  host, port; endpoint = "https://name:port" as registered
 [list]    optional period, valid (seconds; the same at every member), private_addresses
@@ -20,6 +22,7 @@ import msgspec
 from troth.chain.keystore import keystore_path
 from troth.committee.bounds import Bounds
 from troth.committee.errors import ConfigurationInvalid
+from troth.committee.market_bonds import MarketPlace
 from troth.committee.schedule import Schedule
 from troth.overlay.directory.codec import LONGEST_VALIDITY, MAXIMUM_DESTINATIONS, MAXIMUM_RELAYS
 from troth.protocol.errors import ProtocolError
@@ -44,6 +47,12 @@ class _Chain(_Section, frozen=True, forbid_unknown_fields=True):
     committee: str = ""
     contract: str = ""
     chain_id: int | None = None
+    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class _Market(_Section, frozen=True, forbid_unknown_fields=True):
+    factory: str
+    bank: str = ""
     start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
@@ -80,6 +89,7 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
     keys: _Keys = _Keys()
     list: _List = _List()
     limits: _Limits = _Limits()
+    market: _Market | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,7 @@ class Configuration:
     bounds: Bounds
     posts_per_second: float
     posts_per_second_per_host: float
+    market: MarketPlace | None = None
 
     @property
     def tls_folder(self) -> Path:
@@ -142,6 +153,9 @@ def _checked(folder: Path, file: _File) -> Configuration:
             file.list.valid,
             "Raise it.",
         )
+    if file.chain.contract and file.market is not None:
+        what = "Either chain.contract or [market] says who is bonded"
+        raise ConfigurationInvalid(what, file.chain.contract, "Name one of them.")
     limits = file.limits
     return Configuration(
         folder=folder,
@@ -159,7 +173,17 @@ def _checked(folder: Path, file: _File) -> Configuration:
         bounds=Bounds(limits.per_operator, limits.per_host, limits.per_network, limits.relays, limits.destinations),
         posts_per_second=limits.posts_per_second,
         posts_per_second_per_host=limits.posts_per_second_per_host,
+        market=_market(file.market),
     )
+
+
+def _market(section: _Market | None) -> MarketPlace | None:
+    if section is None:
+        return None
+    factory = _address("market.factory", section.factory)
+    if factory is None:
+        raise ConfigurationInvalid("market.factory is empty", section.factory, "Write 0x…, or remove [market].")
+    return MarketPlace(factory, _address("market.bank", section.bank), section.start_block)
 
 
 def _address(key: str, text: str) -> Address | None:
@@ -169,14 +193,32 @@ def _address(key: str, text: str) -> Address | None:
         raise ConfigurationInvalid(f"{key} is no address", text, error.remedy) from error
 
 
-def template(rpc: str, contracts: tuple[str, str], start_block: int, listen: tuple[str, int], endpoint: str) -> str:
-    """A new file's text from what `init` was told; `contracts` are Committee and Troth, each may be empty."""
-    (committee, contract), (host, port) = contracts, listen
+@dataclass(frozen=True, slots=True)
+class Bonding:
+    """Where `init` was told that parties are bonded, as text: a market's factory and Bank, or the Troth contract."""
+
+    contract: str = ""
+    factory: str = ""
+    bank: str = ""
+    start_block: int = 0
+
+
+def template(rpc: str, committee: str, bonding: Bonding, listen: tuple[str, int], endpoint: str) -> str:
+    """A new file's text from what `init` was told; addresses may be empty."""
+    host, port = listen
     return (
         f"version = {VERSION}\n\n[chain]\nrpc = {_quoted(rpc)}\ncommittee = {_quoted(committee)}\n"
-        f"contract = {_quoted(contract)}\nstart_block = {start_block}\n\n"
+        f"{_bonding(bonding)}\n"
         f"[listen]\nhost = {_quoted(host)}\nport = {port}\nendpoint = {_quoted(endpoint)}\n"
     )
+
+
+def _bonding(bonding: Bonding) -> str:
+    if not bonding.factory:
+        return f"contract = {_quoted(bonding.contract)}\nstart_block = {bonding.start_block}\n"
+    contract = f"contract = {_quoted(bonding.contract)}\n" if bonding.contract else ""
+    bank = f"bank = {_quoted(bonding.bank)}\n" if bonding.bank else ""
+    return f"{contract}\n[market]\nfactory = {_quoted(bonding.factory)}\n{bank}start_block = {bonding.start_block}\n"
 
 
 def _quoted(text: str) -> str:

@@ -35,6 +35,7 @@ from troth.node.margin_pool import MarginPool
 from troth.node.metrics import Metrics
 from troth.node.orders.bench import Bench, Limits, Stores
 from troth.node.orders.duties import Duties
+from troth.node.orders.entry import entry_application, node_entry, require_whole_model
 from troth.node.orders.ground import FollowedGround
 from troth.node.orders.hosting import Hosting
 from troth.node.orders.market_metrics import MarketMetrics
@@ -224,6 +225,7 @@ class RunningMarketNode:
         ground = FollowedGround(follower, market.chain.chain_id)
         execution_class, descriptor = self._class_of(follower)
         engine = await self._load(follower, execution_class, descriptor)
+        require_whole_model(self._configuration, engine)
         self._bench = bench = self._bench_of(ground, Operator(self._key.secret, market.domain), engine, execution_class)
         await _warm_up(bench)
         await require_class(bench.engine, execution_class)
@@ -245,7 +247,11 @@ class RunningMarketNode:
         log.info("ready: layers %s", bench.engine.slice)
         for reason in self._reasons(follower):
             log.warning("no work will come: %s", reason)
-        async with asyncio.TaskGroup() as jobs:
+        app, registry = entry_application(lambda: self._reasons(follower)), self._metrics.registry
+        async with (
+            node_entry(self._configuration, self._key.secret, app, registry),
+            asyncio.TaskGroup() as jobs,
+        ):
             for task in self._tasks:
                 jobs.create_task(task.run(), name=task.name)
 
