@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,11 +20,12 @@ from troth.client.template import Message
 from troth.demo import cli
 from troth.demo.anvil import fund, gas_used
 from troth.demo.display import Display
-from troth.demo.errors import ActFailed
+from troth.demo.errors import ActFailed, demand
 from troth.demo.gateway import LocalGateway, Streamed
 from troth.demo.network import PASSWORD, LocalNetwork
 from troth.demo.party import Party
 from troth.demo.plan import ETHER
+from troth.demo.task_tables import gas_table, money_table
 from troth.protocol import vrf
 from troth.protocol.assignment import assignment_alpha, draw
 from troth.protocol.events import Slashed, TaskAssigned, TaskCommitted, TaskOpened, TaskSettled
@@ -199,8 +199,8 @@ def _note_slashes(played: Played, events: Sequence[object]) -> None:
 
 
 def _show_money(stage: Stage, played: Played, events: Sequence[object]) -> None:
-    stage.display.gas(played.gas)
-    stage.display.money(events, stage.names())
+    gas_table(stage.display.console, played.gas)
+    money_table(stage.display.console, events, stage.names())
     stage.display.step(f"verdict: {played.outcome}; the client paid {format_amount(played.cost)}")
 
 
@@ -340,11 +340,3 @@ def require_rejected(played: Played) -> None:
     demand(played.outcome == "rejected", "the int8 task is rejected", played.outcome)
     demand(len(played.slashed) == 1, "exactly the int8 inferencer is slashed", played.slashed)
     demand(played.cost == 0, "the client gets its money back", played.cost)
-
-
-def demand(held: bool, what: str, found: object) -> None:
-    """Raise ActFailed unless what must have happened did."""
-    if not held:
-        raise ActFailed(
-            f"The demo expected that {what}", json.dumps(found, default=str), "Look into the logs with --keep."
-        )

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from troth.client.template import Message
 from troth.demo import acts
+from troth.demo.errors import demand
 from troth.demo.gateway import LocalGateway
 from troth.demo.network import fetched
 
@@ -84,8 +85,8 @@ class Script:
         served = stage.network.node_of(streamed.served_by).name if streamed.served_by else "?"
         held = sum(after[name].held - before[name].held for name in after)
         asked = Asked(played.answer, "".join(entered), served, held, sum(played.gas.values()))
-        acts.demand(asked.entered_at != "", "the request entered at one of the nodes", asked)
-        acts.demand(served in after, "the answer is signed by the node that served it", asked)
+        demand(asked.entered_at != "", "the request entered at one of the nodes", asked)
+        demand(served in after, "the answer is signed by the node that served it", asked)
         way = f"served there as node {served}" if served == asked.entered_at else f"forwarded to node {served}"
         display.good(
             f"entered at node {asked.entered_at}, {way}, which held {held} tokens of the prompt; all roots equal"
@@ -95,14 +96,12 @@ class Script:
 
     def require_affinity(self, first: Asked, second: Asked) -> None:
         """A conversation goes on where it was served."""
-        acts.demand(
-            second.entered_at == first.served_by, "the second message enters where the first was served", second
-        )
+        demand(second.entered_at == first.served_by, "the second message enters where the first was served", second)
 
     def require_forwarded(self) -> None:
         """Some stranger's request went to the node that held its beginning."""
         found = any(one.was_forwarded_to_its_prefix for one in self.asked)
-        acts.demand(found, "a request was forwarded to the node that held its beginning", self.asked)
+        demand(found, "a request was forwarded to the node that held its beginning", self.asked)
 
     def _numbers(self) -> dict[str, _Numbers]:
         return {name: _numbers(party.endpoint) for name, party in self.stage.network.nodes.items()}

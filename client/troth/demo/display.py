@@ -1,25 +1,15 @@
-"""What the demo prints: headings, steps, an answer as it streams, and tables of gas and money."""
+"""What the demo prints: headings, steps, an answer as it streams, and how long each act took."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from troth.client.money import format_amount
-from troth.protocol.events import Credited, EscrowReleased, Slashed, TaskOpened
-from troth.protocol.settlement import SlashReason
-
 WIDTH = 110
-STEPS = {
-    "opened": "the client's order, the fee locked",
-    "committed": "assignment proofs, roots, sealed verdicts, all signatures",
-    "settled": "sampling proof, revealed tiles and verdicts, comparison, pay and slashes",
-}
 
 
 @dataclass(slots=True)
@@ -30,6 +20,8 @@ class Display:
         default_factory=lambda: Console(width=None if Console().is_terminal else WIDTH, highlight=False)
     )
     started: float = field(default_factory=time.monotonic)
+    begun: list[tuple[str, float]] = field(default_factory=list)
+    """Titles of the acts, and the seconds after which each began."""
 
     @property
     def seconds(self) -> float:
@@ -38,6 +30,7 @@ class Display:
 
     def act(self, number: int, title: str) -> None:
         """A heading."""
+        self.begun.append((f"{number}. {title}", self.seconds))
         self.console.print()
         self.console.rule(f"[bold]{number}. {escape(title)}", align="left")
 
@@ -62,34 +55,13 @@ class Display:
         """A check that held."""
         self.console.print(f"[bold green]✓[/bold green] {escape(text)}")
 
-    def gas(self, spent: Mapping[str, int]) -> None:
-        """Gas by step."""
-        table = Table("transaction", "what it did", "gas", title="on chain", title_justify="left")
-        table.columns[2].justify = "right"
-        for step, gas in spent.items():
-            table.add_row(step, STEPS.get(step, ""), f"{gas:,}")
-        table.add_row("[bold]together", "", f"[bold]{sum(spent.values()):,}")
-        self.console.print(table)
-
-    def money(self, events: Iterable[object], names: Mapping[str, str]) -> None:
-        """Every movement of money in a task, from its events."""
-        table = Table("who", "what", "amount", title="money", title_justify="left")
-        table.columns[2].justify = "right"
-        for event in events:
-            match event:
-                case TaskOpened():
-                    table.add_row(names.get(event.client, event.client), "fee locked", f"- {format_amount(event.fee)}")
-                case Credited():
-                    table.add_row(names.get(event.account, event.account), "earned", f"+ {format_amount(event.amount)}")
-                case Slashed():
-                    reason = SlashReason(event.reason).name.lower()
-                    table.add_row(
-                        names.get(event.operator, event.operator),
-                        f"[red]slashed ({reason})",
-                        f"- {format_amount(event.amount)}",
-                    )
-                case EscrowReleased():
-                    table.add_row(names.get(event.client, event.client), "fee back", f"+ {format_amount(event.amount)}")
-                case _:
-                    continue
+    def times(self) -> None:
+        """How long each act took."""
+        table = Table("act", "seconds", title="how long it took", title_justify="left")
+        table.columns[1].justify = "right"
+        ends = [*(begun for _, begun in self.begun[1:]), self.seconds]
+        if self.begun:
+            table.add_row("setting the network up", f"{self.begun[0][1]:.0f}")
+        for (title, begun), end in zip(self.begun, ends, strict=True) if self.begun else ():
+            table.add_row(escape(title), f"{end - begun:.0f}")
         self.console.print(table)

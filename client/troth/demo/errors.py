@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 
 class DemoError(Exception):
     """Something the demo needs did not happen: `what` happened, with which `value`, and the `remedy`."""
@@ -23,3 +25,11 @@ class MissingTool(DemoError):
 
 class ActFailed(DemoError):
     """An act of the demo did not show what it must show."""
+
+
+def demand(held: bool, what: str, found: object) -> None:
+    """Raise ActFailed unless what must have happened did."""
+    if not held:
+        raise ActFailed(
+            f"The demo expected that {what}", json.dumps(found, default=str), "Look into the logs with --keep."
+        )

@@ -32,7 +32,10 @@ PARALLEL_COMMANDS = 6
 
 @dataclass(slots=True)
 class LocalOverlay:
-    """Committee members and relays below `home`; processes belong to `processes`."""
+    """Committee members and relays below `home`; processes belong to `processes`.
+
+    Parties are bonded on the market of `factory`, or on the Troth contract.
+    """
 
     home: Path
     plan: Plan
@@ -41,6 +44,7 @@ class LocalOverlay:
     rpc: str
     contract: str
     payer: Path
+    factory: str = ""
     committee: str = ""
     members: list[Party] = field(default_factory=list)
     relays: list[Party] = field(default_factory=list)
@@ -99,7 +103,8 @@ class LocalOverlay:
         port = free_port()
         party = Party(f"member{number + 1}", self.home / f"member{number + 1}", endpoint=f"https://127.0.0.1:{port}")
         made = self._troth(
-            *("committee", "init", "--home", party.home, "--rpc", self.rpc, "--contract", self.contract),
+            *("committee", "init", "--home", party.home, "--rpc", self.rpc),
+            *(("--factory", self.factory) if self.factory else ("--contract", self.contract)),
             *("--port", port, "--host", "127.0.0.1", "--endpoint", party.endpoint),
         )
         party.operator = made["operator"]
