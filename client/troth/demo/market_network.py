@@ -81,9 +81,11 @@ class MarketNetwork(LocalNetwork):
         self.register_model()
         self.set_up_overlay()
         self.set_up_parties()
+        assert self.overlay is not None
+        # Not earlier: relays that wait for a first list ask for it every second.
+        self.overlay.start()
         self.wait_for_parties()
         self.report("waiting for the committee to sign a directory of all of them")
-        assert self.overlay is not None
         self.overlay.wait_until_listed(2 + len(ENTRIES))
 
     def start_chain(self) -> None:
@@ -120,7 +122,6 @@ class MarketNetwork(LocalNetwork):
         place = (self.rpc, "", self.owner_keystore, self.factory)
         self.overlay = LocalOverlay(self.home, plan, self.processes, self.password_file, *place)
         self.overlay.set_up()
-        self.overlay.start()
 
     def set_up_parties(self) -> None:
         """Every party: keys, configuration, TLS identity, registration with its stake, and then its process."""
