@@ -136,7 +136,7 @@ def cheat_until_caught(stage: MarketStage, weights: Path) -> str:
         outcome, cheated = str(receipt["outcome"]), operator in " ".join(receipt["tasks"][-1]["nodes"]).lower()
         who = stage.name_of(receipt["tasks"][-1]["nodes"][0])
         stage.display.step(f"question {number}: {question} {asked.text.strip()!r} by {who}: {outcome}")
-        seen.update(asked=1, cheated=cheated, drawn=outcome != "undrawn")
+        seen.update(asked=1, cheated=int(cheated), drawn=int(outcome != "undrawn"))
         if outcome == "rejected":
             demand(cheated, "only the cheat is rejected", who)
             how_often = f"{seen['asked']} asked, {seen['cheated']} served by the cheat, {seen['drawn']} drawn"
@@ -167,6 +167,8 @@ async def court(stage: MarketStage) -> None:
             return record is not None and not record.live
 
         state = await follower.wait_until(over, CASE_SECONDS)
+    opened = [f"{type(one).__name__} {one}" for record in state.cases.values() for one in record.events[:1]]
+    demand(len(opened) == 1, "there is one case", opened)
     (record,) = state.cases.values()
     demand(record.outcome is Outcome.CONVICTED, "the court convicts the cheat", record.outcome)
     left = state.pot(PotKind.STAKE, operator) + state.pot(PotKind.LOCKED, operator)
