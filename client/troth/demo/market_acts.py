@@ -54,18 +54,25 @@ STEPS = {
 def open_tab(stage: MarketStage) -> None:
     """The client's tab, and its gateway on circuits through the relays."""
     network, display = stage.network, stage.display
-    assert network.overlay is not None
     opened = open_client(stage, stage.client, network.scheduler)
     display.step(
         f"tab {opened['tab'][:12]}… with the scheduler ({opened['gas']:,} gas); no other transaction is needed"
     )
     gateway = start_gateway(stage, stage.client)
+    display.step(f"`troth client serve` is ready at {gateway.address}/v1")
+
+
+def show_paths(stage: MarketStage) -> None:
+    """The circuits over which the last answer came."""
+    overlay, gateway = stage.network.overlay, stage.client.gateway
+    assert overlay is not None
+    assert gateway is not None
     paths = gateway.paths()
-    display.step(f"`troth client serve` is ready at {gateway.address}/v1, over {len(paths)} paths of relays:")
+    demand(bool(paths), "the answer came over circuits of relays", paths)
+    stage.display.step("nobody sees who asked: it went as cloves (S-IDA) over relays, which cannot read them:")
     for path in paths:
-        relays = [network.overlay.relay_at(*address.rsplit(":", 1)).name for address in path]
-        display.step(f"  {' → '.join(relays)} → scheduler")
-    display.step("each message goes as cloves over all of them (S-IDA): no relay can read it, some may fail")
+        relays = [overlay.relay_at(*address.rsplit(":", 1)).name for address in path]
+        stage.display.step(f"  {' → '.join(relays)} → scheduler")
 
 
 def ask_checked(stage: MarketStage, question: str, expected: str) -> None:
@@ -73,6 +80,8 @@ def ask_checked(stage: MarketStage, question: str, expected: str) -> None:
     for number in range(1, MOST_UNDRAWN + 1):
         asked = ask(stage, stage.client, question, MAX_TOKENS)
         demand(expected.lower() in asked.text.lower(), f"the answer names {expected}", asked.text)
+        if number == 1:
+            show_paths(stage)
         receipt, seconds = outcome_of(stage, stage.client, asked.streamed)
         cost = format_amount(int(receipt["cost_units"]))
         stage.display.step(
@@ -120,10 +129,7 @@ def cheat_until_caught(stage: MarketStage, weights: Path) -> str:
     Returns the order that was rejected.
     """
     network, liar = stage.network, stage.network.favoured
-    child = network.nodes[liar].child
-    assert child is not None
-    child.stop()
-    network.start_node(liar, model=weights)
+    network.start_cheating(liar, weights)
     stage.display.step(
         f"asked until a draw hits it; one answer in {100 // CHECK_PERCENT} is drawn, one in twenty is usual"
     )
@@ -245,7 +251,7 @@ async def gas(stage: MarketStage) -> None:
     asked = len(set(stage.orders))
     table.add_row("an answer by itself", "0", "1")
     table.add_row(f"all of these over the {asked} answers here", f"{every // asked:,} each", str(asked))
-    table.add_row("the same over an entry's thousand", f"{every // ORDERS_OF_AN_ENTRY:,} each", "1,000")
+    table.add_row("the same, were it an entry of a thousand", f"{every // ORDERS_OF_AN_ENTRY:,} each", "1,000")
     table.add_row("[bold]a task that is paid on chain (before)", f"[bold]{OLD_GAS[0]:,} to {OLD_GAS[1]:,}", "1")
     stage.display.console.print(table)
 

@@ -141,6 +141,15 @@ class MarketNetwork(LocalNetwork):
         LocalNetwork.wait_for_parties(self)
         self._wait_ready(self.refuser)
 
+    def start_cheating(self, name: str, weights: Path) -> None:
+        """Start a node again that infers with these weights."""
+        node = self.nodes[name]
+        if node.child is not None:
+            node.child.stop()
+        command = cli.cheating(weights, "node", "start", "--home", node.home)
+        node.child = self.processes.start(name, command, cli.environment(self.password_file))
+        self.wait_ready(name)
+
     def _launch(self, party: Party) -> None:
         if party.name in self.nodes:
             self.start_node(party.name, wait=False)

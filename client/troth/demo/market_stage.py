@@ -13,6 +13,7 @@ from typing import Any
 from troth.chain import keystore
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
+from troth.client.orders.journal import RUNNING, Phase
 from troth.demo import cli
 from troth.demo.anvil import fund
 from troth.demo.display import Display
@@ -26,7 +27,7 @@ from troth.protocol.types import to_address
 
 DEPOSIT = "0.05ether"
 CHECK_SECONDS = 120.0
-ENDED = {"checked", "undrawn", "rejected", "unclear", "refused_check", "contradicted", "failed"}
+ENDED = {str(phase) for phase in Phase} - {str(phase) for phase in RUNNING}
 POLICY: Mapping[str, object] = {"seats": 10, "outside": 1000, "reviewers": 5}
 """What a client asks of a class at least, smaller than usual: this network has ten nodes."""
 

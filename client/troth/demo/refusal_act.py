@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from troth.client.money import format_amount
+from troth.client.orders.journal import Phase
 from troth.demo.errors import ActFailed, demand
 from troth.demo.market_acts import CHEAT_TOKENS, MOST_UNDRAWN
 from troth.demo.market_stage import Client, MarketStage, ask, open_client, outcome_of, start_gateway
@@ -34,8 +35,8 @@ def refuse(stage: MarketStage) -> None:
         asked = ask(stage, client, QUESTION, CHEAT_TOKENS, quiet=True)
         receipt, _ = outcome_of(stage, client, asked.streamed)
         display.step(f"question {number}: {QUESTION} {asked.text.strip()!r}: {receipt['outcome']}")
-        if receipt["outcome"] != "undrawn":
-            demand(receipt["outcome"] == "refused_check", "the scheduler refuses the check", receipt)
+        if receipt["outcome"] != Phase.UNDRAWN:
+            demand(receipt["outcome"] == Phase.REFUSED_CHECK, "the scheduler refuses the check", receipt)
             asyncio.run(_sentence(stage, client))
             return
     raise ActFailed("No draw hit an answer", f"{MOST_UNDRAWN} questions", "Run it again: this is rare.")
