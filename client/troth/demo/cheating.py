@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from troth.node.engine import torch_engine
 from troth.node.engine.interface import Computed, SessionKey
+from troth.node.engine.layers import LayerSlice
 from troth.node.models.folder import ModelFolder, open_folder
 from troth.node.orders.session import INFERS
 from troth.protocol.types import Segment
@@ -33,8 +34,9 @@ def main() -> None:
         """Holds both weights; sessions of orders that it infers run on the cheaper ones."""
 
         def __init__(self, folder: ModelFolder, hosted: Segment, dtype: int, **options: Any) -> None:
+            self._layers: LayerSlice
             super().__init__(folder, hosted, dtype, **options)
-            self._true: Any = self._layers
+            self._true = self._layers
             weights = torch_engine.TORCH_DTYPES[dtype]
             self._cheap = self._slices(open_folder(cheaper), hosted, weights, self._device)
 

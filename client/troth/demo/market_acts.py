@@ -264,15 +264,28 @@ def audit(stage: MarketStage) -> None:
     file = network.home / "receipt.json"
     stage.troth("client", "receipts", checked["order"], "--prove", file, "--home", home)
     place = ("--rpc", network.rpc, "--factory", network.factory)
-    for what in (("receipt", file), ("log", network.scheduler.operator), ("market",)):
-        done = subprocess.run(
-            cli.command("audit", *what, *place),
-            capture_output=True,
-            text=True,
-            env=cli.environment(network.password_file),
-            timeout=cli.TIMEOUT_SECONDS,
-            check=False,
-        )
-        stage.display.console.print(done.stdout.rstrip(), markup=False, soft_wrap=True)
-        demand(done.returncode == 0, f"`troth audit {what[0]}` exits 0", done.stderr or done.stdout)
-        stage.display.good(f"troth audit {what[0]} exits 0")
+    for what in (("receipt", file), ("log", network.scheduler.operator)):
+        code, _ = _audited(stage, *what, *place)
+        demand(code == 0, f"`troth audit {what[0]}` exits 0", code)
+        stage.display.good(f"troth audit {what[0]} exits 0: nothing is out of order")
+    code, report = _audited(stage, "market", *place)
+    refuser = network.refuser.operator
+    demand(code == 1 and refuser.lower() in report.lower(), "`troth audit market` exits 1 and names who refused", code)
+    stage.display.good(f"troth audit market exits 1: it names the scheduler that refused ({refuser})")
+
+
+def _audited(stage: MarketStage, *arguments: object) -> tuple[int, str]:
+    """Exit code and report, which is printed."""
+    done = subprocess.run(
+        cli.command("audit", *arguments),
+        capture_output=True,
+        text=True,
+        env=cli.environment(stage.network.password_file),
+        timeout=cli.TIMEOUT_SECONDS,
+        check=False,
+    )
+    if done.returncode not in {0, 1}:
+        what = f"exit code {done.returncode}"
+        raise ActFailed("The audit did not complete", what, f"It said:\n{done.stdout}{done.stderr}")
+    stage.display.console.print(done.stdout.rstrip(), markup=False, soft_wrap=True)
+    return done.returncode, done.stdout
