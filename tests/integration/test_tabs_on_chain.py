@@ -41,7 +41,17 @@ from troth.protocol.market.calls import view
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.tabs import first_voucher
-from troth.protocol.market.types import Admission, Consent, Draw, Order, Result, SchedulerRegistration, TabState
+from troth.protocol.market.types import (
+    Admission,
+    Consent,
+    Draw,
+    Fault,
+    Order,
+    PotKind,
+    Result,
+    SchedulerRegistration,
+    TabState,
+)
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.types import Address, Hash32, address_from_bytes, to_address
 
@@ -321,6 +331,19 @@ async def test_a_client_that_was_told_so_summons_by_itself_up_to_its_limit(
             await keeper.once()
             await session.follower.catch_up()
             await keeper.once()
+            summoned = list(heard)
+            anvil.mine(PARAMETERS.summons_window + 1)
+            for _ in range(2):
+                await session.follower.catch_up()
+                await keeper.once()
+            await session.follower.catch_up()
+            convicted = session.state.convictions.get(stage.scheduler.address, ())
+            credit = session.state.pot(PotKind.CREDIT, stage.client.address)
+        # Nobody answered: who summoned convicts, once, and is paid for it.
+        assert [one.fault for one in convicted] == ([] if most == 1 else [Fault.UNANSWERED])
+        assert len(heard) == len(summoned) + len(convicted)
+        assert (credit > stage.execution_class.penalty // 10) == (most != 1)
+        heard = summoned
         assert len(heard) == 1
         assert ("not summoned" if most == 1 else "summoned check on chain: 0x") in heard[0]
         assert identifier

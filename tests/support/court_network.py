@@ -145,8 +145,9 @@ class _Place:
 
 @asynccontextmanager
 async def court_network(
-    anvil: Any, folder: Path, nodes: int = 12, ends: tuple[int, ...] = (2,), **changes: Any
+    anvil: Any, folder: Path, nodes: int = 12, ends: tuple[int, ...] = (2,), left_out: int = 0, **changes: Any
 ) -> AsyncIterator[CourtNetwork]:
+    """The first ``left_out`` nodes are registered and do not run: their identities are in place."""
     keys = [*(_key(f"node {number}") for number in range(nodes)), _key("scheduler")]
     places = {key.address: _Place(create_identity(folder / key.address / "tls"), free_port()) for key in keys}
     model = descriptor()
@@ -171,7 +172,7 @@ async def court_network(
         scheduler = await stack.enter_async_context(assembling)
         await stack.enter_async_context(serving(TlsServer(scheduler.app(), own.identity, "127.0.0.1", own.port)))
         network = CourtNetwork(stage, follower, Client(stage, scheduler, ends), scheduler, ends)
-        for key in stage.nodes:
+        for key in stage.nodes[left_out:]:
             await stack.enter_async_context(_running(network, key, folder / key.address, places[key.address].port))
         yield network
         await network.scene.http.aclose()

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from troth.committee.agreement import common_entries
 from troth.committee.bounds import Bounds, Claim, network_of, require_room
-from troth.committee.configuration import load
+from troth.committee.configuration import Bonding, load
 from troth.committee.deploying import member_of
 from troth.committee.errors import ConfigurationInvalid, EntryRefused, Full, SignedOther
 from troth.committee.examining import examine
 from troth.committee.initialisation import Wishes, initialise
+from troth.committee.market_bonds import MarketPlace
 from troth.committee.probing import Prober
 from troth.committee.schedule import Schedule
 from troth.committee.store import Store
@@ -22,7 +23,7 @@ from troth.overlay.directory.errors import CommitteeUnknown
 from troth.overlay.directory.membership import Membership
 from troth.protocol.committee import Member
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import Hash32, address_from_bytes
+from troth.protocol.types import Hash32, address_from_bytes, to_address
 
 CONTRACT = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 OPERATORS = [address_from_bytes(bytes([number]) * 20) for number in range(1, 8)]
@@ -148,7 +149,7 @@ async def test_init_writes_what_start_reads_and_nothing_twice(tmp_path: Path) ->
     password.write_text("secret")
     password.chmod(0o600)
     home = tmp_path / "member"
-    wishes = Wishes("http://localhost:8545", "", "", 0, "127.0.0.1", 8543, "https://203.0.113.5:8543")
+    wishes = Wishes("http://localhost:8545", "", Bonding(), "127.0.0.1", 8543, "https://203.0.113.5:8543")
     told = initialise(home, wishes, password)
     member = member_of(str(told["member"]))
     assert (member.operator, member.endpoint) == (told["operator"], wishes.endpoint)
@@ -172,6 +173,11 @@ async def test_init_writes_what_start_reads_and_nothing_twice(tmp_path: Path) ->
         "version = 1\n[chain]\nrpc = 'r'\n[listen]\nendpoint = 'https://a'\n[limits]\nper_hots = 1",
         "version = 1\n[chain]\nrpc = 'r'\n[listen]\nendpoint = 'https://a'\n[list]\nperiod = 10\nvalid = 19",
         "version = 1\n[chain]\nrpc = 'r'\n[listen]\nendpoint = 'https://a'\n[list]\nvalid = 90000",
+        "version = 1\n[chain]\nrpc = 'r'\n[listen]\nendpoint = 'https://a'\n[market]\nfactory = ''",
+        "version = 1\n[chain]\nrpc = 'r'\n[listen]\nendpoint = 'https://a'\n"
+        f"[market]\nfactory = '{CONTRACT}'\nbank = '0x1'",
+        f"version = 1\n[chain]\nrpc = 'r'\ncontract = '{CONTRACT}'\n[listen]\nendpoint = 'https://a'\n"
+        f"[market]\nfactory = '{CONTRACT}'",
         "not toml",
     ],
 )
@@ -179,6 +185,26 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "committee.toml").write_text(text)
     with pytest.raises(ConfigurationInvalid):
         load(tmp_path)
+
+
+async def test_init_writes_the_market_that_is_followed(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("secret")
+    password.chmod(0o600)
+    for bank, found in (("", None), (str(OPERATORS[0]), OPERATORS[0])):
+        home = tmp_path / f"member{len(bank)}"
+        bonding = Bonding(factory=CONTRACT, bank=bank, start_block=7)
+        initialise(
+            home, Wishes("http://localhost:8545", "", bonding, "127.0.0.1", 8543, "https://203.0.113.5"), password
+        )
+        assert load(home).market == MarketPlace(to_address(CONTRACT), found, 7)
+        assert load(home).contract is None
+    both = Wishes(
+        "http://r", "", Bonding(contract=CONTRACT, factory=CONTRACT), "127.0.0.1", 8543, "https://203.0.113.5"
+    )
+    with pytest.raises(ConfigurationInvalid, match="Either"):
+        initialise(tmp_path / "both", both, password)
+    assert not (tmp_path / "both" / "committee.toml").exists()
 
 
 @pytest.mark.parametrize("text", ["", CONTRACT, f"{CONTRACT},0x12,https://a", f"0x12,0x{'0' * 64},https://a"])

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from troth.demo.command import app
+from troth.demo import refusing
+from troth.demo.command import QUESTION, app
+from troth.protocol.types import Hash32
+from troth.scheduler.errors import OrderRefused
+from troth.scheduler.market import assembly, duties
 
 
 @pytest.mark.parametrize("act", ["exact"])
@@ -13,3 +17,25 @@ def test_an_unknown_engine_is_refused_at_once(act: str) -> None:
     refused = CliRunner().invoke(app, [act, "--engine", "nonsense"])
     assert refused.exit_code == 2
     assert "'nonsense'; use torch or vllm" in " ".join(refused.output.replace("│", " ").split())
+
+
+def test_the_market_is_what_is_played_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[tuple[object, ...]] = []
+    monkeypatch.setattr("troth.demo.market_play.play", lambda *given, **named: played.append((*given[1:], named)))
+    assert CliRunner().invoke(app, ["--models", "/nowhere", "--keep"]).exit_code == 0
+    ((models, _, question, expected, named),) = played
+    assert (str(models), question, expected, named) == ("/nowhere", QUESTION, "Paris", {"keep": True})
+    assert CliRunner().invoke(app, ["market"]).exit_code == 2
+
+
+async def test_a_scheduler_that_refuses_replaces_one_part_and_its_duty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembly, "Orders", assembly.Orders)  # type: ignore[attr-defined]
+    monkeypatch.setattr(duties, "SummonsDuty", duties.SummonsDuty)  # type: ignore[attr-defined]
+    started: list[object] = []
+    monkeypatch.setattr("troth.command.main.main", lambda: started.append(assembly.Orders))  # type: ignore[attr-defined]
+    refusing.main()
+    assert started == [refusing.RefusingOrders]
+    assert duties.SummonsDuty is refusing.SilentDuty  # type: ignore[attr-defined]
+    orders = object.__new__(refusing.RefusingOrders)
+    with pytest.raises(OrderRefused, match="no time for checks"):
+        await orders.show_secret(Hash32(bytes(32)), Hash32(bytes(32)))

@@ -1,4 +1,4 @@
-"""A whole Troth network on one machine: a chain, a scheduler, ten nodes, a client, an auditor.
+"""A whole Troth network on one machine: a chain, an overlay, two schedulers, ten nodes, clients, an auditor.
 
-`network` builds and runs it, `acts` plays the main job on it, `command` is `troth demo`.
+`market_network` builds and runs it, `market_play` plays the acts on it, `command` is `troth demo`.
 """

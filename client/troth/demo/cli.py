@@ -25,6 +25,18 @@ def throttled(slowdown: float, *arguments: object) -> list[str]:
     return [sys.executable, "-c", code, str(slowdown), *(str(part) for part in arguments)]
 
 
+def cheating(weights: Path, *arguments: object) -> list[str]:
+    """The same, of which a node infers with other weights and verifies with its own."""
+    code = "from troth.demo.cheating import main; main()"
+    return [sys.executable, "-c", code, str(weights), *(str(part) for part in arguments)]
+
+
+def refusing(*arguments: object) -> list[str]:
+    """The same, of which a scheduler refuses checks."""
+    code = "from troth.demo.refusing import main; main()"
+    return [sys.executable, "-c", code, *(str(part) for part in arguments)]
+
+
 def environment(password_file: Path) -> dict[str, str]:
     """Variables for a sub-command: its password file, one thread a process (ten of them share the machine)."""
     return {

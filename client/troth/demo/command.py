@@ -5,19 +5,20 @@ from __future__ import annotations
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from troth.demo.display import Display
 
 app = typer.Typer(help="Play the main job on a local network.")
 
 QUESTION = "What is the capital of France, and what is it known for?"
-RELAYS = 18
-"""Four paths of three, and two in reserve."""
-CHEATED_QUESTION = "What is the capital of Italy? Answer in one sentence."
-
 
 Models = Annotated[
     Path, typer.Option("--models", envvar="TROTH_MODELS", help="Home folder that keeps the converted model.")
@@ -41,38 +42,31 @@ Engine = Annotated[
 ]
 
 
+Question = Annotated[str, typer.Option("--question", help="What the client asks.")]
+Expected = Annotated[str, typer.Option("--expect", help="A word the answer must hold.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the network running until Ctrl-C.")]
+Picture = Annotated[Path | None, typer.Option("--picture", help="Also write the run as an SVG picture.")]
+
+
 @app.callback(invoke_without_command=True)
 def demo(
     context: typer.Context,
     *,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the network running until Ctrl-C.")] = False,
-    question: Annotated[str, typer.Option("--question", help="What the client asks first.")] = QUESTION,
-    expect: Annotated[str, typer.Option("--expect", help="A word the answer must hold.")] = "Paris",
+    keep: Keep = False,
+    question: Question = QUESTION,
+    expect: Expected = "Paris",
     models: Models = Path("~/.troth"),
-    dtype: Annotated[
-        str, typer.Option("--dtype", help="Of the class that is served: float32 or bfloat16.")
-    ] = "float32",
-    picture: Annotated[Path | None, typer.Option("--picture", help="Also write the run as an SVG picture.")] = None,
+    picture: Picture = None,
 ) -> None:
-    """A chain, a scheduler, ten nodes, an overlay, two questions, an audit; exits non-zero if any did not happen."""
+    """A tab, an overlay, ten nodes, instant answers, checks, two that cheat, a court, audits; exits non-zero if any
+    did not happen."""
     if context.invoked_subcommand is not None:
         return
     _end_as_interrupted()
-    from rich.console import Console
+    from troth.demo.market_play import play
 
-    from troth.demo.display import WIDTH, Display
-    from troth.demo.plan import Plan
-    from troth.demo.play import Questions, play
-
-    recorded = Console(
-        record=picture is not None, width=WIDTH if picture or not sys.stdout.isatty() else None, highlight=False
-    )
-    display = Display(recorded)
-    with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
-        questions = Questions(question, expect, CHEATED_QUESTION)
-        play(Path(folder), models.expanduser(), display, questions, plan=Plan(dtype=dtype, relays=RELAYS), keep=keep)
-    if picture is not None:
-        recorded.save_svg(str(picture), title="make demo")
+    with _recorded(picture) as display, tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
+        play(Path(folder), models.expanduser(), display, question, expect, keep=keep)
 
 
 @app.command()
@@ -92,22 +86,6 @@ def pool(
 
 
 @app.command()
-def market(
-    *,
-    question: Annotated[str, typer.Option("--question", help="What the client asks.")] = QUESTION,
-    expect: Annotated[str, typer.Option("--expect", help="A word the answer must hold.")] = "Paris",
-    models: Models = Path("~/.troth"),
-) -> None:
-    """On tabs: a tab, ten nodes, instant answers, checks that the client draws, an int8 cheat, money, an audit."""
-    _end_as_interrupted()
-    from troth.demo.display import Display
-    from troth.demo.market_play import play
-
-    with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
-        play(Path(folder), models.expanduser(), Display(), question, expect)
-
-
-@app.command()
 def exact(
     *,
     engine: Engine = "",
@@ -120,6 +98,20 @@ def exact(
 
     with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
         play(Path(folder), models.expanduser(), Display(), engine)
+
+
+@contextmanager
+def _recorded(picture: Path | None) -> Iterator[Display]:
+    """Where to print; the run becomes a picture if it ends well."""
+    from rich.console import Console
+
+    from troth.demo.display import WIDTH, Display
+
+    width = WIDTH if picture or not sys.stdout.isatty() else None
+    console = Console(record=picture is not None, width=width, highlight=False)
+    yield Display(console)
+    if picture is not None:
+        console.save_svg(str(picture), title="make demo")
 
 
 def _end_as_interrupted() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from troth.client.orders.updates import Outcome
 from troth.demo import cli
-from troth.demo.acts import demand
 from troth.demo.display import Display
+from troth.demo.errors import demand
 from troth.demo.market_asking import Asker
 from troth.demo.market_network import CHECK_PERCENT, LAYERS, MarketNetwork
 from troth.demo.plan import Plan

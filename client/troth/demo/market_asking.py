@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain import keystore
+from troth.client.choices import Choices
 from troth.client.configuration import load
 from troth.client.home import Home
-from troth.client.ordering import Choices
 from troth.client.orders.asking import ask
 from troth.client.orders.running import running
 from troth.client.orders.updates import Drawn, Ended, Outcome, Sent, Served, Signed, Text, Update
@@ -22,7 +22,7 @@ from troth.client.template import Message
 from troth.demo import cli
 from troth.demo.anvil import fund
 from troth.demo.market_network import MarketNetwork
-from troth.demo.network import PASSWORD
+from troth.demo.parties import PASSWORD
 from troth.demo.plan import ETHER
 from troth.protocol.types import Address
 

@@ -1,17 +1,22 @@
 """The local network on tabs: a deployment of the market and every party, set up through the commands a real one uses.
 
-Nodes have owners of their own, since draws pass over the owner of whoever serves; each hosts the whole model.
+Nodes have owners of their own, since draws pass over the owner of whoever serves; each hosts the whole model. Beside
+the scheduler there is a second one that refuses checks.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from troth.chain import keystore
+from troth.demo import cli
 from troth.demo.anvil import fund, rpc, start_anvil
-from troth.demo.parties import PASSWORD, Parties
+from troth.demo.overlay import LocalOverlay
+from troth.demo.parties import PARALLEL_COMMANDS, PASSWORD, Parties
 from troth.demo.party import Party
 from troth.demo.plan import ETHER, Plan
 from troth.demo.ports import free_port
@@ -19,6 +24,10 @@ from troth.demo.ports import free_port
 LAYERS = 30
 NODES = 10
 """One more than the k + 6 owners below which a class offers no checks."""
+RELAYS, MEMBERS = 14, 4
+"""Four paths of three, and two in reserve; as few members as still agree when one of them is away."""
+ENTRIES = ("a2", "a3")
+"""Nodes that are entries of the overlay themselves."""
 CHECK_PERCENT = 50
 PRICES = (800_000_000_000_000_000, 80_000_000_000_000_000, 1_600_000_000_000_000_000)
 """Wei per 10^9 positions: 0.8 and 1.6 gwei a token, so that a short answer costs less than 10^-6 of the coin."""
@@ -28,30 +37,64 @@ DEPOSIT = ETHER // 100
 SEATS = 2
 FAVOURED_SEATS = 8
 """Of the node that will cheat: it is drawn more often, so that the demo ends sooner."""
+LOG_SECONDS = 45.0
+"""After which an entry of the log is posted; an hour on a real network."""
 
 
 def market_plan() -> Plan:
     """Whole nodes, and a class of which half of the answers are checked."""
-    return Plan(slices=((0, LAYERS),), nodes_per_slice=NODES)
+    return Plan(slices=((0, LAYERS),), nodes_per_slice=NODES, relays=RELAYS, members=MEMBERS, refuser=True)
 
 
 @dataclass(slots=True)
 class MarketNetwork(Parties):
-    """One chain, one deployment, one scheduler and ``plan.node_names`` nodes below ``home``."""
+    """One chain, one deployment, an overlay, two schedulers and ``plan.node_names`` nodes below ``home``."""
 
     plan: Plan = field(default_factory=market_plan)
     favoured: str = "a1"
     deployment: dict[str, Any] = field(default_factory=dict)
     execution: dict[str, Any] = field(default_factory=dict)
+    refuser: Party = field(init=False)
+    overlay: LocalOverlay | None = None
+
+    def __post_init__(self) -> None:
+        """Lay out the folders; nothing runs yet."""
+        Parties.__post_init__(self)
+        self.refuser = Party("refuser", self.home / "refuser")
 
     @property
     def factory(self) -> str:
         """Factory of the deployment, from which everything else is found."""
         return str(self.deployment["factory"])
 
+    @property
+    def schedulers(self) -> tuple[Party, ...]:
+        """The honest one, and the one that refuses checks where the plan has it."""
+        return (self.scheduler, self.refuser) if self.plan.refuser else (self.scheduler,)
+
+    @property
+    def vrf_keystore(self) -> Path:
+        """The scheduler's VRF key."""
+        return self._vrf_of(self.scheduler)
+
     def owner_of(self, party: Party) -> Path:
         """Keyfile of the account that owns one party and pays its stake."""
         return self.home / "keys" / f"owner-{party.name}.json"
+
+    def start(self) -> None:
+        """Everything; returns when all are ready to serve, and listed."""
+        self.start_chain()
+        self.register_model()
+        if self.plan.relays:
+            self.set_up_overlay()
+        self.set_up_parties()
+        if self.overlay is not None:
+            # Not earlier: relays that wait for a first list ask for it every second.
+            self.overlay.start()
+        self.wait_for_parties()
+        if self.overlay is not None:
+            self.report("waiting for the committee to sign a directory of all of them")
+            self.overlay.wait_until_listed(len(self.schedulers) + len(ENTRIES))
 
     def start_chain(self) -> None:
         """A fresh chain with the market's contracts on it, under the small parameters of a demo."""
@@ -80,6 +123,53 @@ class MarketNetwork(Parties):
         )
         self.model_id, self.execution_class = self.execution["model_id"], self.execution["class_id"]
 
+    def set_up_overlay(self) -> None:
+        """A committee that reads the market, with its contract, and relays."""
+        plan = self.plan
+        self.report(f"setting up {plan.members} committee members, their contract, and {plan.relays} relays")
+        place = (self.rpc, self.owner_keystore, self.factory)
+        self.overlay = LocalOverlay(self.home, plan, self.processes, self.password_file, *place)
+        self.overlay.set_up()
+
+    def set_up_parties(self) -> None:
+        """Every party: keys, configuration, TLS identity, registration with its stake, and then its process."""
+        self.report(
+            f"registering {len(self.schedulers)} schedulers and {len(self.nodes)} staked nodes, each a process of its own"
+        )
+        with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
+            waiting: dict[Future[None], Party] = {}
+            for party in (*self.nodes.values(), *self.schedulers):
+                set_up = self._set_up_node if party.name in self.nodes else self._set_up_scheduler_party
+                waiting[pool.submit(partial(set_up, party))] = party
+            # Processes start in this thread, not in the pool's: they die with the thread that started them.
+            for done in as_completed(waiting):
+                done.result()
+                self._launch(waiting[done])
+
+    def wait_for_parties(self) -> None:
+        """Wait until every process says it is ready."""
+        Parties.wait_for_parties(self)
+        for scheduler in self.schedulers[1:]:
+            self._wait_ready(scheduler)
+
+    def start_cheating(self, name: str, weights: Path) -> None:
+        """Start a node again that infers with these weights."""
+        node = self.nodes[name]
+        if node.child is not None:
+            node.child.stop()
+        command = cli.cheating(weights, "node", "start", "--home", node.home)
+        node.child = self.processes.start(name, command, cli.environment(self.password_file))
+        self.wait_ready(name)
+
+    def _launch(self, party: Party) -> None:
+        if party.name in self.nodes:
+            self.start_node(party.name, wait=False)
+            return
+        refuses = party is self.refuser
+        command = cli.refusing if refuses else cli.command
+        arguments = command("scheduler", "start", "--home", party.home)
+        party.child = self.processes.start(party.name, arguments, cli.environment(self.password_file))
+
     def _account(self, path: Path) -> str:
         account = keystore.create_account(path, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
         fund(self.rpc, account.address, 10_000 * ETHER)
@@ -91,6 +181,7 @@ class MarketNetwork(Parties):
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
             *("--slice", f"0:{LAYERS}", "--port", free_port(), "--threads", 1, "--engine", self.plan.engine),
             *("--import-key", self._operator_key(node.home)),
+            *(self._entry() if node.name in ENTRIES else ()),
         )
         node.operator, node.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, node.operator, ETHER)
@@ -102,19 +193,27 @@ class MarketNetwork(Parties):
             *("--stake", int(self.execution["class"]["seat"]) * seats, "--ask", ask, "--broadcast"),
         )
 
-    def _set_up_scheduler(self) -> None:
-        operator = self._operator_key(self.scheduler.home)
-        keystore.create_vrf_secret(self.vrf_keystore, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
+    def _set_up_scheduler_party(self, party: Party) -> None:
+        operator, vrf = self._operator_key(party.home), self._vrf_of(party)
+        keystore.create_vrf_secret(vrf, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
         made = self._troth(
-            *("scheduler", "init", "--home", self.scheduler.home, "--rpc", self.rpc, "--factory", self.factory),
+            *("scheduler", "init", "--home", party.home, "--rpc", self.rpc, "--factory", self.factory),
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
-            *("--ends", self._ends(), "--port", free_port(), "--prices", ",".join(str(price) for price in PRICES)),
-            *("--deposit", DEPOSIT, "--operator-keystore", operator, "--vrf-keystore", self.vrf_keystore),
+            *("--ends", LAYERS, "--port", free_port(), "--prices", ",".join(str(price) for price in PRICES)),
+            *("--deposit", DEPOSIT, "--operator-keystore", operator, "--vrf-keystore", vrf, *self._entry()),
         )
-        self.scheduler.operator, self.scheduler.endpoint = made["operator"], made["endpoint"]
-        fund(self.rpc, self.scheduler.operator, 10 * ETHER)
-        self._account(self.owner_of(self.scheduler))
-        self._troth("scheduler", "register", "--home", self.scheduler.home, *self._owned(self.scheduler), "--broadcast")
+        with (party.home / "scheduler.toml").open("a") as file:
+            file.write(f"\n[log]\nseconds = {LOG_SECONDS}\n")
+        party.operator, party.endpoint = made["operator"], made["endpoint"]
+        fund(self.rpc, party.operator, 10 * ETHER)
+        self._account(self.owner_of(party))
+        self._troth("scheduler", "register", "--home", party.home, *self._owned(party), "--broadcast")
+
+    def _entry(self) -> tuple[object, ...]:
+        return () if self.overlay is None else ("--committee", self.overlay.committee, "--overlay-port", free_port())
+
+    def _vrf_of(self, party: Party) -> Path:
+        return self.home / "keys" / f"vrf-{party.name}.json"
 
     def _owned(self, party: Party) -> tuple[object, ...]:
         return ("--owner-keystore", self.owner_of(party), "--owner-password-file", self.password_file)

@@ -32,15 +32,18 @@ PARALLEL_COMMANDS = 6
 
 @dataclass(slots=True)
 class LocalOverlay:
-    """Committee members and relays below `home`; processes belong to `processes`."""
+    """Committee members and relays below `home`; processes belong to `processes`.
+
+    Parties are bonded on the market of `factory`.
+    """
 
     home: Path
     plan: Plan
     processes: ProcessGroup
     password_file: Path
     rpc: str
-    contract: str
     payer: Path
+    factory: str
     committee: str = ""
     members: list[Party] = field(default_factory=list)
     relays: list[Party] = field(default_factory=list)
@@ -99,7 +102,8 @@ class LocalOverlay:
         port = free_port()
         party = Party(f"member{number + 1}", self.home / f"member{number + 1}", endpoint=f"https://127.0.0.1:{port}")
         made = self._troth(
-            *("committee", "init", "--home", party.home, "--rpc", self.rpc, "--contract", self.contract),
+            *("committee", "init", "--home", party.home, "--rpc", self.rpc),
+            *("--factory", self.factory),
             *("--port", port, "--host", "127.0.0.1", "--endpoint", party.endpoint),
         )
         party.operator = made["operator"]

@@ -21,6 +21,7 @@ class Plan:
         members: of the committee that signs the overlay's directory
         relays: of the overlay; 0 for a network without one
         engine: of every node, torch or vllm
+        refuser: beside the scheduler there is a second one that refuses checks
         exact: traces are compared bit by bit instead of by calibrated thresholds
         windows: commit, sample, reveal, dispute and unbonding periods in blocks
     """
@@ -39,6 +40,7 @@ class Plan:
     relays: int = 0
     engine: str = "torch"
     exact: bool = False
+    refuser: bool = False
 
     @property
     def node_names(self) -> tuple[str, ...]:

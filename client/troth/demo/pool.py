@@ -13,7 +13,7 @@ from typing import Any
 from troth.demo import cli
 from troth.demo.anvil import fund
 from troth.demo.market_network import NODE_SHARE, PRICES, MarketNetwork
-from troth.demo.network import PARALLEL_COMMANDS
+from troth.demo.parties import PARALLEL_COMMANDS
 from troth.demo.party import Party
 from troth.demo.plan import ETHER
 from troth.demo.ports import free_port

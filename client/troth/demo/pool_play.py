@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from troth.client.orders.updates import Outcome
-from troth.demo.acts import demand
 from troth.demo.display import Display
+from troth.demo.errors import demand
 from troth.demo.lanes import lanes
 from troth.demo.market_asking import Answered, Asker
 from troth.demo.plan import Plan

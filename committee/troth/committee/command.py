@@ -35,12 +35,14 @@ def init(
     committee: Annotated[
         str, typer.Option(envvar="TROTH_COMMITTEE", help="Committee contract, 0x…; none before it is deployed.")
     ] = "",
-    contract: Annotated[
-        str, typer.Option(envvar="TROTH_CONTRACT", help="Troth contract, 0x…; without it no destination is listed.")
+    factory: Annotated[
+        str,
+        typer.Option(envvar="TROTH_FACTORY", help="The market's factory, 0x…; without it no destination is listed."),
     ] = "",
-    start_block: Annotated[
-        int, typer.Option(envvar="TROTH_START_BLOCK", help="Block of the Troth contract's deployment.")
-    ] = 0,
+    bank: Annotated[
+        str, typer.Option(envvar="TROTH_BANK", help="The deployment's Bank, where the factory made several.")
+    ] = "",
+    start_block: Annotated[int, typer.Option(envvar="TROTH_START_BLOCK", help="A block not after the deployment.")] = 0,
     home: HomeOption = DEFAULT_HOME,
     host: Annotated[str, typer.Option(envvar="TROTH_HOST", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(envvar="TROTH_PORT", help="Port to listen on.")] = 8543,
@@ -48,9 +50,10 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Write committee.toml, the operator's keystore and the TLS identity. Nothing is overwritten."""
+    from troth.committee.configuration import Bonding
     from troth.committee.initialisation import Wishes, initialise
 
-    wishes = Wishes(rpc, committee, contract, start_block, host, port, endpoint)
+    wishes = Wishes(rpc, committee, Bonding(factory, bank, start_block), host, port, endpoint)
     _show(initialise(_folder(home), wishes, password_file), as_json)
 
 

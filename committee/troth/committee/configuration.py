@@ -1,7 +1,9 @@
 """The member's TOML file, version 1: what it says, what it may say, and where it is wrong.
 
 version = 1
-[chain]   rpc, committee; optional contract (Troth: without it no destination is listed), chain_id, start_block
+[chain]   rpc, committee; optional chain_id
+[market]  factory = "0x…"; optional bank = "0x…", start_block: whose schedulers and nodes are listed as destinations;
+          without it none is
 [keys]    operator (keystore file; default keys/operator.json in the folder)
 [listen]  host, port; endpoint = "https://name:port" as registered
 [list]    optional period, valid (seconds; the same at every member), private_addresses
@@ -20,6 +22,7 @@ import msgspec
 from troth.chain.keystore import keystore_path
 from troth.committee.bounds import Bounds
 from troth.committee.errors import ConfigurationInvalid
+from troth.committee.market_bonds import MarketPlace
 from troth.committee.schedule import Schedule
 from troth.overlay.directory.codec import LONGEST_VALIDITY, MAXIMUM_DESTINATIONS, MAXIMUM_RELAYS
 from troth.protocol.errors import ProtocolError
@@ -42,8 +45,12 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Chain(_Section, frozen=True, forbid_unknown_fields=True):
     rpc: str
     committee: str = ""
-    contract: str = ""
     chain_id: int | None = None
+
+
+class _Market(_Section, frozen=True, forbid_unknown_fields=True):
+    factory: str
+    bank: str = ""
     start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
@@ -80,6 +87,7 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
     keys: _Keys = _Keys()
     list: _List = _List()
     limits: _Limits = _Limits()
+    market: _Market | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +97,7 @@ class Configuration:
     folder: Path
     rpc: str
     committee: Address | None
-    contract: Address | None
     chain_id: int | None
-    start_block: int
     operator_keystore: Path
     host: str
     port: int
@@ -101,6 +107,7 @@ class Configuration:
     bounds: Bounds
     posts_per_second: float
     posts_per_second_per_host: float
+    market: MarketPlace | None = None
 
     @property
     def tls_folder(self) -> Path:
@@ -147,9 +154,7 @@ def _checked(folder: Path, file: _File) -> Configuration:
         folder=folder,
         rpc=file.chain.rpc,
         committee=_address("chain.committee", file.chain.committee),
-        contract=_address("chain.contract", file.chain.contract),
         chain_id=file.chain.chain_id,
-        start_block=file.chain.start_block,
         operator_keystore=folder / keystore_path(file.keys.operator),
         host=file.listen.host,
         port=file.listen.port,
@@ -159,7 +164,17 @@ def _checked(folder: Path, file: _File) -> Configuration:
         bounds=Bounds(limits.per_operator, limits.per_host, limits.per_network, limits.relays, limits.destinations),
         posts_per_second=limits.posts_per_second,
         posts_per_second_per_host=limits.posts_per_second_per_host,
+        market=_market(file.market),
     )
+
+
+def _market(section: _Market | None) -> MarketPlace | None:
+    if section is None:
+        return None
+    factory = _address("market.factory", section.factory)
+    if factory is None:
+        raise ConfigurationInvalid("market.factory is empty", section.factory, "Write 0x…, or remove [market].")
+    return MarketPlace(factory, _address("market.bank", section.bank), section.start_block)
 
 
 def _address(key: str, text: str) -> Address | None:
@@ -169,14 +184,30 @@ def _address(key: str, text: str) -> Address | None:
         raise ConfigurationInvalid(f"{key} is no address", text, error.remedy) from error
 
 
-def template(rpc: str, contracts: tuple[str, str], start_block: int, listen: tuple[str, int], endpoint: str) -> str:
-    """A new file's text from what `init` was told; `contracts` are Committee and Troth, each may be empty."""
-    (committee, contract), (host, port) = contracts, listen
+@dataclass(frozen=True, slots=True)
+class Bonding:
+    """Where `init` was told that parties are bonded, as text: a market's factory and Bank."""
+
+    factory: str = ""
+    bank: str = ""
+    start_block: int = 0
+
+
+def template(rpc: str, committee: str, bonding: Bonding, listen: tuple[str, int], endpoint: str) -> str:
+    """A new file's text from what `init` was told; addresses may be empty."""
+    host, port = listen
     return (
         f"version = {VERSION}\n\n[chain]\nrpc = {_quoted(rpc)}\ncommittee = {_quoted(committee)}\n"
-        f"contract = {_quoted(contract)}\nstart_block = {start_block}\n\n"
+        f"{_bonding(bonding)}\n"
         f"[listen]\nhost = {_quoted(host)}\nport = {port}\nendpoint = {_quoted(endpoint)}\n"
     )
+
+
+def _bonding(bonding: Bonding) -> str:
+    if not bonding.factory:
+        return ""
+    bank = f"bank = {_quoted(bonding.bank)}\n" if bonding.bank else ""
+    return f"\n[market]\nfactory = {_quoted(bonding.factory)}\n{bank}start_block = {bonding.start_block}\n"
 
 
 def _quoted(text: str) -> str:

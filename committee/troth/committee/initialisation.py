@@ -7,7 +7,7 @@ from pathlib import Path
 
 from troth.chain.keystore import create_account, load_account
 from troth.chain.passwords import read_password
-from troth.committee.configuration import FILE, load, template
+from troth.committee.configuration import FILE, Bonding, load, template
 from troth.committee.errors import ConfigurationInvalid
 from troth.overlay.identity import load_or_create_identity
 
@@ -18,8 +18,7 @@ class Wishes:
 
     rpc: str
     committee: str
-    contract: str
-    start_block: int
+    bonding: Bonding
     host: str
     port: int
     endpoint: str
@@ -34,8 +33,7 @@ def initialise(folder: Path, wishes: Wishes, password_file: Path | None) -> dict
     password = read_password(password_file, confirm=True, purpose="the member's keystore")
     # The address of a chain node may hold a provider's secret.
     file.touch(mode=0o600)
-    contracts, listen = (wishes.committee, wishes.contract), (wishes.host, wishes.port)
-    text = template(wishes.rpc, contracts, wishes.start_block, listen, wishes.endpoint)
+    text = template(wishes.rpc, wishes.committee, wishes.bonding, (wishes.host, wishes.port), wishes.endpoint)
     file.write_text(text, encoding="utf-8")
     try:
         configuration = load(folder)

@@ -12,7 +12,7 @@ from troth.chain.adapter import Chain
 from troth.chain.keystore import Key, load_account
 from troth.chain.passwords import read_password
 from troth.committee.admission import Admission, Posts
-from troth.committee.chain_view import bonds, follow_membership, nobody_bonded
+from troth.committee.chain_view import bonds, follow_membership
 from troth.committee.configuration import Configuration, load
 from troth.committee.leading import Leading
 from troth.committee.member import Member
@@ -51,7 +51,7 @@ async def assembled(configuration: Configuration, key: Key) -> AsyncIterator[Mem
             await Chain.connect(configuration.rpc, configuration.committee_address, chain_id=configuration.chain_id)
         )
         membership = await membership_on(chain)
-        bonded = await stack.enter_async_context(bonds(configuration)) or nobody_bonded
+        bonded = await stack.enter_async_context(bonds(configuration))
         store = Store(configuration.folder / "committee.sqlite")
         stack.callback(store.close)
         schedule = configuration.schedule

@@ -14,6 +14,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from troth.chain.errors import ChainError
 from troth.client.orders.calls import Refused
 from troth.client.orders.checking import Ending
 from troth.client.orders.course import Course
@@ -87,6 +88,23 @@ class Keeper:
             for entry in self.session.journal.due(record.identifier, self.session.block):
                 await self._look_after(desk, entry)
             await self._deliver(desk)
+        await self._end_silence()
+
+    async def _end_silence(self) -> None:
+        """Without a sentence in time whoever was silent would go on, and the deposit would lie there."""
+        if self.summons is None:
+            return
+        for summons, record in self.summons.overdue(self.session.state, self.session.block).items():
+            if not self._is_time(b"silence" + summons):
+                continue
+            # Once more after a while even if it was sent: the follower sees the sentence some blocks later.
+            self._put_off(b"silence" + summons)
+            try:
+                line = await self.summons.end(summons, record)
+            except ChainError as error:
+                _log.info("a silent party is convicted later: %s", type(error).__name__)
+                continue
+            self.report(None, line)
 
     # ---- one order
 

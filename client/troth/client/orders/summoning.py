@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import rlp  # type: ignore[import-untyped]
 
+from troth.cases.calls import convict_silence
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.client.errors import AnswerUnavailable
@@ -21,9 +22,9 @@ from troth.protocol.market.bodies import Admitted
 from troth.protocol.market.calls import PartCall, build, view
 from troth.protocol.market.messages import summons_id
 from troth.protocol.market.parts import Part
-from troth.protocol.market.state import State
+from troth.protocol.market.state import State, SummonsRecord
 from troth.protocol.market.types import Parameters, SignedOrder, SummonsKind
-from troth.protocol.types import Address
+from troth.protocol.types import Address, Hash32
 
 BASE_FEE = 15
 """Place of the base fee in a block's header (EIP-1559)."""
@@ -113,3 +114,17 @@ class AutomaticSummons:
         calls = await calls_of(self.market, self.asset, entry, due, deposit, self.key.address)
         transactions = [(await self.market.execute(call, self.key)).transaction.hex() for call in calls]
         return f"summoned {due.kind.name.lower()} on chain: 0x{transactions[-1]}"
+
+    def overdue(self, state: State, block: int) -> dict[Hash32, SummonsRecord]:
+        """Summonses of this account whose time is over, and which nobody answered."""
+        return {
+            summons: record
+            for summons, record in state.summons.items()
+            if record.answered is None and record.state.summoner == self.key.address and block > record.state.deadline
+        }
+
+    async def end(self, summons: Hash32, record: SummonsRecord) -> str:
+        """Convict who stayed silent, which pays the deposit and the reward out; what was done, in one line."""
+        done = await self.market.execute(convict_silence(self.market.contracts, summons, record.state), self.key)
+        about = f"the {record.state.kind.name.lower()} of order 0x{record.state.order.hex()[:10]}"
+        return f"{about} was summoned and did not come: convicted on chain by 0x{done.transaction.hex()}"

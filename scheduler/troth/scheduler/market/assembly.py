@@ -130,7 +130,8 @@ async def assembled_market(
             factory=configuration.factory,
             asset_decimals=await asset_decimals(configuration.rpc, ledger.parameters.asset),
         )
-        book = LogBook(database, store, ledger, operator.address)
+        seconds, most = configuration.log_seconds, configuration.log_orders
+        book = LogBook(database, store, ledger, operator.address, seconds=seconds, orders=most)
         orders = Orders(desk, book, concurrent=configuration.concurrent)
         stack.push_async_callback(orders.abandon)
         await orders.resume()

@@ -12,6 +12,7 @@ version = 1
            by once less is free; optional redeem_times: how many times its gas a voucher is worth redeeming
 [limits]   optional concurrent
 [waits]    optional token, prefill, check (seconds)
+[log]      optional seconds, orders: after how long, or how many orders, an entry is posted
 [overlay]  as in the other configuration
 """
 
@@ -29,6 +30,7 @@ from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32, to_address
 from troth.scheduler.errors import ConfigurationInvalid
+from troth.scheduler.log.entries import ENTRY_ORDERS, ENTRY_SECONDS
 from troth.scheduler.orders.desk import Waits
 from troth.scheduler.orders.offers import PriceList
 from troth.scheduler.patience import Patience
@@ -85,6 +87,11 @@ class _Waits(_Section, frozen=True, forbid_unknown_fields=True):
     check: _Seconds = 120.0
 
 
+class _Log(_Section, frozen=True, forbid_unknown_fields=True):
+    seconds: _Seconds = ENTRY_SECONDS
+    orders: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = ENTRY_ORDERS
+
+
 class _File(_Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: _Chain
@@ -96,6 +103,7 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
     serve: tuple[Serve, ...] = ()
     limits: _Limits = _Limits()
     waits: _Waits = _Waits()
+    log: _Log = _Log()
     overlay: OverlaySection | None = None
 
 
@@ -122,6 +130,8 @@ class MarketConfiguration:
     concurrent: int
     waits: Waits
     overlay: OverlayEntry | None = None
+    log_seconds: float = ENTRY_SECONDS
+    log_orders: int = ENTRY_ORDERS
 
     @property
     def seal_key(self) -> Path:
@@ -169,6 +179,8 @@ def _checked(folder: Path, file: _File) -> MarketConfiguration:
         concurrent=file.limits.concurrent,
         waits=Waits(Patience(waits.token, waits.prefill), waits.check),
         overlay=overlay_of(file.overlay),
+        log_seconds=file.log.seconds,
+        log_orders=file.log.orders,
     )
 
 
