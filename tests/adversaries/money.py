@@ -11,12 +11,13 @@ import sqlite3
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from adversaries.network import Network
 
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.state import State, account_id
+from troth.protocol.market.state import State
 from troth.protocol.market.types import PotKind, Voucher
 from troth.protocol.types import Address, Hash32, to_address
 from troth.scheduler.tabs.client_tabs import Kept
@@ -81,11 +82,11 @@ class Accountant:
     def _vouchers(self) -> dict[Hash32, int]:
         """The best voucher of every tab, as its payee has it on disk."""
         plan, found = self._network.plan, dict[Hash32, int]()
-        for tab, data in _rows(plan.home("scheduler") / "market.sqlite", "SELECT tab, data FROM client_tab"):
+        for tab, data in rows_of(plan.home("scheduler") / "market.sqlite", "SELECT tab, data FROM client_tab"):
             kept = canonical.decode(Kept, data, LIMIT)
             found[Hash32(tab)] = kept.best.message.spent if kept.best else 0
         for number in range(len(plan.ports) - 1):
-            for tab, word in _rows(plan.home(f"node {number}") / "market.sqlite", "SELECT tab, voucher FROM tabs"):
+            for tab, word in rows_of(plan.home(f"node {number}") / "market.sqlite", "SELECT tab, voucher FROM tabs"):
                 found[Hash32(tab)] = canonical.decode(Signed[Voucher], word, LIMIT).message.spent
         return found
 
@@ -104,7 +105,7 @@ def open_work(network: Network, orders: set[bytes]) -> int:
     count = 0
     query = "SELECT order_id FROM leaves WHERE acknowledged = 0 AND stage = 1"
     for number in range(len(network.plan.ports) - 1):
-        for (order,) in _rows(network.plan.home(f"node {number}") / "market.sqlite", query):
+        for (order,) in rows_of(network.plan.home(f"node {number}") / "market.sqlite", query):
             count += bytes(order) in orders
     return count
 
@@ -119,11 +120,10 @@ def _names(network: Network) -> dict[Address, str]:
     return names
 
 
-def _rows(path: Path, query: str) -> list[tuple[bytes, ...]]:
+def rows_of(path: Path, query: str) -> list[tuple[Any, ...]]:
+    """What a party's database says; nothing before there is one."""
     if not path.exists():
         return []
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10) as database:
         return database.execute(query).fetchall()
 
-
-__all__ = ["Accountant", "Count", "account_id", "open_work"]

@@ -21,6 +21,7 @@ from troth.protocol.types import Hash32
 from troth.scheduler.orders.desk import Desk
 from troth.scheduler.orders.drawing import fresh_draw
 from troth.scheduler.tabs.client_tabs import ClientTab
+from troth.scheduler.tabs.fallen import fell
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ def _claimable(desk: Desk, held: ClientTab, *, closing: bool) -> dict[int, int]:
         if not worth or leaf is None or (not closing and leaf.block > waited):
             continue
         story = desk.store.get(leaf.order)
-        if story is None or story.answered is None or desk.ledger.state.is_voided(leaf.order, 255):
+        if story is None or story.answered is None or fell(desk.ledger.state, story):
             continue
         if found and number - min(found) >= tabs.WINDOW:
             break  # only so many numbers can be left out of one claim; the next one takes what follows

@@ -1,0 +1,299 @@
+"""One trial: notes are written, a client asks, and everything that came of it is recorded, money to the wei."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from adversaries.money import Accountant, Count, open_work
+from adversaries.network import PARAMETERS, Client, Network
+from adversaries.notes import INFERENCER, SCHEDULER, verifier
+from adversaries.registry import CHECKED, CONVICTED, FAILED, SCHEDULER_CONVICTED, Row
+
+from troth.client.errors import ClientError
+from troth.client.ordering import Choices
+from troth.client.orders.asking import ask
+from troth.client.orders.journal import Entry, Phase
+from troth.client.orders.updates import Drawn, Ended, Finished, Sent, Served
+from troth.client.orders.wishes import Check, Wish
+from troth.protocol.market.messages import DOUBTS, case_id
+from troth.protocol.market.types import Fault, Outcome
+from troth.protocol.types import Address, Hash32
+
+TRIAL_SECONDS = 40.0
+SETTLE_SECONDS = 4.0
+LOOK_SECONDS = 0.1
+SYSTEM = "You are a careful assistant. Answer in one short sentence and add nothing to it."
+QUESTIONS = ("Name a colour.", "Name a fruit.", "Name a city in Italy.", "Name an animal that swims.")
+PHASES = {Phase.UNDRAWN: "undrawn", Phase.CHECKED: CHECKED, Phase.UNCLEAR: "no majority", Phase.CONTRADICTED: "refused"}
+
+
+@dataclass(slots=True)
+class Finding:
+    """What a trial showed. ``seconds`` and ``blocks`` count from the answer's last token to what ended it."""
+
+    row: Row
+    outcome: str = ""
+    said: str = ""
+    blocks: int = 0
+    seconds: float = 0.0
+    judged: list[dict[str, Any]] = field(default_factory=list)
+    parts: dict[str, list[str]] = field(default_factory=dict)
+    paid: int = 0
+    change: Count = field(default_factory=Count)
+    broken: list[str] = field(default_factory=list)
+    wall: float = 0.0
+
+    def part_of(self, party: str) -> str:
+        """What a party was: its first part, or "others"."""
+        return next(iter(self.parts.get(party, [])), "another node" if party.startswith("node") else party)
+
+
+@dataclass
+class Trial:
+    """A row on its network, with what scripts need."""
+
+    network: Network
+    accountant: Accountant
+    row: Row
+    found: Finding
+    orders: list[Hash32] = field(default_factory=list)
+    nodes: tuple[Address, ...] = ()
+    verifiers: tuple[tuple[Address, ...], ...] = ()
+    answered: float = 0.0
+    answered_block: int = 0
+
+    @property
+    def client(self) -> Client:
+        """Who asks."""
+        return self.network.clients[self.row.client]
+
+    @property
+    def order(self) -> Hash32:
+        """The order that the notes are about."""
+        return self.orders[0]
+
+    @property
+    def entry(self) -> Entry:
+        """As the client has it."""
+        return self.client.session.journal.entry(self.order)
+
+    def prompt(self, number: int = 0) -> tuple[int, ...]:
+        """A question's tokens."""
+        if not self.network.plan.model:
+            return (3, 1, 4, 1, 5, 9, 2, 6 + number)
+        language = self.client.session.language
+        assert language is not None
+        question = QUESTIONS[number % len(QUESTIONS)]
+        messages = ({"role": "system", "content": SYSTEM}, {"role": "user", "content": question})
+        return language.prompt_tokens(messages)  # type: ignore[arg-type]
+
+    async def ask(self, *, check: str | None = None, cheats: bool = True) -> None:
+        """One question by the shipped client; what it was told goes into the finding."""
+        row, session = self.row, self.client.session
+        for record in session.books.all(session.domain):
+            session.books.doubt(record.identifier, "")
+        for desk in session.desks.values():
+            desk.away_until = 0.0
+        wish = Wish(Choices(row.tokens, int(row.temperature * 1_000_000)), Check.read(check or row.check))
+        self.note_answered()
+        try:
+            async with aclosing(ask(session, self.prompt(), wish)) as updates:
+                async for update in updates:
+                    self._hear(update, cheats=cheats)
+        except ClientError as error:
+            self.found.said += f"{type(error).__name__}: {error.what}"
+
+    def _hear(self, update: Any, *, cheats: bool) -> None:
+        match update:
+            case Sent():
+                if cheats and not self.orders:
+                    self.network.notes.write(update.order, dict(self.row.cheats))
+                self.orders.append(update.order)
+            case Served() if len(self.orders) == 1:
+                self.nodes = update.nodes
+            case Finished():
+                self.note_answered()
+            case Drawn() if len(self.orders) == 1:
+                self.verifiers = update.verifiers
+            case Ended():
+                self.found.said += update.advice
+
+    def note_answered(self) -> None:
+        """From here seconds and blocks count."""
+        self.answered, self.answered_block = time.monotonic(), self.network.follower.block
+
+    # ---- how it ends
+
+    async def until(self, condition: Callable[[], bool], what: str, seconds: float = TRIAL_SECONDS) -> None:
+        """Wait; TimeoutError names what did not come."""
+        until = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > until:
+                raise TimeoutError(f"{what} did not come within {seconds:g} s; {self._shown()}")
+            self.network.require_alive()
+            if self.orders and "refused: " in (self.entry.failure or ""):
+                raise RuntimeError(f"{what} cannot come: {self._shown()}")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _shown(self) -> str:
+        return f"{self.entry.phase}, {self.entry.failure}" if self.orders else self.found.said
+
+    def note_end(self, outcome: str) -> None:
+        """It ended now."""
+        self.found.outcome = outcome
+        self.found.seconds = time.monotonic() - self.answered
+        self.found.blocks = self.network.follower.block - self.answered_block
+
+    def case_outcome(self) -> Outcome | None:
+        """How the newest case over the order ended."""
+        cases = self.network.follower.state.cases
+        places = [place + segment for place in (0, DOUBTS) for segment in range(len(self.network.plan.ends))]
+        ended = [cases[name].outcome for place in places if (name := case_id(self.order, place)) in cases]
+        return next((one for one in ended if one is not None), None)
+
+    def summons(self) -> list[Any]:
+        """Summons of the order that stand or stood."""
+        return [one for one in self.network.follower.state.summons.values() if one.state.order == self.order]
+
+    def convicted(self, operator: Address, fault: Fault | None = None) -> bool:
+        """Whether the chain says that a party broke a rule in the order."""
+        found = self.network.follower.state.proven.values()
+        return any(
+            one.operator == operator and one.order == self.order and fault in {None, Fault(one.fault)} for one in found
+        )
+
+    async def wait_for_the_end(self) -> None:
+        """Whatever the row says must come."""
+        row, scheduler = self.row, self.network.scheduler
+        if row.outcome in {CONVICTED, "node missing"}:
+            await self.until(lambda: self.case_outcome() is not None, "the end of a case")
+            outcome = self.case_outcome()
+            assert outcome is not None
+            self.note_end(outcome.name.lower().replace("_", " "))
+        elif row.outcome == SCHEDULER_CONVICTED:
+            await self.until(lambda: self.convicted(scheduler) or self._unanswered(), "the scheduler's conviction")
+            self.note_end(SCHEDULER_CONVICTED)
+        elif row.outcome == FAILED:
+            await self.until(lambda: self.entry.phase is Phase.FAILED, "a failed order")
+            self.note_end(FAILED)
+        else:
+            await self.until(lambda: PHASES.get(self.entry.phase) == row.outcome, row.outcome)
+            self.note_end(PHASES[self.entry.phase])
+
+    def _unanswered(self) -> bool:
+        return any(one.answered is False for one in self.summons())
+
+    async def settle(self) -> None:
+        """Until everything about these orders is paid: windows pass where only they are awaited."""
+        ours = {bytes(one) for one in self.orders}
+        until = time.monotonic() + SETTLE_SECONDS
+        wound = False
+        while time.monotonic() < until:
+            entries = [self.client.session.journal.entry(one) for one in self.orders]
+            left = [one for one in entries if one.paid is None and one.phase is not Phase.CONTRADICTED]
+            if not left and not open_work(self.network, ours):
+                return
+            if not wound and all(one.due is not None for one in left) and not self._live():
+                wound = True
+                await self.network.wind(PARAMETERS.lag + 2)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _live(self) -> bool:
+        state = self.network.follower.state
+        return any(one.live for one in state.cases.values()) or any(
+            one.answered is None for one in state.summons.values()
+        )
+
+    # ---- who was what
+
+    def name_parts(self) -> None:
+        """Parts by party name, in the order of the notes."""
+        names, parts = self.accountant.names, self.found.parts
+        for segment, node in enumerate(self.nodes):
+            parts.setdefault(names[node], []).append(INFERENCER if segment == 0 else f"{INFERENCER} {segment}")
+        for drawn in self.verifiers[:1]:
+            for number, node in enumerate(dict.fromkeys(drawn)):
+                parts.setdefault(names[node], []).append(verifier(number))
+        parts["scheduler"] = [SCHEDULER]
+
+
+async def play(network: Network, accountant: Accountant, row: Row, script: Callable[[Trial], Awaitable[None]] | None) -> Finding:
+    """One row, whatever breaks in it."""
+    found, begun = Finding(row), time.monotonic()
+    trial = Trial(network, accountant, row, found)
+    try:
+        async with asyncio.timeout(TRIAL_SECONDS * 1.5):
+            before = await accountant.count()
+            if script is None:
+                await trial.ask()
+                await trial.wait_for_the_end()
+            else:
+                await script(trial)
+            await trial.settle()
+            trial.name_parts()
+            found.change = (await accountant.count()).since(before)
+            _examine(trial)
+    except Exception as error:  # noqa: BLE001 - one trial that breaks must not hide the others
+        found.broken.append(f"broke: {type(error).__name__}: {error}")
+    found.wall = time.monotonic() - begun
+    return found
+
+
+def _examine(trial: Trial) -> None:
+    """Everything that contradicts the registry."""
+    found, row, network = trial.found, trial.row, trial.network
+    if trial.orders:
+        found.judged = [one for one in network.notes.seen(trial.order) if not one["cheats"]]
+        journal = trial.client.session.journal
+        found.paid = sum(journal.entry(one).paid or 0 for one in trial.orders)
+    if found.outcome != row.outcome:
+        found.broken.append(f"the outcome is {found.outcome!r}, not {row.outcome!r}")
+    if row.says not in found.said:
+        found.broken.append(f"the client was told {found.said!r}, not of {row.says!r}")
+    found.broken += _wrong_verdicts(found, row)
+    found.broken += _losses(found, row)
+
+
+def _wrong_verdicts(found: Finding, row: Row) -> list[str]:
+    if row.caught_by not in {"verdict: states", "verdict: tokens"}:
+        return []
+    said = {_caught_by(one) for one in found.judged if one["segment"] == 0}
+    return [] if said == {row.caught_by} else [f"honest verifiers' checks say {said}, not {row.caught_by}"]
+
+
+def _caught_by(one: dict[str, Any]) -> str:
+    if one["states"] > one["state_cut"]:
+        return "verdict: states"
+    wrong = one.get("tokens", 0.0) > one.get("token_cut", 1.0) or not one.get("end", True)
+    return "verdict: tokens" if wrong else "nothing"
+
+
+def _losses(found: Finding, row: Row) -> list[str]:
+    """Who lost money though nobody said so, and whether money went or came."""
+    broken, change = [], found.change.wealth
+    for party, amount in change.items():
+        parts = found.parts.get(party, [party])
+        allowed = -found.paid if party == row.client else 0
+        if amount < allowed and not set(parts) & set(row.losers):
+            broken.append(f"{party} ({', '.join(parts)}) is honest and lost {-amount} wei, {allowed - amount} too many")
+    for part in row.losers:
+        holders = [party for party, parts in found.parts.items() if part in parts]
+        if holders and not any(change[one] < 0 for one in holders):
+            broken.append(f"{part} lost nothing")
+    if sum(change.values()) + found.change.burnt:
+        broken.append(f"{sum(change.values()) + found.change.burnt} wei came from nowhere or are gone")
+    return broken
+
+
+def totals(findings: list[Finding]) -> Counter[str]:
+    """What each party has more than before all trials."""
+    found: Counter[str] = Counter()
+    for one in findings:
+        found.update(one.change.wealth)
+    return found
