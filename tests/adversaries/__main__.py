@@ -30,7 +30,8 @@ def report(found: Finding) -> None:
 async def play_all(folder: Path, rows: Sequence[Row], say: Report = report) -> list[Finding]:
     """Both networks at once, on each of them one row after the other; findings in the rows' order."""
     kinds = sorted({one.kind for one in rows})
-    played = await asyncio.gather(*(play_kind(folder, kind, [one for one in rows if one.kind == kind], say) for kind in kinds))
+    shares = [[one for one in rows if one.kind == kind] for kind in kinds]
+    played = await asyncio.gather(*(play_kind(folder, *one, say) for one in zip(kinds, shares, strict=True)))
     found = {one.row.name: one for findings in played for one in findings}
     return [found[one.name] for one in rows]
 

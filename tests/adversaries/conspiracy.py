@@ -7,7 +7,6 @@ from typing import Any
 
 from adversaries.deceits import DECEITS, HONEST, Deceit
 from adversaries.notes import INFERENCER, Notes, verifier
-
 from troth.node.court import bringing
 from troth.node.errors import Busy
 from troth.node.orders import checking, concluding, unveiling

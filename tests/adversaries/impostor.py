@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adversaries.sessions import Session
-from adversaries.workshop import Workshop
 from numpy.typing import NDArray
 
+from adversaries.sessions import Session
+from adversaries.workshop import Workshop
 from troth.node.engine.interface import Computed, SessionKey
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Address, Segment

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from adversaries.network import Network
-
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.state import State
@@ -110,6 +109,16 @@ def open_work(network: Network, orders: set[bytes]) -> int:
     return count
 
 
+def paid_work(network: Network, orders: set[bytes]) -> int:
+    """What vouchers pay nodes for their work on these orders."""
+    paid = 0
+    query = "SELECT order_id, worth FROM leaves WHERE acknowledged = 1"
+    for number in range(len(network.plan.ports) - 1):
+        rows = rows_of(network.plan.home(f"node {number}") / "market.sqlite", query)
+        paid += sum(int(worth) for order, worth in rows if bytes(order) in orders)
+    return paid
+
+
 def _names(network: Network) -> dict[Address, str]:
     stage, names = network.stage, dict[Address, str]()
     for number, node in enumerate(stage.nodes):
@@ -126,4 +135,3 @@ def rows_of(path: Path, query: str) -> list[tuple[Any, ...]]:
         return []
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10) as database:
         return database.execute(query).fetchall()
-

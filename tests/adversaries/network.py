@@ -1,6 +1,6 @@
 """A network of real processes: anvil with a market on it, nodes, a scheduler, and clients in this process.
 
-Everything that any party runs is the shipped code over TLS; see `nodes` and `scheduler` for the parts that are replaced.
+Everything that any party runs is the shipped code over TLS; `nodes` and `scheduler` say which parts are replaced.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from adversaries.notes import Notes
-from adversaries.plan import CONTEXT, VRF_SECRET, Plan, key_of
 from support.tabs_stage import TabsStage, execution_class_of
 
+from adversaries.notes import Notes
+from adversaries.plan import CONTEXT, VRF_SECRET, Plan, key_of
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
 from troth.chain.market_deployment import deploy_market
 from troth.chain.market_follower import MarketFollower
@@ -42,7 +42,7 @@ from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment, segm
 
 ROOT = Path(__file__).resolve().parents[2]
 NODES = 12
-BLOCK_SECONDS = 0.25
+BLOCK_SECONDS = 0.5
 FUNDS = 10_000 * 10**18
 SEATS = 60
 """Seats' worth of stake of each node: more than the class counts, so that a convict stays and plays on."""
@@ -51,7 +51,7 @@ ASK = Ask(prompt=3 * 10**17, cached=3 * 10**16, written=6 * 10**17)
 """Wei for 10^9 positions of one segment: within the eight tenths of the scheduler's prices that orders give to nodes,
 which two segments share."""
 PASSWORD = "password"
-START_SECONDS = 120.0
+START_SECONDS = 400.0
 MODEL = ROOT / ".troth" / "models" / "smollm2-135m"
 
 
@@ -184,8 +184,7 @@ def class_of(kind: str, model: ModelDescriptor) -> ExecutionClass:
 @asynccontextmanager
 async def network(folder: Path, kind: str, clients: tuple[str, ...] = ("client", "suer")) -> AsyncIterator[Network]:
     """Deploy, start and connect. "suer" brings cases to the court by itself; every client summons by itself."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "logs").mkdir(exist_ok=True)
+    await asyncio.to_thread((folder / "logs").mkdir, parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         processes = ProcessGroup(folder / "logs")
         stack.callback(processes.stop_all)
@@ -215,14 +214,10 @@ async def _deploy(stack: AsyncExitStack, chain: LocalChain, folder: Path, kind: 
     await stack.enter_async_context(market)
     keys = tuple(key_of(f"node {number}") for number in range(NODES))
     scheduler = key_of("scheduler")
-    stage = TabsStage(
-        chain, market, model, definition, keys, scheduler, VRF_SECRET, chain.keys[1], key_of("tab key")
-    )
+    stage = TabsStage(chain, market, model, definition, keys, scheduler, VRF_SECRET, chain.keys[1], key_of("tab key"))
     ports = tuple(free_port() for _ in range(NODES + 1))
     contracts, place = market.contracts, market.place
-    plan = Plan(
-        str(folder), chain.url, place.factory, contracts.bank, stage.class_id.hex(), model_folder, ends, ports
-    )
+    plan = Plan(str(folder), chain.url, place.factory, contracts.bank, stage.class_id.hex(), model_folder, ends, ports)
     if kind == "toy":
         from support.tab_scene import texts
 

@@ -17,7 +17,6 @@ from adversaries.notes import Notes
 from adversaries.plan import CONTEXT, POLL_SECONDS, Plan, key_of
 from adversaries.sessions import Session
 from adversaries.workshop import Workshop
-
 from troth.chain.keystore import Key
 from troth.node.configuration import Configuration, MarketPlace
 from troth.node.dispute_policy import DisputePolicy

@@ -84,7 +84,7 @@ INFERENCERS = (
     _node("0.3 % weight change", "every weight off by 0.3 % of itself", STATES, "0.3 %"),
     _node("0.1 % weight change", "every weight off by 0.1 % of itself", STATES, "0.1 %"),
     _node("stale states", "the attention cache of another request", STATES, "stale cache"),
-    _node("altered system prompt", "three tokens of the system prompt replaced", STATES, "altered prompt", reduced=True),
+    _node("altered system prompt", "three tokens of the system prompt replaced", STATES, "altered prompt"),
     _node("injected prompt", "eight tokens put before the prompt", STATES, "injected prompt"),
     _node("noise of 1 %", "correct states, each element off by 1 %", STATES, "noise 1 %"),
     _node(

@@ -15,7 +15,6 @@ from typing import Any
 
 from adversaries.notes import SCHEDULER, Notes
 from adversaries.plan import CONTEXT, POLL_SECONDS, VRF_SECRET, Plan, key_of
-
 from troth.overlay.identity import load_identity
 from troth.overlay.logs import configure
 from troth.overlay.server import TlsServer, run_until_stopped

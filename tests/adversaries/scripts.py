@@ -13,7 +13,6 @@ from typing import Any
 from adversaries.money import rows_of
 from adversaries.registry import CONVICTED, SCHEDULER_CONVICTED
 from adversaries.trial import Trial
-
 from troth.cases.evidence import Evidence
 from troth.client.errors import ClientError
 from troth.client.ordering import Choices
@@ -144,7 +143,7 @@ SCRIPTS: dict[str, Callable[[Trial], Awaitable[None]]] = {
 }
 
 
-# ------------------------------------------------------------------------------------------------------- what they share
+# ------------------------------------------------------------------------------------------------ what they share
 
 
 def _evidence(trial: Trial) -> Evidence:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from adversaries.trial import Finding
 
 HEADER = (
-    "| adversary | what it does | caught by | score / cut | outcome | blocks | seconds | who has how much more (gwei) |\n"
+    "| adversary | what it does | caught by | score / cut | outcome | blocks | seconds | who has more (gwei) |\n"
     "| --- | --- | --- | --- | --- | --- | --- | --- |"
 )
 GWEI = 10**9

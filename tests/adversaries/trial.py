@@ -10,11 +10,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from adversaries.money import Accountant, Count, open_work
+from adversaries.money import Accountant, Count, open_work, paid_work
 from adversaries.network import PARAMETERS, Client, Network
 from adversaries.notes import INFERENCER, SCHEDULER, verifier
 from adversaries.registry import CHECKED, CONVICTED, FAILED, SCHEDULER_CONVICTED, Row
-
 from troth.client.errors import ClientError
 from troth.client.ordering import Choices
 from troth.client.orders.asking import ask
@@ -25,9 +24,11 @@ from troth.protocol.market.messages import DOUBTS, case_id
 from troth.protocol.market.types import Fault, Outcome
 from troth.protocol.types import Address, Hash32
 
-TRIAL_SECONDS = 40.0
-SETTLE_SECONDS = 4.0
+TRIAL_SECONDS = 90.0
+SETTLE_SECONDS = 8.0
 LOOK_SECONDS = 0.1
+FALLEN = {CONVICTED, "node missing"}
+"""Where an answer falls, its client owes nothing, and its scheduler has paid who checked it and who served the rest."""
 SYSTEM = "You are a careful assistant. Answer in one short sentence and add nothing to it."
 QUESTIONS = ("Name a colour.", "Name a fruit.", "Name a city in Italy.", "Name an animal that swims.")
 PHASES = {Phase.UNDRAWN: "undrawn", Phase.CHECKED: CHECKED, Phase.UNCLEAR: "no majority", Phase.CONTRADICTED: "refused"}
@@ -35,7 +36,10 @@ PHASES = {Phase.UNDRAWN: "undrawn", Phase.CHECKED: CHECKED, Phase.UNCLEAR: "no m
 
 @dataclass(slots=True)
 class Finding:
-    """What a trial showed. ``seconds`` and ``blocks`` count from the answer's last token to what ended it."""
+    """What a trial showed. ``seconds`` and ``blocks`` count from the answer's last token to what ended it.
+
+    ``paid`` is what the client acknowledged, ``advanced`` what its scheduler paid for an answer that fell.
+    """
 
     row: Row
     outcome: str = ""
@@ -45,6 +49,7 @@ class Finding:
     judged: list[dict[str, Any]] = field(default_factory=list)
     parts: dict[str, list[str]] = field(default_factory=dict)
     paid: int = 0
+    advanced: int = 0
     change: Count = field(default_factory=Count)
     broken: list[str] = field(default_factory=list)
     wall: float = 0.0
@@ -223,7 +228,10 @@ class Trial:
         parts["scheduler"] = [SCHEDULER]
 
 
-async def play(network: Network, accountant: Accountant, row: Row, script: Callable[[Trial], Awaitable[None]] | None) -> Finding:
+Script = Callable[[Trial], Awaitable[None]]
+
+
+async def play(network: Network, accountant: Accountant, row: Row, script: Script | None) -> Finding:
     """One row, whatever breaks in it."""
     found, begun = Finding(row), time.monotonic()
     trial = Trial(network, accountant, row, found)
@@ -257,6 +265,8 @@ def _examine(trial: Trial) -> None:
     if row.says not in found.said:
         found.broken.append(f"the client was told {found.said!r}, not of {row.says!r}")
     found.broken += _wrong_verdicts(found, row)
+    if row.outcome in FALLEN:
+        found.advanced = paid_work(network, {bytes(one) for one in trial.orders})
     found.broken += _losses(found, row)
 
 
@@ -279,7 +289,7 @@ def _losses(found: Finding, row: Row) -> list[str]:
     broken, change = [], found.change.wealth
     for party, amount in change.items():
         parts = found.parts.get(party, [party])
-        allowed = -found.paid if party == row.client else 0
+        allowed = {row.client: -found.paid, "scheduler": -found.advanced}.get(party, 0)
         if amount < allowed and not set(parts) & set(row.losers):
             broken.append(f"{party} ({', '.join(parts)}) is honest and lost {-amount} wei, {allowed - amount} too many")
     for part in row.losers:
