@@ -72,6 +72,7 @@ class Trial:
     verifiers: tuple[tuple[Address, ...], ...] = ()
     answered: float = 0.0
     answered_block: int = 0
+    proven_before: frozenset[Hash32] = frozenset()
 
     @property
     def client(self) -> Client:
@@ -166,23 +167,22 @@ class Trial:
         """Summons of the order that stand or stood."""
         return [one for one in self.network.follower.state.summons.values() if one.state.order == self.order]
 
-    def convicted(self, operator: Address, fault: Fault | None = None) -> bool:
-        """Whether the chain says that a party broke a rule in the order."""
-        found = self.network.follower.state.proven.values()
-        return any(
-            one.operator == operator and one.order == self.order and fault in {None, Fault(one.fault)} for one in found
-        )
+    def convicted(self, operator: Address, fault: Fault) -> bool:
+        """Whether two words of a party convicted it since the trial began."""
+        proven = self.network.follower.state.proven
+        fresh = [one for subject, one in proven.items() if subject not in self.proven_before]
+        return any(one.convict == operator and Fault(one.fault) is fault for one in fresh)
 
     async def wait_for_the_end(self) -> None:
         """Whatever the row says must come."""
-        row, scheduler = self.row, self.network.scheduler
+        row = self.row
         if row.outcome in {CONVICTED, "node missing"}:
             await self.until(lambda: self.case_outcome() is not None, "the end of a case")
             outcome = self.case_outcome()
             assert outcome is not None
             self.note_end(outcome.name.lower().replace("_", " "))
         elif row.outcome == SCHEDULER_CONVICTED:
-            await self.until(lambda: self.convicted(scheduler) or self._unanswered(), "the scheduler's conviction")
+            await self.until(self._unanswered, "the end of a summons")
             self.note_end(SCHEDULER_CONVICTED)
         elif row.outcome == FAILED:
             await self.until(lambda: self.entry.phase is Phase.FAILED, "a failed order")
@@ -238,6 +238,7 @@ async def play(network: Network, accountant: Accountant, row: Row, script: Scrip
     try:
         async with asyncio.timeout(TRIAL_SECONDS * 1.5):
             before = await accountant.count()
+            trial.proven_before = frozenset(network.follower.state.proven)
             if script is None:
                 await trial.ask()
                 await trial.wait_for_the_end()

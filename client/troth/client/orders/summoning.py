@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import rlp  # type: ignore[import-untyped]
 
+from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.client.errors import AnswerUnavailable
@@ -113,3 +114,19 @@ class AutomaticSummons:
         calls = await calls_of(self.market, self.asset, entry, due, deposit, self.key.address)
         transactions = [(await self.market.execute(call, self.key)).transaction.hex() for call in calls]
         return f"summoned {due.kind.name.lower()} on chain: 0x{transactions[-1]}"
+
+    async def end_overdue(self, state: State, block: int) -> list[str]:
+        """Convict whoever left a summons of this wallet unanswered, which pays the deposit back; a line for each."""
+        told = []
+        for identifier, record in state.summons.items():
+            own = record.state.summoner == self.key.address
+            if record.answered is not None or not own or block < record.state.deadline:
+                continue
+            call = build(self.market.contracts, Part.SUMMONS, "convict", identifier, record.state)
+            try:
+                receipt = await self.market.execute(call, self.key)
+            except ChainRejected:
+                # Answered, passed on or ended meanwhile: the follower will say which.
+                continue
+            told.append(f"silence convicted on chain: 0x{receipt.transaction.hex()}")
+        return told
