@@ -50,6 +50,8 @@ PARAMETERS = replace(shipped.DEMO, commit_window=60, reveal_window=60, claim_del
 ASK = Ask(prompt=3 * 10**17, cached=3 * 10**16, written=6 * 10**17)
 """Wei for 10^9 positions of one segment: within the eight tenths of the scheduler's prices that orders give to nodes,
 which two segments share."""
+ALWAYS = 1_000_000
+"""q: every answer is drawn, so that a row needs no luck. What a conviction takes is that of a demo's q, a quarter."""
 PASSWORD = "password"
 START_SECONDS = 400.0
 MODEL = ROOT / ".troth" / "models" / "smollm2-135m"
@@ -163,7 +165,7 @@ def model_of(kind: str) -> tuple[str, ModelDescriptor, tuple[int, ...]]:
 def class_of(kind: str, model: ModelDescriptor) -> ExecutionClass:
     """The class of a kind of network: a demo's money, the calibrated cuts for real weights."""
     if kind == "toy":
-        return execution_class_of(model)
+        return execution_class_of(model, least_check_rate=ALWAYS)
     from troth.node.models.thresholds import shipped_calibration
     from troth.protocol.market.messages import state_hash
 
@@ -173,6 +175,7 @@ def class_of(kind: str, model: ModelDescriptor) -> ExecutionClass:
     return execution_class_of(
         model,
         name="torch cpu float32",
+        least_check_rate=ALWAYS,
         state_cut=cuts.state_cut,
         margin_cut=cuts.margin_cut,
         mantissa_bits=tile.bits,
@@ -295,7 +298,7 @@ async def _client(network: Network, folder: Path, name: str) -> AsyncIterator[Cl
     place = network.stage.market.place
     case = "5ether" if name == "suer" else ""
     table = MarketTable(
-        place.factory, place.contracts.bank, place.block, "5ether", case, stall=4, reviewers=5, seats=1, outside=0
+        place.factory, place.contracts.bank, place.block, "5ether", case, stall=30, reviewers=5, seats=1, outside=0
     )
     class_id = "0x" + network.plan.class_id
     configuration = Configuration("", network.plan.rpc, execution_class=class_id, market=table)

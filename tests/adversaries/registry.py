@@ -15,7 +15,7 @@ CLIENT, NODE, COURT, SUMMONS = "client refuses", "node refuses", "the court", "a
 SCHEDULERS, CONTRACT, AUDITOR = "scheduler refuses", "the contract", "the auditor"
 NOT_CAUGHT, NOTHING = "not caught (stated)", "nothing to gain"
 CONVICTED, CHECKED, FAILED = "convicted", "checked", "failed"
-SCHEDULER_CONVICTED = "scheduler convicted"
+SCHEDULER_CONVICTED, UNPAID = "scheduler convicted", "unchecked, not paid"
 CLIENT_PART = "client"
 
 
@@ -140,7 +140,7 @@ VERIFIERS = (
 NODES = (
     _node(
         "signs and shows other rows", "its result commits to another trace than its rows", COURT, "other trace",
-        kind="toy", outcome="node missing", client="suer", reduced=True,
+        kind="toy", outcome="node missing", client="suer", check="court", reduced=True,
     ),
     _node(
         "withholds its result", "answers, and signs nothing", NOTHING, "withheld result", kind="toy", outcome=FAILED,
@@ -159,12 +159,12 @@ SCHEDULERS_ROWS = (
                says="not drawn", script="wrong_nodes", reduced=True),
     _scheduler("friends check", "lets other verifiers check than were drawn", CLIENT, "friends check",
                outcome="refused", says="other verifiers"),
-    _scheduler("altered rows", "shows verifiers a flipped bit", SUMMONS, "altered rows"),
-    _scheduler("dropped rows", "leaves a row out for verifiers", SUMMONS, "dropped rows"),
-    _scheduler("reordered rows", "swaps two rows for verifiers", SUMMONS, "reordered rows"),
-    _scheduler("replayed rows", "shows verifiers another order's rows", SUMMONS, "replayed rows"),
-    _scheduler("other inputs for verifiers", "gives verifiers another text than the node", SUMMONS, "other text"),
-    _scheduler("rows withheld", "never shows verifiers what to judge", SUMMONS, "withheld target"),
+    _scheduler("altered rows", "shows verifiers a flipped bit", SUMMONS, "altered rows", outcome=UNPAID),
+    _scheduler("dropped rows", "leaves a row out for verifiers", SUMMONS, "dropped rows", outcome=UNPAID),
+    _scheduler("reordered rows", "swaps two rows for verifiers", SUMMONS, "reordered rows", outcome=UNPAID),
+    _scheduler("replayed rows", "shows verifiers another order's rows", SUMMONS, "replayed rows", outcome=UNPAID),
+    _scheduler("other inputs for verifiers", "gives verifiers another text", SUMMONS, "other text", outcome=UNPAID),
+    _scheduler("rows withheld", "never shows verifiers what to judge", SUMMONS, "withheld target", outcome=UNPAID),
     _scheduler("results withheld", "keeps the results of an answer back", SUMMONS, "withholds results"),
     _scheduler("refuses the check", "answers neither secret nor summons", SUMMONS, "refuses the check", reduced=True),
     _scheduler("checks late", "answers the summons alone", SUMMONS, "checks late", outcome=CHECKED, losers=()),

@@ -13,7 +13,7 @@ from typing import Any
 from adversaries.money import Accountant, Count, open_work, paid_work
 from adversaries.network import PARAMETERS, Client, Network
 from adversaries.notes import INFERENCER, SCHEDULER, verifier
-from adversaries.registry import CHECKED, CONVICTED, FAILED, SCHEDULER_CONVICTED, Row
+from adversaries.registry import CHECKED, CONVICTED, FAILED, SCHEDULER_CONVICTED, UNPAID, Row
 from troth.client.errors import ClientError
 from troth.client.ordering import Choices
 from troth.client.orders.asking import ask
@@ -26,8 +26,10 @@ from troth.protocol.types import Address, Hash32
 
 TRIAL_SECONDS = 90.0
 SETTLE_SECONDS = 8.0
+NEVER_PAID = {Phase.CONTRADICTED, Phase.REFUSED_CHECK}
 LOOK_SECONDS = 0.1
-FALLEN = {CONVICTED, "node missing"}
+ATTEMPTS = 3
+FALLEN = {CONVICTED, "node missing", FAILED}
 """Where an answer falls, its client owes nothing, and its scheduler has paid who checked it and who served the rest."""
 SYSTEM = "You are a careful assistant. Answer in one short sentence and add nothing to it."
 QUESTIONS = ("Name a colour.", "Name a fruit.", "Name a city in Italy.", "Name an animal that swims.")
@@ -115,6 +117,14 @@ class Trial:
         except ClientError as error:
             self.found.said += f"{type(error).__name__}: {error.what}"
 
+    async def ask_until_served(self) -> None:
+        """On a machine that is too busy an order may fail before it comes to the cheat: then another one is played."""
+        for _ in range(ATTEMPTS):
+            await self.ask()
+            if self.row.outcome == FAILED or not self.orders or self.entry.phase is not Phase.FAILED:
+                return
+            self.orders, self.found.said = [], ""
+
     def _hear(self, update: Any, *, cheats: bool) -> None:
         match update:
             case Sent():
@@ -143,7 +153,7 @@ class Trial:
             if time.monotonic() > until:
                 raise TimeoutError(f"{what} did not come within {seconds:g} s; {self._shown()}")
             self.network.require_alive()
-            if self.orders and "refused: " in (self.entry.failure or ""):
+            if self.orders and self.entry.phase is Phase.FAILED and self.row.outcome != FAILED:
                 raise RuntimeError(f"{what} cannot come: {self._shown()}")
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -184,12 +194,20 @@ class Trial:
         elif row.outcome == SCHEDULER_CONVICTED:
             await self.until(self._unanswered, "the end of a summons")
             self.note_end(SCHEDULER_CONVICTED)
+        elif row.outcome == UNPAID:
+            await self.until(self._passed_on, "the end of a summons")
+            self.note_end(UNPAID if self.entry.paid is None else "paid")
         elif row.outcome == FAILED:
             await self.until(lambda: self.entry.phase is Phase.FAILED, "a failed order")
             self.note_end(FAILED)
         else:
             await self.until(lambda: PHASES.get(self.entry.phase) == row.outcome, row.outcome)
             self.note_end(PHASES[self.entry.phase])
+
+    def _passed_on(self) -> bool:
+        """Every verifier said on chain that it was shown nothing to judge, so that nobody is owed for the answer."""
+        asked = self.summons()
+        return bool(asked) and all(one.answered for one in asked) and self.entry.phase is Phase.REFUSED_CHECK
 
     def _unanswered(self) -> bool:
         return any(one.answered is False for one in self.summons())
@@ -201,7 +219,7 @@ class Trial:
         wound = False
         while time.monotonic() < until:
             entries = [self.client.session.journal.entry(one) for one in self.orders]
-            left = [one for one in entries if one.paid is None and one.phase is not Phase.CONTRADICTED]
+            left = [one for one in entries if one.paid is None and one.phase not in NEVER_PAID]
             if not left and not open_work(self.network, ours):
                 return
             if not wound and all(one.due is not None for one in left) and not self._live():
@@ -240,7 +258,7 @@ async def play(network: Network, accountant: Accountant, row: Row, script: Scrip
             before = await accountant.count()
             trial.proven_before = frozenset(network.follower.state.proven)
             if script is None:
-                await trial.ask()
+                await trial.ask_until_served()
                 await trial.wait_for_the_end()
             else:
                 await script(trial)
