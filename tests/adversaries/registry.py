@@ -140,7 +140,7 @@ VERIFIERS = (
 NODES = (
     _node(
         "signs and shows other rows", "its result commits to another trace than its rows", COURT, "other trace",
-        kind="toy", outcome="node missing", client="suer", check="court", reduced=True,
+        outcome="node missing", client="suer", check="court", reduced=True,
     ),
     _node(
         "withholds its result", "answers, and signs nothing", NOTHING, "withheld result", kind="toy", outcome=FAILED,
@@ -168,8 +168,6 @@ SCHEDULERS_ROWS = (
     _scheduler("results withheld", "keeps the results of an answer back", SUMMONS, "withholds results"),
     _scheduler("refuses the check", "answers neither secret nor summons", SUMMONS, "refuses the check", reduced=True),
     _scheduler("checks late", "answers the summons alone", SUMMONS, "checks late", outcome=CHECKED, losers=()),
-    _scheduler("pays a node less", "acknowledges half of what it promised", NODE, "pays a node less",
-               outcome="claimable", losers=(), script="pays_less", reduced=True),
 )  # fmt: skip
 
 CLIENTS = (
@@ -181,4 +179,10 @@ CLIENTS = (
     _script("another deployment's voucher", "signs in another Bank's domain", SCHEDULERS, "another_bank", "refused"),
 )
 
-PLAYED = (*INFERENCERS, *VERIFIERS, *NODES, *SCHEDULERS_ROWS, *CLIENTS)
+# A node that was paid less works for that scheduler no more, so that this row is the last of its network.
+PAYERS = (
+    _scheduler("pays a node less", "acknowledges half of what it promised", NODE, "pays a node less",
+               outcome="claimable", losers=(), script="pays_less", reduced=True),
+)  # fmt: skip
+
+PLAYED = (*INFERENCERS, *VERIFIERS, *NODES, *SCHEDULERS_ROWS, *CLIENTS, *PAYERS)

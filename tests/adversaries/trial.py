@@ -40,7 +40,8 @@ PHASES = {Phase.UNDRAWN: "undrawn", Phase.CHECKED: CHECKED, Phase.UNCLEAR: "no m
 class Finding:
     """What a trial showed. ``seconds`` and ``blocks`` count from the answer's last token to what ended it.
 
-    ``paid`` is what the client acknowledged, ``advanced`` what its scheduler paid for an answer that fell.
+    ``paid`` is what the client acknowledged, ``advanced`` what its scheduler paid for an answer that fell,
+    ``deposits`` what the client's summons may cost: they pay an answer's gas.
     """
 
     row: Row
@@ -52,6 +53,7 @@ class Finding:
     parts: dict[str, list[str]] = field(default_factory=dict)
     paid: int = 0
     advanced: int = 0
+    deposits: int = 0
     change: Count = field(default_factory=Count)
     broken: list[str] = field(default_factory=list)
     wall: float = 0.0
@@ -278,6 +280,7 @@ def _examine(trial: Trial) -> None:
     if trial.orders:
         found.judged = [one for one in network.notes.seen(trial.order) if not one["cheats"]]
         journal = trial.client.session.journal
+        found.deposits = sum(one.state.deposit for one in trial.summons())
         found.paid = sum(journal.entry(one).paid or 0 for one in trial.orders)
     if found.outcome != row.outcome:
         found.broken.append(f"the outcome is {found.outcome!r}, not {row.outcome!r}")
@@ -308,7 +311,7 @@ def _losses(found: Finding, row: Row) -> list[str]:
     broken, change = [], found.change.wealth
     for party, amount in change.items():
         parts = found.parts.get(party, [party])
-        allowed = {row.client: -found.paid, "scheduler": -found.advanced}.get(party, 0)
+        allowed = {row.client: -found.paid - found.deposits, "scheduler": -found.advanced}.get(party, 0)
         if amount < allowed and not set(parts) & set(row.losers):
             broken.append(f"{party} ({', '.join(parts)}) is honest and lost {-amount} wei, {allowed - amount} too many")
     for part in row.losers:
