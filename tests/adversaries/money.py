@@ -56,14 +56,16 @@ class Accountant:
 
     async def count(self) -> Count:
         """What everybody has now."""
-        await self._network.follower.catch_up()
-        return await asyncio.to_thread(self._count, self._network.follower.state)
+        follower = self._network.follower
+        await follower.catch_up()
+        # One block for all that is on chain: what is mined while this counts is not seen by halves.
+        return await asyncio.to_thread(self._count, follower.state, follower.block)
 
-    def _count(self, state: State) -> Count:
-        self._read_gas()
+    def _count(self, state: State, block: int) -> Count:
+        self._read_gas(block)
         found = Count(gas=Counter(self._gas))
         for account, name in self._names.items():
-            found.wealth[name] += int(self._network.chain.rpc("eth_getBalance", account, "latest"), 16)
+            found.wealth[name] += int(self._network.chain.rpc("eth_getBalance", account, hex(block)), 16)
             found.wealth[name] += sum(state.pot(kind, account) for kind in OWN)
         for name, spent in self._gas.items():
             found.wealth[name] += spent
@@ -89,8 +91,7 @@ class Accountant:
                 found[Hash32(tab)] = canonical.decode(Signed[Voucher], word, LIMIT).message.spent
         return found
 
-    def _read_gas(self) -> None:
-        newest = int(self._network.chain.rpc("eth_blockNumber"), 16)
+    def _read_gas(self, newest: int) -> None:
         for number in range(self._read + 1, newest + 1):
             for receipt in self._network.chain.rpc("eth_getBlockReceipts", hex(number)) or ():
                 name = self._names.get(to_address(receipt["from"]))

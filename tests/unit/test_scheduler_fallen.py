@@ -98,7 +98,8 @@ class Sent:
     async def execute(self, call: Any, _key: Any) -> Any:
         self.calls.append(call)
         if self._refuses:
-            raise ChainRejected("it was answered", "AlreadyAnswered", "Look again.")
+            answered: Any = SimpleNamespace(name="AlreadyAnswered", arguments=(), remedy="Look again.")
+            raise ChainRejected("convict", answered)
         return SimpleNamespace(transaction=b"\x01" * 32)
 
 
