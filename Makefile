@@ -84,7 +84,7 @@ bindings: setup
 python-tests: setup $(STAMPS)/contract-tests
 	$(BIN)/python scripts/python_tests
 
-adversary-tests: setup ## every adversary as a test, several at a time (`make test` runs them too)
+adversary-tests: setup ## the most telling adversaries as tests (`make test` runs them too)
 	$(BIN)/pytest tests/integration/test_adversaries.py
 
 fuzz: setup ## property tests with random examples, and Solidity's fuzz tests under a random seed, for a human who looks

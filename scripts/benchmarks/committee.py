@@ -12,8 +12,8 @@ from troth.chain.deployment import committee_creation, submit
 from troth.chain.keystore import Key
 from troth.demo.anvil import fund, start_anvil
 from troth.demo.processes import ProcessGroup
-from troth.protocol import typed_data
 from troth.protocol import committee_calls as calls
+from troth.protocol import typed_data
 from troth.protocol.committee import AddMember, Member, RemoveMember
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32

@@ -1,7 +1,8 @@
-"""Adversaries: real processes that run the real services and break one rule each.
+"""Adversaries of the market: real processes that run the shipped services and break one rule each.
 
-`registry` lists them, with what must catch each. `node` is the process of a dishonest node: the shipped service with
-one of its parts replaced (`impostor` the engine, `conspiracy` the rules of a verifier). What a process does in which
-task it reads from `notes`, so that one process plays many cheats and nothing is restarted. `stage` is the network,
-`trial` one question and what came of it, `table` what is printed. `python -m adversaries` plays all of them.
+`registry` lists the rows of docs/adversaries.md. `plan` is what the processes of one network are told, `nodes` and
+`scheduler` are those processes; what a party does in which order they read from `notes`, so that whoever is drawn
+plays the cheat and nothing is restarted. `network` sets everything up, `money` counts what each party has, to the wei,
+`trial` plays a row, `scripts` holds rows whose cheat is a client or plays on chain, `table` prints.
+`python -m adversaries` plays all of them.
 """

@@ -1,93 +1,174 @@
-"""The rules of service that a dishonest verifier breaks: what it says, what it keeps as its trace, what it opens."""
+"""The rules of service that a dishonest node breaks: what it signs, what it says, what it opens, what it brings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-import numpy as np
-
-from adversaries.deceits import Deceit
-from adversaries.notes import Notes
+from adversaries.deceits import DECEITS, HONEST, Deceit
+from adversaries.notes import INFERENCER, Notes, verifier
+from troth.node.court import bringing
 from troth.node.errors import Busy
-from troth.node.metrics import Metrics
-from troth.node.service.bench import Bench
-from troth.node.service.node_service import Answer, NodeService
-from troth.node.traces import StoredTrace, TraceStore
-from troth.node.watchdog import Watchdog
-from troth.protocol.identifiers import verdict_commitment
+from troth.node.orders import checking, concluding, unveiling
+from troth.node.orders.bench import Bench
+from troth.node.orders.concluding import committed_trace
+from troth.node.orders.seat import drawn_check
+from troth.node.orders.service import Answer, OrderService
+from troth.node.orders.session import INFERS, Session
+from troth.protocol.market import canonical, messages
+from troth.protocol.market.checks import Opened
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.papers import CheckPapers
+from troth.protocol.market.types import Opinion
 from troth.protocol.types import Address, Hash32
-from troth.protocol.wire import Compare, NodeRequest, Open, Opened
+from troth.protocol.wire import OrderRequest
+from troth.protocol.wire_market import Advance, Conclude, Unveil
 
-DeceitOf = Callable[[bytes], Deceit]
-
-
-class ConspiringTraces(TraceStore):
-    """Keeps the verdict that the cheat wants, over the trace that the cheat wants."""
-
-    def __init__(self, *arguments: Any, me: Address, deceit_of: DeceitOf, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._me = me
-        self._deceit_of = deceit_of
-        self._shown: dict[tuple[bytes, int], tuple[bytes, bytes]] = {}
-
-    def note_shown(self, header: Compare, rows: bytes) -> None:
-        """Remember the root and the rows of the inferencer."""
-        if header.root is not None:
-            self._shown[header.task_id, header.segment] = (header.root, rows)
-
-    def decide(self, trace: StoredTrace, *, verdict: bool, commitment: bytes, judged: bytes) -> StoredTrace:
-        deceit = self._deceit_of(trace.task_id)
-        said = verdict if deceit.verdict is None else deceit.verdict
-        if deceit.copies:
-            root, rows = self._shown[trace.task_id, trace.segment]
-            trace = replace(trace, root=root)
-            self.keep(trace, np.frombuffer(rows, dtype="<f4").reshape(trace.positions, trace.columns))
-        task, root, salt = Hash32(trace.task_id), Hash32(trace.root), Hash32(trace.salt)
-        hidden = verdict_commitment(task, trace.segment, self._me, root=root, verdict=said, salt=salt)
-        return super().decide(trace, verdict=said, commitment=hidden, judged=judged)
+_parts: dict[tuple[bytes, int, Address], str] = {}
+"""What a verifier of this process is in an order: "verifier 0", …"""
+_copied: dict[tuple[bytes, int, Address], Hash32] = {}
+"""Roots of traces that copying verifiers of this process were shown."""
 
 
-class ConspiringService(NodeService):
-    """Answers as the shipped service does, but for what its notes say about openings."""
+class Conspiracy:
+    """What the notes say of one node of this process."""
 
-    def __init__(self, bench: Bench, metrics: Metrics, *, notes: Notes, deceit_of: DeceitOf) -> None:
-        super().__init__(bench, metrics)
-        self._traces = bench.traces
-        self._notes = notes
-        self._deceit_of = deceit_of
+    def __init__(self, notes: Notes) -> None:
+        self.notes = notes
 
-    async def handle(self, sender: Address, header: NodeRequest, payload: memoryview) -> Answer:
-        deceit = self._deceit_of(header.task_id)
-        if isinstance(header, Compare) and isinstance(self._traces, ConspiringTraces):
-            self._traces.note_shown(header, bytes(payload))
-        if isinstance(header, Open) and deceit.opening == "silent":
+    def deceit(self, order: bytes, segment: int, me: Address, *, infers: bool) -> Deceit:
+        """How a node cheats in its part of an order."""
+        part = _part(segment) if infers else _parts.get((bytes(order), segment, me), "")
+        cheat = self.notes.cheat(order, part)
+        return HONEST if cheat is None else DECEITS[cheat]
+
+    def of(self, bench: Bench, session: Session) -> Deceit:
+        """The same for a session."""
+        seat = session.seat
+        return self.deceit(seat.order_id, seat.index, bench.me, infers=seat.infers)
+
+
+def _part(segment: int) -> str:
+    return INFERENCER if segment == 0 else f"{INFERENCER} {segment}"
+
+
+class ConspiringService(OrderService):
+    """Answers as the shipped service does, but for what its notes say; `conspiracy` is set once for the process."""
+
+    conspiracy: Conspiracy
+
+    async def handle(self, sender: Address, header: OrderRequest, payload: memoryview) -> Answer:
+        if isinstance(header, Advance) and header.role == "check" and header.papers_size:
+            self._note_part(sender, header, payload)
+        deceit = HONEST
+        if isinstance(header, Unveil | Conclude):
+            infers = isinstance(header, Conclude) or header.role == "infer"
+            deceit = self.conspiracy.deceit(header.order, header.segment, self._bench.me, infers=infers)
+        if isinstance(header, Unveil) and deceit.opening == "silent":
             raise Busy("this node opens nothing", None, "Ask for ever.")
-        if isinstance(header, Open) and deceit.opening == "copied":
-            return await self._copied(header.task_id)
-        answer = await super().handle(sender, header, payload)
-        if isinstance(header, Open) and deceit.opening == "leaked":
-            opened, tiles = answer
-            self._notes.share(header.task_id, msgspec.msgpack.encode((msgspec.msgpack.encode(opened), bytes(tiles))))
-        return answer
+        if isinstance(header, Conclude) and deceit.result == "withheld":
+            raise Busy("this node signs nothing", None, "Ask for ever.")
+        return await super().handle(sender, header, payload)
 
-    async def _copied(self, task: bytes) -> Answer:
-        leaked = self._notes.shared(task)
+    def _note_part(self, sender: Address, header: Advance, payload: memoryview) -> None:
+        """Which of the drawn verifiers this node is: that is how notes name it."""
+        if not self.conspiracy.notes.cheats(header.order):
+            return
+        papers = canonical.decode(CheckPapers, payload[: header.papers_size], len(payload))
+        drawn = drawn_check(papers, self._post(sender)).seats[header.segment]
+        number = tuple(drawn.seats).index(self._bench.me)
+        _parts[bytes(header.order), header.segment, self._bench.me] = verifier(number)
+
+
+def break_rules(conspiracy: Conspiracy) -> None:
+    """Replace the rules of every node of this process by ones that ask the notes first."""
+    ConspiringService.conspiracy = conspiracy
+    _sign_as_told(conspiracy)
+    _open_as_told(conspiracy)
+    _conclude_as_told(conspiracy)
+    _bring_as_told(conspiracy)
+
+
+def _sign_as_told(conspiracy: Conspiracy) -> None:
+    honest_sign, honest_judge = checking._sign, checking.judge_rows  # type: ignore[attr-defined]
+    honest_commitment = checking.own_commitment
+
+    async def judge(engine: Any, session: Session, claimed: Any, *, root_matches: bool) -> Any:
+        judgement = await honest_judge(engine, session, claimed, root_matches=root_matches)
+        seat, tokens = session.seat, judgement.tokens
+        said = {"states": judgement.states.score, "state_cut": judgement.states.cut, "root": root_matches}
+        if tokens is not None:
+            said |= {"tokens": tokens.score, "token_cut": tokens.cut, "end": tokens.end_ok}
+        part = _parts.get((bytes(seat.order_id), seat.index, seat.me), "verifier")
+        cheats = part in conspiracy.notes.cheats(seat.order_id)
+        if conspiracy.deceit(seat.order_id, seat.index, seat.me, infers=False).copies:
+            _copied[bytes(seat.order_id), seat.index, seat.me] = Hash32(committed_trace(session, claimed).root)
+        conspiracy.notes.tell(seat.order_id, what="judged", by=seat.me, segment=seat.index, cheats=cheats, **said)
+        return judgement
+
+    def sign(bench: Bench, session: Session, opinion: Opinion, shown: Any, *, keeps: bool) -> bytes:
+        told = conspiracy.of(bench, session).opinion
+        said = opinion if told is None else told
+        return honest_sign(bench, session, said, shown, keeps=keeps and said is Opinion.REJECT)
+
+    def commitment(bench: Bench, session: Session) -> Hash32:
+        """Once a copying verifier was shown the rows, it names them in place of its own."""
+        seat, trace = session.seat, session.trace
+        root = _copied.get((bytes(seat.order_id), seat.index, bench.me))
+        if root is None or trace is None:
+            return honest_commitment(bench, session)
+        return messages.verifier_commitment(seat.order_id, seat.index, bench.me, root=root, salt=Hash32(trace.salt))
+
+    checking.judge_rows = judge  # type: ignore[attr-defined]
+    checking._sign = sign
+    checking.own_commitment = commitment
+
+
+def _open_as_told(conspiracy: Conspiracy) -> None:
+    honest = unveiling._opened
+
+    async def opened(bench: Bench, trace: Any, drawn: Any, picked: Any) -> Opened:
+        own = await honest(bench, trace, drawn, picked)
+        infers = trace.attempt == INFERS
+        deceit = conspiracy.deceit(trace.task_id, trace.segment, bench.me, infers=infers)
+        if deceit.opening == "leaked":
+            conspiracy.notes.share(trace.task_id, canonical.encode(own))
+        if deceit.opening != "copied":
+            return own
+        leaked = conspiracy.notes.shared(trace.task_id)
         if leaked is None:
             raise Busy("nothing was leaked yet", None, "Ask again.")
-        opened, tiles = msgspec.msgpack.decode(leaked, type=tuple[bytes, bytes])
-        return msgspec.msgpack.decode(opened, type=Opened), tiles
+        return canonical.decode(Opened, leaked, len(leaked))
+
+    unveiling._opened = opened
 
 
-class ConspiringWatchdog(Watchdog):
-    """Does not reveal by itself what the notes say to hide."""
+def _conclude_as_told(conspiracy: Conspiracy) -> None:
+    honest = concluding._sign
 
-    def __init__(self, *arguments: Any, deceit_of: DeceitOf) -> None:
-        super().__init__(*arguments)
-        self._deceit_of = deceit_of
+    def sign(bench: Bench, session: Session, result: Any) -> bytes:
+        deceit = conspiracy.of(bench, session)
+        if deceit.result == "other trace":
+            salt = Hash32(session.trace.salt)  # type: ignore[union-attr]
+            result = replace(result, trace_commitment=messages.trace_commitment(Hash32(b"\x66" * 32), salt))
+        word = honest(bench, session, result)
+        if deceit.result == "twice":
+            other = replace(result, trace_commitment=Hash32(b"\x67" * 32))
+            signed = Signed(other, bench.operator.sign(other))
+            conspiracy.notes.share(result.order, canonical.encode(signed))
+        return word
 
-    async def _look_after(self, trace: StoredTrace) -> None:
-        if self._deceit_of(trace.task_id).opening in {"own", "leaked"}:
-            await super()._look_after(trace)
+    concluding._sign = sign
+
+
+def _bring_as_told(conspiracy: Conspiracy) -> None:
+    honest = bringing.Bringer.rejected
+
+    async def rejected(self: Any, rejection: Any) -> bool:
+        deceit = conspiracy.deceit(rejection.order, rejection.segment, self.bench.me, infers=False)
+        return True if not deceit.brings else await honest(self, rejection)
+
+    bringing.Bringer.rejected = rejected  # type: ignore[method-assign]
+
+
+__all__ = ["Conspiracy", "ConspiringService", "break_rules"]

@@ -1,4 +1,4 @@
-"""Every cheat that a node process can play, by the name that notes use."""
+"""Every cheat that a node can play, by the name that notes use."""
 
 from __future__ import annotations
 
@@ -6,24 +6,30 @@ from dataclasses import dataclass
 
 from adversaries import sessions
 from adversaries.sessions import Session, at_temperature, with_noise, with_weights
+from troth.protocol.market.types import Opinion
 
 
 @dataclass(frozen=True, slots=True)
 class Deceit:
-    """How a node cheats in a task.
+    """How a node cheats in an order.
 
     Args:
         session: how it computes.
-        verdict: what it says of the inferencer whatever it found, None for what it found.
-        copies: as a verifier, its own trace becomes the one that it was shown to judge.
+        opinion: what it says of the inferencer whatever it found, None for what it found.
+        copies: as a verifier, its verdict names the trace that it was shown, in place of the one it committed to.
         opening: "own"; "silent": it opens nothing; "leaked": it opens, and shows the others; "copied": it opens what
             another leaked.
+        result: "own"; "other trace": its result commits to a trace that its rows are not; "twice": it signs another
+            result of the same segment for whoever wants it; "withheld": it never signs one.
+        brings: whether it brings a rejection of its own to the court.
     """
 
     session: type[Session] = Session
-    verdict: bool | None = None
+    opinion: Opinion | None = None
     copies: bool = False
     opening: str = "own"
+    result: str = "own"
+    brings: bool = True
 
 
 HONEST = Deceit()
@@ -49,11 +55,16 @@ DECEITS: dict[str, Deceit] = {
     "wrong seed": Deceit(sessions.WrongSeed),
     "fake end": Deceit(sessions.FakeEnd),
     "forged": Deceit(sessions.Forged),
-    "random rows, yes": Deceit(sessions.Garbage, verdict=True),
-    "random rows, then the copied ones": Deceit(sessions.Garbage, verdict=True, copies=True),
-    "copies an opening": Deceit(sessions.Garbage, verdict=True, opening="copied"),
+    "cheap model": Deceit(with_noise(0.3)),
+    "random rows, yes": Deceit(sessions.Garbage, Opinion.ACCEPT),
+    "random rows, then the copied ones": Deceit(sessions.Garbage, Opinion.ACCEPT, copies=True),
+    "copies an opening": Deceit(sessions.Garbage, Opinion.ACCEPT, opening="copied"),
     "shows its opening": Deceit(opening="leaked"),
-    "never reveals": Deceit(opening="silent"),
-    "always yes": Deceit(verdict=True),
-    "always no": Deceit(verdict=False),
+    "opens nothing": Deceit(opening="silent"),
+    "always yes": Deceit(opinion=Opinion.ACCEPT),
+    "always no": Deceit(opinion=Opinion.REJECT),
+    "does not bring it": Deceit(brings=False),
+    "other trace": Deceit(result="other trace"),
+    "two results": Deceit(result="twice"),
+    "withheld result": Deceit(result="withheld"),
 }

@@ -1,4 +1,7 @@
-"""The engine of a dishonest node: honest but in the tasks that its notes are about."""
+"""The engine of a dishonest node: honest but in the orders that its notes are about.
+
+All nodes of a process share one set of weights; each has caches of its own, under names that hold its address.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,19 @@ from numpy.typing import NDArray
 from adversaries.sessions import Session
 from adversaries.workshop import Workshop
 from troth.node.engine.interface import Computed, SessionKey
-from troth.protocol.types import Segment
+from troth.protocol.hashing import keccak256
+from troth.protocol.types import Address, Segment
 
-SessionFor = Callable[[Workshop, SessionKey], Session]
+SessionFor = Callable[[Workshop, SessionKey, SessionKey], Session]
+"""From the workshop, the session's own name, and the name of its cache."""
 
 
 class Impostor:
     """See `troth.node.engine.interface.Engine`."""
 
-    def __init__(self, shop: Workshop, session_for: SessionFor) -> None:
+    def __init__(self, shop: Workshop, me: Address, session_for: SessionFor) -> None:
         self._shop = shop
+        self._me = me.encode()
         self._session_for = session_for
         self._sessions: dict[SessionKey, Session] = {}
         self._chosen_from: dict[bytes, tuple[Session, int]] = {}
@@ -56,7 +62,7 @@ class Impostor:
 
     async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
         if key not in self._sessions:
-            self._sessions[key] = self._session_for(self._shop, key)
+            self._sessions[key] = self._session_for(self._shop, key, self._own(key))
         session = self._sessions[key]
         computed = await session.forward(segment, start, inputs)
         self._chosen_from[computed.rows[-1].tobytes()] = (session, start + len(inputs) - 1)
@@ -74,13 +80,15 @@ class Impostor:
     async def forget(self, key: SessionKey) -> None:
         session = self._sessions.pop(key, None)
         self._chosen_from = {row: made for row, made in self._chosen_from.items() if made[0] is not session}
-        await self._shop.honest.forget(key)
-        await self._shop.forget(key)
+        await self._shop.honest.forget(self._own(key))
+        await self._shop.forget(self._own(key))
 
     async def release(self, task_id: bytes) -> None:
         for key in [key for key in self._sessions if key.task_id == task_id]:
             await self.forget(key)
-        await self._shop.honest.release(task_id)
 
     async def close(self) -> None:
-        await self._shop.honest.close()
+        """Others of this process go on with the same weights."""
+
+    def _own(self, key: SessionKey) -> SessionKey:
+        return key._replace(task_id=keccak256(self._me + key.task_id))

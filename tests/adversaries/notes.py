@@ -1,6 +1,7 @@
-"""The conspirators' notes: a folder that tells every dishonest process how to cheat in which task.
+"""The conspirators' notes: a folder that tells every process how to cheat in which order.
 
-A task that nobody wrote about is served honestly. Notes are written before the task is ordered.
+An order that nobody wrote about is served honestly. Parts are named by what somebody is in the order: "inferencer",
+"verifier 0" in the order of first seats, "scheduler". Notes are written before the order is sent.
 """
 
 from __future__ import annotations
@@ -9,9 +10,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-SCHEDULER = "scheduler"
-"""The scheduler's name in the notes; nodes stand there by their operators."""
+INFERENCER, SCHEDULER = "inferencer", "scheduler"
+
+
+def verifier(number: int) -> str:
+    """Who holds the first seat that no verifier before it holds."""
+    return f"verifier {number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,31 +26,45 @@ class Notes:
 
     folder: Path
 
-    def write(self, task: bytes, cheats: Mapping[str, str]) -> None:
-        """Say who cheats how: operator address to name of a cheat."""
+    def write(self, order: bytes, cheats: Mapping[str, str]) -> None:
+        """Say who cheats how: part to name of a cheat."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        staged = self._path(task, "part")
-        staged.write_text(json.dumps({operator.lower(): cheat for operator, cheat in cheats.items()}))
-        staged.replace(self._path(task, "json"))
+        staged = self._path(order, "part")
+        staged.write_text(json.dumps(dict(cheats)))
+        staged.replace(self._path(order, "json"))
 
-    def cheat(self, task: bytes, operator: str) -> str | None:
-        """The cheat that an operator plays in a task, None for honest work."""
-        path = self._path(task, "json")
-        if not path.exists():
-            return None
-        found: str | None = json.loads(path.read_text()).get(operator.lower())
+    def cheats(self, order: bytes) -> dict[str, str]:
+        """Part to cheat; empty for honest work."""
+        path = self._path(order, "json")
+        found: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
         return found
 
-    def share(self, task: bytes, secret: bytes) -> None:
-        """Leave something for the others of a task."""
-        staged = self._path(task, "part")
-        staged.write_bytes(secret)
-        staged.replace(self._path(task, "shared"))
+    def cheat(self, order: bytes, part: str) -> str | None:
+        """The cheat of one part, None for honest work."""
+        return self.cheats(order).get(part)
 
-    def shared(self, task: bytes) -> bytes | None:
+    def share(self, order: bytes, secret: bytes) -> None:
+        """Leave something for the others of an order."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        staged = self._path(order, "part")
+        staged.write_bytes(secret)
+        staged.replace(self._path(order, "shared"))
+
+    def shared(self, order: bytes) -> bytes | None:
         """What somebody left, None as long as nobody did."""
-        path = self._path(task, "shared")
+        path = self._path(order, "shared")
         return path.read_bytes() if path.exists() else None
 
-    def _path(self, task: bytes, kind: str) -> Path:
-        return self.folder / f"{task.hex()}.{kind}"
+    def tell(self, order: bytes, **what: Any) -> None:
+        """Add a line to what was seen in an order."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._path(order, "seen").open("a") as file:
+            file.write(json.dumps(what) + "\n")
+
+    def seen(self, order: bytes) -> list[dict[str, Any]]:
+        """Every line that was told."""
+        path = self._path(order, "seen")
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def _path(self, order: bytes, kind: str) -> Path:
+        return self.folder / f"{bytes(order).hex()}.{kind}"

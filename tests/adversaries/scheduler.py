@@ -1,7 +1,7 @@
-"""The process of a dishonest scheduler: `python -m adversaries.scheduler --home FOLDER --notes FOLDER`.
+"""The process of a scheduler: `python -m adversaries.scheduler --plan FILE`.
 
-It is the shipped scheduler; in the tasks that its notes are about, one step is another: how it draws, what it hands to
-verifiers, whether it settles.
+It is the shipped scheduler; in the orders that its notes are about, one step is another: who it says was drawn, what it
+hands to verifiers, whether it answers, what it pays, what it logs.
 """
 
 from __future__ import annotations
@@ -10,56 +10,65 @@ import argparse
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import uvloop
-
 from adversaries.notes import SCHEDULER, Notes
+from adversaries.plan import CONTEXT, POLL_SECONDS, VRF_SECRET, Plan, key_of
+from troth.overlay.identity import load_identity
 from troth.overlay.logs import configure
+from troth.overlay.server import TlsServer, run_until_stopped
 from troth.protocol import vrf
-from troth.protocol.assignment import Assignment
-from troth.protocol.types import Hash32, Order
-from troth.protocol.wire import Compare
-from troth.scheduler import assembly, closing, lifecycle
-from troth.scheduler.admission import Admission
-from troth.scheduler.admitted import AdmittedTask
-from troth.scheduler.closing import Closing
-from troth.scheduler.errors import TaskFailed
-from troth.scheduler.records import Settled
-from troth.scheduler.serving import serve
-from troth.scheduler.trace_store import TaskTraces
-from troth.scheduler.verification import SegmentVerification
+from troth.protocol.hashing import keccak256
+from troth.protocol.market import messages
+from troth.protocol.types import Address, Hash32
+from troth.scheduler.assembly import Keys
+from troth.scheduler.catalogue import Served, Texts
+from troth.scheduler.checks import running as checking
+from troth.scheduler.checks import seat as seats
+from troth.scheduler.checks.summons import SummonsDuty
+from troth.scheduler.errors import Busy, TaskFailed
+from troth.scheduler.log.entries import LogBook
+from troth.scheduler.market.assembly import assembled_market
+from troth.scheduler.market.configuration import MarketConfiguration
+from troth.scheduler.market.duties import Pace
+from troth.scheduler.orders import admission, concluding
+from troth.scheduler.orders.desk import Waits
+from troth.scheduler.orders.offers import PriceList
+from troth.scheduler.orders.service import Orders
+from troth.scheduler.pipeline import Patience
+from troth.scheduler.tabs.node_tabs import NodeTabs
+from troth.scheduler.tabs.opening import Deposits
 
+LISTED = PriceList(prompt=8 * 10**17, cached=8 * 10**16, written=16 * 10**17)
+"""Wei for 10^9 positions, as in the demo."""
+LOG_SECONDS = 5.0
 CheatOf = Callable[[bytes], str | None]
 Rows = list[bytes]
-
-_earlier: dict[str, bytes] = {}
+_earlier: dict[str, Rows] = {}
 
 
 def altered(rows: Rows) -> Rows:
     """One bit of one state."""
-    return [*rows[:5], bytes([rows[5][0] ^ 1]) + rows[5][1:], *rows[6:]]
+    return [*rows[:2], bytes([rows[2][0] ^ 1]) + rows[2][1:], *rows[3:]]
 
 
 def dropped(rows: Rows) -> Rows:
     """One row is left out, and the last one stands twice."""
-    return [*rows[:5], *rows[6:], rows[-1]]
+    return [*rows[:2], *rows[3:], rows[-1]]
 
 
 def reordered(rows: Rows) -> Rows:
     """Two rows in each other's place."""
-    return [*rows[:5], rows[6], rows[5], *rows[7:]]
+    return [*rows[:2], rows[3], rows[2], *rows[4:]]
 
 
 def replayed(rows: Rows) -> Rows:
-    """The rows of the first task that was served, as many as there are here."""
-    data, size = _earlier["rows"], len(rows[0])
-    return [data[start : start + size] for start in range(0, len(rows) * size, size)]
+    """The rows of an order that was checked before, as many as there are here."""
+    return (_earlier["rows"] * len(rows))[: len(rows)]
 
 
-TAMPERINGS: dict[str, Callable[[Rows], Rows]] = {
+TAMPERED: dict[str, Callable[[Rows], Rows]] = {
     "altered rows": altered,
     "dropped rows": dropped,
     "reordered rows": reordered,
@@ -67,85 +76,198 @@ TAMPERINGS: dict[str, Callable[[Rows], Rows]] = {
 }
 
 
-class DishonestAdmission(Admission):
-    """Proves with a key that nobody registered, or names other parties than its proofs draw."""
+class TamperedRows:
+    """Kept rows as verifiers are shown them."""
 
-    cheat_of: CheatOf
+    def __init__(self, kept: Any, total: int, change: Callable[[Rows], Rows]) -> None:
+        self._kept, self._total, self._change = kept, total, change
 
-    def _draw(self, order: Order, task: Hash32, *rest: Any) -> tuple[Assignment, tuple[Hash32, ...]]:
-        cheat = self.cheat_of(task)
-        if cheat == "wrong VRF key":
-            other = Admission(self._catalogue, self._scheduler, vrf.generate_key(), self._domain)
-            return other._draw(order, task, *rest)
-        assignment, alphas = super()._draw(order, task, *rest)
-        if cheat == "wrong assignment":
-            turned = tuple(tuple(reversed(parties)) for parties in assignment.parties)
-            assignment = replace(assignment, parties=turned)
-        return assignment, alphas
-
-
-class TamperedTraces:
-    """The stored rows of a task, changed on their way out."""
-
-    def __init__(self, traces: TaskTraces, row_bytes: int, change: Callable[[Rows], Rows]) -> None:
-        self._traces = traces
-        self._size = row_bytes
-        self._change = change
+    def rows(self, segment: int, start: int, count: int) -> bytes:
+        """All rows, changed, and of these the wanted ones."""
+        data, size = self._kept.rows(segment, 0, self._total), self._kept.row_bytes
+        split = [data[at : at + size] for at in range(0, len(data), size)]
+        return b"".join(self._change(split)[start : start + count])
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._traces, name)
-
-    def rows(self, *place: int) -> bytes:
-        data = self._traces.rows(*place)
-        return b"".join(self._change([data[start : start + self._size] for start in range(0, len(data), self._size)]))
+        return getattr(self._kept, name)
 
 
-class DishonestVerification(SegmentVerification):
-    """Shows verifiers other rows than the inferencer's, or none."""
-
-    cheat_of: CheatOf
-
-    def __init__(self, task: AdmittedTask, *rest: Any, traces: TaskTraces, **more: Any) -> None:
-        super().__init__(task, *rest, traces=traces, **more)
-        self._cheat = self.cheat_of(task.task_id) or ""
-        if self._cheat in TAMPERINGS:
-            self._traces = TamperedTraces(traces, task.row_bytes, TAMPERINGS[self._cheat])  # type: ignore[assignment]
-
-    def _compare_request(self, start: int, count: int, root: Any) -> Compare:
-        if self._cheat == "withheld target":
-            raise TaskFailed("Nothing is shown to verifiers")
-        if self._cheat == "nothing":
-            _earlier["rows"] = self._traces.rows(self._segment, self._generated.attempt, 0, self._positions)
-        return super()._compare_request(start, count, root)
+def break_rules(cheat_of: CheatOf) -> None:
+    """Replace rules of this process by ones that ask the notes first."""
+    _name_others(cheat_of)
+    _tamper(cheat_of)
+    _withhold(cheat_of)
+    _pay_less(cheat_of)
+    _log_less(cheat_of)
 
 
-class DishonestClosing(Closing):
-    """Commits and then does nothing any more."""
+def _name_others(cheat_of: CheatOf) -> None:
+    honest_draw, honest_choose, honest_verifiers = admission._draw, admission._choose, checking.drawn_verifiers
 
-    cheat_of: CheatOf
+    def draw(asked: Any) -> Any:
+        drawn = honest_draw(asked)
+        if cheat_of(asked.order_id) != "wrong VRF key":
+            return drawn
+        return replace(drawn, proof=vrf.prove(keccak256(b"another key"), messages.infer_alpha(asked.order_id)))
 
-    async def settle(self, record: Any) -> Settled:
-        if self.cheat_of(self._task.task_id) == "never settles":
+    def choose(asked: Any, drawn: Any) -> tuple[Address, ...]:
+        nodes: tuple[Address, ...] = honest_choose(asked, drawn)
+        if cheat_of(asked.order_id) != "wrong assignment":
+            return nodes
+        members = asked.view.groups[0].members_at(asked.order.reference_block)
+        friend = next(one.operator for one in members if one.operator not in drawn.candidates[0])
+        return (friend, *nodes[1:])
+
+    def verifiers(desk: Any, story: Any) -> Any:
+        """Friends in place of those who were drawn."""
+        drawn = honest_verifiers(desk, story)
+        if cheat_of(story.order_id) != "friends check":
+            return drawn
+        others = [node for node in _members(desk, story) if node not in drawn[0].seats]
+        friends = tuple(others[: len(drawn[0].operators)])
+        return (replace(drawn[0], operators=friends), *drawn[1:])
+
+    admission._draw, admission._choose = draw, choose
+    checking.drawn_verifiers = verifiers
+
+
+def _members(desk: Any, story: Any) -> list[Address]:
+    view = desk.view(story.order, story.admitted.tab)
+    return [one.operator for one in view.groups[0].members_at(story.order.reference_block)]
+
+
+def _tamper(cheat_of: CheatOf) -> None:
+    honest_judge, honest_commit, honest_answer = seats.Seat.judge, seats.Seat.commit, seats.Seat._answer
+
+    async def judge(self: Any, commitment: Any) -> Any:
+        cheat, kept, total = cheat_of(self._work.order_id), self._kept, self._rows
+        data, size = kept.rows(self._segment, 0, total), kept.row_bytes
+        split = [data[at : at + size] for at in range(0, len(data), size)]
+        if cheat is None:
+            _earlier.setdefault("rows", split)
+        if cheat == "withheld target":
+            raise TaskFailed("nothing is shown", self._segment)
+        if cheat in TAMPERED:
+            self._kept = TamperedRows(kept, total, TAMPERED[cheat])
+        try:
+            return await honest_judge(self, commitment)
+        finally:
+            self._kept = kept
+
+    def answer(self: Any) -> Any:
+        tokens = honest_answer(self)
+        if cheat_of(self._work.order_id) != "other text":
+            return tokens
+        return [*tokens[:-1], (tokens[-1] + 1) % 32]
+
+    async def commit(self: Any) -> Any:
+        if cheat_of(self._work.order_id) == "shows nothing to verifiers":
+            raise TaskFailed("verifiers are asked nothing", self._segment)
+        return await honest_commit(self)
+
+    seats.Seat.judge, seats.Seat.commit, seats.Seat._answer = judge, commit, answer  # type: ignore[method-assign]
+
+
+def _withhold(cheat_of: CheatOf) -> None:
+    honest_results, honest_secret = concluding.Ending.results, Orders.show_secret
+    honest_summons = SummonsDuty._answer
+
+    async def results(self: Any, timeout: float) -> Any:
+        found = await honest_results(self, timeout)
+        if cheat_of(self.work.order_id) == "withholds results":
             await asyncio.Event().wait()
-        return await super().settle(record)
+        return found
+
+    async def show_secret(self: Any, order_id: Hash32, secret: Hash32) -> Any:
+        if cheat_of(order_id) in {"refuses the check", "checks late"}:
+            raise Busy("Not now", 60)
+        return await honest_secret(self, order_id, secret)
+
+    async def answer(self: Any, asked: Any) -> None:
+        if cheat_of(asked.story.order_id) not in {"refuses the check", "friends check"}:
+            await honest_summons(self, asked)
+
+    concluding.Ending.results = results  # type: ignore[method-assign]
+    Orders.show_secret = show_secret  # type: ignore[method-assign]
+    SummonsDuty._answer = answer  # type: ignore[method-assign]
+
+
+def _pay_less(cheat_of: CheatOf) -> None:
+    honest_fee, honest_due = NodeTabs.set_fee, NodeTabs.acknowledge_due
+
+    def set_fee(self: Any, node: Address, number: int, fee: int, due: int) -> Any:
+        owed = self.held(node).owed.get(number)
+        short = owed is not None and cheat_of(owed.order) == "pays a node less"
+        return honest_fee(self, node, number, fee // 2 if short else fee, due)
+
+    def acknowledge_due(self: Any, block: int, decide: Any) -> Any:
+        def kept(node: Address, owed: Any) -> int | None:
+            return None if cheat_of(owed.order) == "never pays a node" else decide(node, owed)
+
+        return honest_due(self, block, kept)
+
+    NodeTabs.set_fee = set_fee  # type: ignore[method-assign]
+    NodeTabs.acknowledge_due = acknowledge_due  # type: ignore[method-assign]
+
+
+def _log_less(cheat_of: CheatOf) -> None:
+    honest = LogBook.assign
+
+    def assign(self: Any, story: Any) -> Any:
+        number, statements = honest(self, story)
+        if cheat_of(story.order_id) == "leaves it out of the log":
+            statements = [one for one in statements if "log_line" not in one[0]]
+        return number, statements
+
+    LogBook.assign = assign  # type: ignore[method-assign]
+
+
+def configuration_of(plan: Plan) -> MarketConfiguration:
+    """As `troth scheduler init` writes it."""
+    folder, port = plan.home("scheduler"), plan.ports[-1]
+    factory, bank = plan.addresses
+    model = Path(plan.model) if plan.model else plan.home("toy")
+    return MarketConfiguration(
+        folder=folder,
+        rpc=plan.rpc,
+        chain_id=31337,
+        poll_seconds=POLL_SECONDS,
+        factory=factory,
+        bank=bank,
+        start_block=0,
+        operator_keystore=folder / "unused.json",
+        vrf_keystore=folder / "unused.json",
+        host="127.0.0.1",
+        port=port,
+        endpoint=f"https://127.0.0.1:{port}",
+        served=(Served(plan.execution_class, plan.ends, Texts.load(model), CONTEXT),),
+        prices={plan.execution_class: LISTED},
+        deposits=Deposits(10**16, 10**13),
+        redeem_times=10**9,
+        concurrent=16,
+        waits=Waits(Patience(token=30.0, prefill=60.0), check=30.0),
+    )
+
+
+async def serve(plan: Plan) -> None:
+    """Serve until SIGTERM."""
+    notes, configuration = Notes(plan.notes), configuration_of(plan)
+    break_rules(lambda order: notes.cheat(order, SCHEDULER))
+    keys = Keys(key_of("scheduler"), VRF_SECRET)
+    identity = load_identity(configuration.folder / "tls")
+    async with assembled_market(configuration, keys, Pace(urgent=0.2, money=1.0, slow=5.0)) as scheduler:
+        scheduler.orders.book._seconds = LOG_SECONDS
+        server = TlsServer(scheduler.app(), identity, configuration.host, configuration.port)
+        await run_until_stopped(server, lambda _port: plan.ready("scheduler").touch())
 
 
 def main() -> None:
-    """Serve until SIGTERM."""
+    """Parse and serve."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--home", type=Path, required=True)
-    parser.add_argument("--notes", type=Path, required=True)
+    parser.add_argument("--plan", type=Path, required=True)
     arguments = parser.parse_args()
-    configure("info")
-    cheat_of = partial(Notes(arguments.notes).cheat, operator=SCHEDULER)
-    for module, part in (
-        (assembly, DishonestAdmission),
-        (closing, DishonestVerification),
-        (lifecycle, DishonestClosing),
-    ):
-        part.cheat_of = staticmethod(cheat_of)
-        setattr(module, part.__mro__[1].__name__, part)
-    uvloop.run(serve(arguments.home, None))
+    configure("INFO")
+    asyncio.run(serve(Plan.read(arguments.plan)))
 
 
 if __name__ == "__main__":

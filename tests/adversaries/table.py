@@ -2,57 +2,51 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
-from adversaries.registry import BEFORE_REPLAY
 from adversaries.trial import Finding
 
 HEADER = (
-    "| adversary | what it does | caught by | score / cut | outcome | blocks | seconds | who paid what (units) |\n"
+    "| adversary | what it does | caught by | score / cut | outcome | blocks | seconds | who has more (gwei) |\n"
     "| --- | --- | --- | --- | --- | --- | --- | --- |"
 )
+GWEI = 10**9
 
 
 def markdown(findings: Iterable[Finding]) -> str:
-    """One row per finding; the honest task before a replay is none."""
-    rows = [row(found) for found in findings if found.adversary is not BEFORE_REPLAY]
-    return "\n".join([HEADER, *rows]) + "\n"
+    """One row per finding."""
+    return "\n".join([HEADER, *(row(found) for found in findings)]) + "\n"
 
 
 def row(found: Finding) -> str:
     """One line of the table."""
-    adversary = found.adversary
-    cells = (
-        adversary.name,
-        adversary.does,
-        adversary.caught_by,
-        score(found),
-        found.outcome,
-        str(found.blocks),
-        f"{found.seconds:.1f}",
-        money(found),
-    )
-    return "| " + " | ".join(cells) + " |"
+    one = found.row
+    cells = (one.name, one.does, one.caught_by, score(found), found.outcome)
+    return "| " + " | ".join((*cells, str(found.blocks), f"{found.seconds:.1f}", money(found))) + " |"
 
 
 def score(found: Finding) -> str:
     """By how much the weakest honest verifier found the cheat to exceed its cut."""
-    if not found.judged:
+    judged = [one for one in found.judged if "tokens" in one or one["segment"] == 0]
+    if not judged or found.row.kind == "toy":
         return "–"
-    if not all(one.end_ok for one in found.judged):
+    if not all(one.get("end", True) for one in judged):
         return "end not valid"
-    tokens = "tokens" in found.adversary.caught_by
-    ratios = [one.tokens / one.token_cut if tokens else one.states / one.state_cut for one in found.judged]
-    return f"{min(ratios):.2g}"
+    what, cut = ("tokens", "token_cut") if "tokens" in found.row.caught_by else ("states", "state_cut")
+    return f"{min(one[what] / one[cut] for one in judged if what in one):.2g}"
 
 
 def money(found: Finding) -> str:
-    """Slashes and pay by seat, what the client paid."""
-    parts = [f"{found.seat(who)} −{units}" for who, (_, units) in found.slashed.items()]
-    paid = Counter[str]()
-    for account, units in found.credited.items():
-        if account in found.parties:
-            paid[f"{found.seat(account)} +{units}"] += 1
-    parts += [text if count == 1 else f"{count} × {text}" for text, count in paid.items()]
-    return ", ".join([*parts, f"client −{found.cost // found.unit} of {found.fee // found.unit}"])
+    """What each party has more or less, largest losses first; parties with the same part and sum are counted."""
+    told: dict[tuple[str, int], int] = {}
+    for party, amount in found.change.wealth.items():
+        if amount:
+            place = (found.part_of(party), amount)
+            told[place] = told.get(place, 0) + 1
+    lines = [_line(part, amount, count) for (part, amount), count in sorted(told.items(), key=lambda one: one[0][1])]
+    return ", ".join(lines) or "nobody"
+
+
+def _line(part: str, amount: int, count: int) -> str:
+    sign = "−" if amount < 0 else "+"
+    return f"{f'{count} × ' if count > 1 else ''}{part} {sign}{abs(amount) / GWEI:,.0f}"

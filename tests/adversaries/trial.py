@@ -1,242 +1,331 @@
-"""One trial: an adversary is seated in one task, a client asks, and everything that came of it is recorded."""
+"""One trial: notes are written, a client asks, and everything that came of it is recorded, money to the wei."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Any
 
-from adversaries.notes import SCHEDULER
-from adversaries.registry import BEFORE_REPLAY, NEVER_SETTLES, Adversary
-from adversaries.stage import AdversaryStage
-from troth.client.asking import Finished, Posted, Text, Verdict, ask
-from troth.client.choices import Choices
+from adversaries.money import Accountant, Count, open_work, paid_work
+from adversaries.network import PARAMETERS, Client, Network
+from adversaries.notes import INFERENCER, SCHEDULER, verifier
+from adversaries.registry import CHECKED, CONVICTED, FAILED, SCHEDULER_CONVICTED, UNPAID, Row
 from troth.client.errors import ClientError
-from troth.client.ordering import SignedOrder
-from troth.client.session import Session, session
-from troth.demo import cli
-from troth.protocol.events import (
-    Credited,
-    EscrowReleased,
-    Slashed,
-    TaskAborted,
-    TaskCommitted,
-    TaskExpired,
-    TaskOpened,
-    TaskSettled,
-)
-from troth.protocol.settlement import SlashReason
-from troth.protocol.types import Address
+from troth.client.ordering import Choices
+from troth.client.orders.asking import ask
+from troth.client.orders.journal import Entry, Phase
+from troth.client.orders.updates import Drawn, Ended, Finished, Sent, Served
+from troth.client.orders.wishes import Check, Wish
+from troth.protocol.market.messages import DOUBTS, case_id
+from troth.protocol.market.types import Fault, Outcome
+from troth.protocol.types import Address, Hash32
 
-END_SECONDS = 240.0
-TRIAL_SECONDS = 480.0
-"""How long one trial may take on a busy machine. Nothing in it waits for ever, and some of it for half an hour."""
-COMPARED = re.compile(
-    r"compared: verdict (\w+), root \w+, states (\S+) of (\S+) .*tokens (\S+) of ([\d.e+-]+), end (\w+)"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What one honest verifier found: scores against their cuts, and whether the end was valid."""
-
-    accepts: bool
-    states: float
-    state_cut: float
-    tokens: float
-    token_cut: float
-    end_ok: bool
-
-    @property
-    def caught_by(self) -> str:
-        """The check that rejects, or nothing."""
-        if self.states > self.state_cut:
-            return "verdict: states"
-        return "" if self.tokens <= self.token_cut and self.end_ok else "verdict: tokens"
+TRIAL_SECONDS = 90.0
+SETTLE_SECONDS = 8.0
+NEVER_PAID = {Phase.CONTRADICTED, Phase.REFUSED_CHECK}
+LOOK_SECONDS = 0.1
+ATTEMPTS = 3
+FALLEN = {CONVICTED, "node missing", FAILED}
+"""Where an answer falls, its client owes nothing, and its scheduler has paid who checked it and who served the rest."""
+SYSTEM = "You are a careful assistant. Answer in one short sentence and add nothing to it."
+QUESTIONS = ("Name a colour.", "Name a fruit.", "Name a city in Italy.", "Name an animal that swims.")
+PHASES = {Phase.UNDRAWN: "undrawn", Phase.CHECKED: CHECKED, Phase.UNCLEAR: "no majority", Phase.CONTRADICTED: "refused"}
 
 
 @dataclass(slots=True)
 class Finding:
-    """What a trial showed. Amounts are in units of pay; blocks and seconds count from the commit to the settlement.
+    """What a trial showed. ``seconds`` and ``blocks`` count from the answer's last token to what ended it.
 
-    ``since_answer`` counts the seconds from the answer's last token to the settlement, ``awaited`` is what came last or
-    never came.
+    ``paid`` is what the client acknowledged, ``advanced`` what its scheduler paid for an answer that fell,
+    ``deposits`` what the client's summons may cost: they pay an answer's gas.
     """
 
-    adversary: Adversary
-    awaited: str = "a session with the scheduler"
+    row: Row
     outcome: str = ""
-    cost: int = 0
-    fee: int = 0
-    text: str = ""
+    said: str = ""
     blocks: int = 0
     seconds: float = 0.0
-    since_answer: float = 0.0
-    slashed: dict[Address, tuple[SlashReason, int]] = field(default_factory=dict)
-    credited: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    released: int = 0
-    unit: int = 1
-    parties: tuple[Address, ...] = ()
-    rogues: frozenset[str] = frozenset()
-    scheduler: str = ""
-    error: str = ""
-    judged: list[Judged] = field(default_factory=list)
+    judged: list[dict[str, Any]] = field(default_factory=list)
+    parts: dict[str, list[str]] = field(default_factory=dict)
+    paid: int = 0
+    advanced: int = 0
+    deposits: int = 0
+    change: Count = field(default_factory=Count)
+    broken: list[str] = field(default_factory=list)
+    wall: float = 0.0
+
+    def part_of(self, party: str) -> str:
+        """What a party was: its first part, or "others"."""
+        return next(iter(self.parts.get(party, [])), "another node" if party.startswith("node") else party)
+
+
+@dataclass
+class Trial:
+    """A row on its network, with what scripts need."""
+
+    network: Network
+    accountant: Accountant
+    row: Row
+    found: Finding
+    orders: list[Hash32] = field(default_factory=list)
+    nodes: tuple[Address, ...] = ()
+    verifiers: tuple[tuple[Address, ...], ...] = ()
+    answered: float = 0.0
+    answered_block: int = 0
+    proven_before: frozenset[Hash32] = frozenset()
 
     @property
-    def slashed_seats(self) -> dict[str, SlashReason]:
-        """Seat ("inferencer", "verifier 1", …) to the reason for which its holder was slashed."""
-        return {self.seat(operator): reason for operator, (reason, _) in self.slashed.items()}
+    def client(self) -> Client:
+        """Who asks."""
+        return self.network.clients[self.row.client]
 
-    def seat(self, operator: str) -> str:
-        """What an operator was in this task; dishonest verifiers come before honest ones in the names."""
-        if operator in (self.parties[0], self.scheduler):
-            return "inferencer" if operator == self.parties[0] else "scheduler"
-        return "cheating verifier" if operator in self.rogues else "honest verifier"
+    @property
+    def order(self) -> Hash32:
+        """The order that the notes are about."""
+        return self.orders[0]
 
+    @property
+    def entry(self) -> Entry:
+        """As the client has it."""
+        return self.client.session.journal.entry(self.order)
 
-async def play_all(
-    stage: AdversaryStage,
-    adversaries: Sequence[Adversary],
-    together: int = 1,
-    report: Callable[[Finding], None] = lambda found: None,
-    seconds: float = float("inf"),
-) -> list[Finding]:
-    """Play several adversaries, so many at a time, schedulers last, after the honest task whose rows one replays.
+    def prompt(self, number: int = 0) -> tuple[int, ...]:
+        """A question's tokens."""
+        if not self.network.plan.model:
+            return (3, 1, 4, 1, 5, 9, 2, 6 + number)
+        language = self.client.session.language
+        assert language is not None
+        question = QUESTIONS[number % len(QUESTIONS)]
+        messages = ({"role": "system", "content": SYSTEM}, {"role": "user", "content": question})
+        return language.prompt_tokens(messages)  # type: ignore[arg-type]
 
-    After `seconds` the trials that have not ended are broken off, and say what they were waiting for.
-    """
-    places, until = asyncio.Semaphore(together), asyncio.get_running_loop().time() + seconds
+    async def ask(self, *, check: str | None = None, cheats: bool = True) -> None:
+        """One question by the shipped client; what it was told goes into the finding."""
+        row, session = self.row, self.client.session
+        for record in session.books.all(session.domain):
+            session.books.doubt(record.identifier, "")
+        for desk in session.desks.values():
+            desk.away_until = 0.0
+        wish = Wish(Choices(row.tokens, int(row.temperature * 1_000_000)), Check.read(check or row.check))
+        self.note_answered()
+        try:
+            async with aclosing(ask(session, self.prompt(), wish)) as updates:
+                async for update in updates:
+                    self._hear(update, cheats=cheats)
+        except ClientError as error:
+            self.found.said += f"{type(error).__name__}: {error.what}"
 
-    async def one(adversary: Adversary) -> Finding:
-        async with places:
-            found = await _bounded(stage, adversary, until)
-        report(found)
-        return found
+    async def ask_until_served(self) -> None:
+        """On a machine that is too busy an order may fail before it comes to the cheat: then another one is played."""
+        for _ in range(ATTEMPTS):
+            await self.ask()
+            if self.row.outcome == FAILED or not self.orders or self.entry.phase is not Phase.FAILED:
+                return
+            self.orders, self.found.said = [], ""
 
-    found = await asyncio.gather(*[one(adversary) for adversary in adversaries if not adversary.scheduler])
-    if any(adversary.scheduler for adversary in adversaries):
-        stage.network.replace_scheduler()
-        found.append(await one(BEFORE_REPLAY))
-        found += await asyncio.gather(*[one(adversary) for adversary in adversaries if adversary.scheduler])
-    return found
+    def _hear(self, update: Any, *, cheats: bool) -> None:
+        match update:
+            case Sent():
+                if cheats and not self.orders:
+                    self.network.notes.write(update.order, dict(self.row.cheats))
+                self.orders.append(update.order)
+            case Served() if len(self.orders) == 1:
+                self.nodes = update.nodes
+            case Finished():
+                self.note_answered()
+            case Drawn() if len(self.orders) == 1:
+                self.verifiers = update.verifiers
+            case Ended():
+                self.found.said += update.advice
 
+    def note_answered(self) -> None:
+        """From here seconds and blocks count."""
+        self.answered, self.answered_block = time.monotonic(), self.network.follower.block
 
-async def _bounded(stage: AdversaryStage, adversary: Adversary, until: float) -> Finding:
-    """A trial that ends by `until` (the loop's time) and after TRIAL_SECONDS at the latest, whatever breaks in it."""
-    begun, found = asyncio.get_running_loop().time(), Finding(adversary)
-    try:
-        async with asyncio.timeout_at(min(begun + TRIAL_SECONDS, until)):
-            await play(stage, found)
-    except TimeoutError:
-        waited = asyncio.get_running_loop().time() - begun
-        found.outcome = f"broke: {found.awaited} did not come, the trial was broken off after {waited:.0f} s"
-    except Exception as error:  # noqa: BLE001 - one trial that breaks must not hide the others
-        found.outcome = f"broke while waiting for {found.awaited}: {error!r}"
-    return found
+    # ---- how it ends
 
+    async def until(self, condition: Callable[[], bool], what: str, seconds: float = TRIAL_SECONDS) -> None:
+        """Wait; TimeoutError names what did not come."""
+        until = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > until:
+                raise TimeoutError(f"{what} did not come within {seconds:g} s; {self._shown()}")
+            self.network.require_alive()
+            if self.orders and self.entry.phase is Phase.FAILED and self.row.outcome != FAILED:
+                raise RuntimeError(f"{what} cannot come: {self._shown()}")
+            await asyncio.sleep(LOOK_SECONDS)
 
-async def play(stage: AdversaryStage, found: Finding) -> None:
-    """Seat the finding's adversary, ask, wait for the verdict; everything seen goes into the finding."""
-    adversary = found.adversary
-    async with session(stage.client.home, stage.client.configuration) as ready:
-        choices = Choices(adversary.tokens, int(adversary.temperature * 1_000_000))
-        signed, parties = await stage.drawn_order(
-            ready,
-            choices,
-            rogue_inferencer=None if adversary.scheduler else bool(adversary.inferencer),
-            rogue_verifiers=len(adversary.verifiers),
-            ends=adversary.temperature == 0,
+    def _shown(self) -> str:
+        return f"{self.entry.phase}, {self.entry.failure}" if self.orders else self.found.said
+
+    def note_end(self, outcome: str) -> None:
+        """It ended now."""
+        self.found.outcome = outcome
+        self.found.seconds = time.monotonic() - self.answered
+        self.found.blocks = self.network.follower.block - self.answered_block
+
+    def case_outcome(self) -> Outcome | None:
+        """How the newest case over the order ended."""
+        cases = self.network.follower.state.cases
+        places = [place + segment for place in (0, DOUBTS) for segment in range(len(self.network.plan.ends))]
+        ended = [cases[name].outcome for place in places if (name := case_id(self.order, place)) in cases]
+        return next((one for one in ended if one is not None), None)
+
+    def summons(self) -> list[Any]:
+        """Summons of the order that stand or stood."""
+        return [one for one in self.network.follower.state.summons.values() if one.state.order == self.order]
+
+    def convicted(self, operator: Address, fault: Fault) -> bool:
+        """Whether two words of a party convicted it since the trial began."""
+        proven = self.network.follower.state.proven
+        fresh = [one for subject, one in proven.items() if subject not in self.proven_before]
+        return any(one.convict == operator and Fault(one.fault) is fault for one in fresh)
+
+    async def wait_for_the_end(self) -> None:
+        """Whatever the row says must come."""
+        row = self.row
+        if row.outcome in {CONVICTED, "node missing"}:
+            await self.until(lambda: self.case_outcome() is not None, "the end of a case")
+            outcome = self.case_outcome()
+            assert outcome is not None
+            self.note_end(outcome.name.lower().replace("_", " "))
+        elif row.outcome == SCHEDULER_CONVICTED:
+            await self.until(self._unanswered, "the end of a summons")
+            self.note_end(SCHEDULER_CONVICTED)
+        elif row.outcome == UNPAID:
+            await self.until(self._passed_on, "the end of a summons")
+            self.note_end(UNPAID if self.entry.paid is None else "paid")
+        elif row.outcome == FAILED:
+            await self.until(lambda: self.entry.phase is Phase.FAILED, "a failed order")
+            self.note_end(FAILED)
+        else:
+            await self.until(lambda: PHASES.get(self.entry.phase) == row.outcome, row.outcome)
+            self.note_end(PHASES[self.entry.phase])
+
+    def _passed_on(self) -> bool:
+        """Every verifier said on chain that it was shown nothing to judge, so that nobody is owed for the answer."""
+        asked = self.summons()
+        return bool(asked) and all(one.answered for one in asked) and self.entry.phase is Phase.REFUSED_CHECK
+
+    def _unanswered(self) -> bool:
+        return any(one.answered is False for one in self.summons())
+
+    async def settle(self) -> None:
+        """Until everything about these orders is paid: windows pass where only they are awaited."""
+        ours = {bytes(one) for one in self.orders}
+        until = time.monotonic() + SETTLE_SECONDS
+        wound = False
+        while time.monotonic() < until:
+            entries = [self.client.session.journal.entry(one) for one in self.orders]
+            left = [one for one in entries if one.paid is None and one.phase not in NEVER_PAID]
+            if not left and not open_work(self.network, ours):
+                return
+            if not wound and all(one.due is not None for one in left) and not self._live():
+                wound = True
+                await self.network.wind(PARAMETERS.lag + 2)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _live(self) -> bool:
+        state = self.network.follower.state
+        return any(one.live for one in state.cases.values()) or any(
+            one.answered is None for one in state.summons.values()
         )
-        cheats = _parts_of(adversary, parties, stage)
-        stage.network.notes.write(signed.task_id, cheats)
-        found.fee, found.parties, found.rogues = signed.fee, parties, frozenset(cheats)
-        found.unit, found.scheduler = stage.network.plan.unit, stage.network.scheduler.operator
-        await _ask(ready, signed, found, impatient=adversary.scheduler == NEVER_SETTLES)
-        if not found.outcome:
-            await _wait_for_the_end(stage, ready, signed, found)
-        _read_events(ready, signed, found)
-        found.judged = _judgements(stage, signed, [party for party in parties[1:] if party not in cheats])
+
+    # ---- who was what
+
+    def name_parts(self) -> None:
+        """Parts by party name, in the order of the notes."""
+        names, parts = self.accountant.names, self.found.parts
+        for segment, node in enumerate(self.nodes):
+            parts.setdefault(names[node], []).append(INFERENCER if segment == 0 else f"{INFERENCER} {segment}")
+        for drawn in self.verifiers[:1]:
+            for number, node in enumerate(dict.fromkeys(drawn)):
+                parts.setdefault(names[node], []).append(verifier(number))
+        parts["scheduler"] = [SCHEDULER]
 
 
-def _parts_of(adversary: Adversary, parties: Sequence[Address], stage: AdversaryStage) -> dict[str, str]:
-    """Who plays which cheat."""
-    if adversary.scheduler:
-        return {SCHEDULER: adversary.scheduler}
-    dishonest = [party for party in parties[1:] if party in stage.rogues]
-    cheats = dict(zip(dishonest, adversary.verifiers, strict=True))
-    return {**cheats, parties[0]: adversary.inferencer} if adversary.inferencer else cheats
+Script = Callable[[Trial], Awaitable[None]]
 
 
-async def _ask(ready: Session, signed: SignedOrder, found: Finding, *, impatient: bool) -> None:
-    begun = answered = time.monotonic()
-    found.awaited = "the answer"
+async def play(network: Network, accountant: Accountant, row: Row, script: Script | None) -> Finding:
+    """One row, whatever breaks in it."""
+    found, begun = Finding(row), time.monotonic()
+    trial = Trial(network, accountant, row, found)
     try:
-        async with aclosing(ask(ready, signed)) as updates:
-            async for update in updates:
-                match update:
-                    case Text(text):
-                        found.text += text
-                    case Finished():
-                        answered, found.awaited = time.monotonic(), "the commitments"
-                    case Posted(step="committed"):
-                        begun, found.awaited = time.monotonic(), "the verdict"
-                        if impatient:
-                            break
-                    case Verdict(outcome, cost):
-                        found.outcome, found.cost = outcome, cost
-    except ClientError as error:
-        found.error = f"{type(error).__name__}: {error.what}"
-    ended = time.monotonic()
-    found.seconds, found.since_answer = ended - begun, ended - answered
+        async with asyncio.timeout(TRIAL_SECONDS * 1.5):
+            before = await accountant.count()
+            trial.proven_before = frozenset(network.follower.state.proven)
+            if script is None:
+                await trial.ask_until_served()
+                await trial.wait_for_the_end()
+            else:
+                await script(trial)
+            await trial.settle()
+            trial.name_parts()
+            found.change = (await accountant.count()).since(before)
+            _examine(trial)
+    except Exception as error:  # noqa: BLE001 - one trial that breaks must not hide the others
+        found.broken.append(f"broke: {type(error).__name__}: {error}")
+    found.wall = time.monotonic() - begun
+    return found
 
 
-async def _wait_for_the_end(stage: AdversaryStage, ready: Session, signed: SignedOrder, found: Finding) -> None:
-    """The stream ended without a verdict: see what becomes of the fee on chain, and close what the scheduler left."""
-    begun = time.monotonic()
-    task, network = signed.task_id, stage.network
-    found.awaited = f"the end on chain of what the client was told was {found.error or 'committed'!r}"
-    if found.adversary.scheduler == NEVER_SETTLES:
-        await ready.follower.wait_until(lambda seen: task in seen.tasks, END_SECONDS)
-        due = ready.follower.state.tasks[task].task.progress.phase_block + network.plan.windows[1] + 1
-        await ready.follower.reach(due, END_SECONDS)
-        arguments = ("client", "close", "0x" + task.hex(), "--home", stage.client.home.root, "--broadcast")
-        await asyncio.to_thread(cli.run, network.password_file, *arguments)
-    state = await ready.follower.wait_until(lambda seen: task in seen.tasks and not seen.tasks[task].live, END_SECONDS)
-    outcome = state.tasks[task].outcome
-    assert outcome is not None
-    found.outcome = outcome.name.lower()
-    found.seconds += time.monotonic() - begun
+def _examine(trial: Trial) -> None:
+    """Everything that contradicts the registry."""
+    found, row, network = trial.found, trial.row, trial.network
+    if trial.orders:
+        found.judged = [one for one in network.notes.seen(trial.order) if not one["cheats"]]
+        journal = trial.client.session.journal
+        found.deposits = sum(one.state.deposit for one in trial.summons())
+        found.paid = sum(journal.entry(one).paid or 0 for one in trial.orders)
+    if found.outcome != row.outcome:
+        found.broken.append(f"the outcome is {found.outcome!r}, not {row.outcome!r}")
+    if row.says not in found.said:
+        found.broken.append(f"the client was told {found.said!r}, not of {row.says!r}")
+    found.broken += _wrong_verdicts(found, row)
+    if row.outcome in FALLEN:
+        found.advanced = paid_work(network, {bytes(one) for one in trial.orders})
+    found.broken += _losses(found, row)
 
 
-def _read_events(ready: Session, signed: SignedOrder, found: Finding) -> None:
-    begun = 0
-    for event in ready.follower.state.tasks[signed.task_id].events:
-        match event:
-            case TaskOpened() | TaskCommitted():
-                begun = event.meta.block
-            case TaskSettled() | TaskAborted() | TaskExpired():
-                found.blocks = event.meta.block - begun
-            case Slashed():
-                found.slashed[event.operator] = (SlashReason(event.reason), event.amount // found.unit)
-            case Credited():
-                found.credited[event.account] += event.amount // found.unit
-            case EscrowReleased():
-                found.released += event.amount
+def _wrong_verdicts(found: Finding, row: Row) -> list[str]:
+    if row.caught_by not in {"verdict: states", "verdict: tokens"}:
+        return []
+    said = {_caught_by(one) for one in found.judged if one["segment"] == 0}
+    return [] if said == {row.caught_by} else [f"honest verifiers' checks say {said}, not {row.caught_by}"]
 
 
-def _judgements(stage: AdversaryStage, signed: SignedOrder, verifiers: list[Address]) -> list[Judged]:
-    found = []
-    for operator in verifiers:
-        child = stage.network.node_of(operator).child
-        assert child is not None
-        for line in child.log.read_text(errors="replace").splitlines():
-            if signed.task_id.hex() in line and (match := COMPARED.search(json.loads(line)["message"])):
-                verdict, states, state_cut, tokens, token_cut, end = match.groups()
-                numbers = (float(states), float(state_cut), float(tokens), float(token_cut))
-                found.append(Judged(verdict == "accept", *numbers, end_ok=end == "ok"))
+def _caught_by(one: dict[str, Any]) -> str:
+    if one["states"] > one["state_cut"]:
+        return "verdict: states"
+    wrong = one.get("tokens", 0.0) > one.get("token_cut", 1.0) or not one.get("end", True)
+    return "verdict: tokens" if wrong else "nothing"
+
+
+def _losses(found: Finding, row: Row) -> list[str]:
+    """Who lost money though nobody said so, and whether money went or came."""
+    broken, change = [], found.change.wealth
+    for party, amount in change.items():
+        parts = found.parts.get(party, [party])
+        allowed = {row.client: -found.paid - found.deposits, "scheduler": -found.advanced}.get(party, 0)
+        if amount < allowed and not set(parts) & set(row.losers):
+            broken.append(f"{party} ({', '.join(parts)}) is honest and lost {-amount} wei, {allowed - amount} too many")
+    for part in row.losers:
+        holders = [party for party, parts in found.parts.items() if part in parts]
+        if holders and not any(change[one] < 0 for one in holders):
+            broken.append(f"{part} lost nothing")
+    if sum(change.values()) + found.change.burnt:
+        broken.append(f"{sum(change.values()) + found.change.burnt} wei came from nowhere or are gone")
+    return broken
+
+
+def totals(findings: list[Finding]) -> Counter[str]:
+    """What each party has more than before all trials."""
+    found: Counter[str] = Counter()
+    for one in findings:
+        found.update(one.change.wealth)
     return found

@@ -80,9 +80,9 @@ def changed(change: Callable[[LayerSlice], None]) -> type[LayerSlice]:
 
 
 class Workshop:
-    """One node's models."""
+    """The models of one process; `honest` may be the toy's, of which there are no copies."""
 
-    def __init__(self, honest: TorchEngine, configuration: Configuration) -> None:
+    def __init__(self, honest: Any, configuration: Configuration) -> None:
         self.honest = honest
         self._configuration = configuration
         self._variants: dict[str, TorchEngine] = {}

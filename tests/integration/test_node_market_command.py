@@ -27,14 +27,13 @@ from troth.overlay.errors import RemoteFailure
 from troth.overlay.https import pinned_sync_client
 from troth.overlay.operator import Operator
 from troth.protocol import vrf
-from troth.protocol.types import pack_ends
 from troth.protocol.market import canonical, lottery, messages, tabs
 from troth.protocol.market.messages import Signed, sign, tab_id
 from troth.protocol.market.papers import InferencePapers, Pay
 from troth.protocol.market.types import Admission, Order, Promise, Result, Tab, Work
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.tensors import tokens_from_bytes, tokens_to_bytes
-from troth.protocol.types import Hash32
+from troth.protocol.types import Hash32, pack_ends
 from troth.protocol.wire_market import Advance, Conclude, Proceed, Redeemable
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]

@@ -238,8 +238,8 @@ async def test_a_summons_that_was_passed_on_is_answered_with_what_was_signed(anv
 
 async def summoned_order(paid: Paid) -> tuple[Order, Signed[Admission]]:
     """An order that its scheduler admitted and never answered, summoned by its client."""
-    from troth.protocol.types import pack_ends
     from troth.protocol.market import messages
+    from troth.protocol.types import pack_ends
 
     stage = paid.stage
     await paid.follow()

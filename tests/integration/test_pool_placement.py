@@ -20,9 +20,8 @@ from support.waiting import eventually
 from troth.node.pool.agreement import Agreement
 from troth.node.pool.resident import Lent, Resident
 from troth.protocol.calls import change_slice, set_endpoint
-from troth.protocol.types import pack_ends
 from troth.protocol.sizes import ModelSizes
-from troth.protocol.types import Address, Hash32, Segment
+from troth.protocol.types import Address, Hash32, Segment, pack_ends
 from troth.scheduler.errors import OtherSplit
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]

@@ -16,8 +16,8 @@ from support.scheduler_stage import body_of, stage
 from troth.overlay.errors import ChannelUnavailable, OverlayError, RemoteFailure
 from troth.overlay.https import pinned_client
 from troth.overlay.operator import Operator
-from troth.protocol.types import pack_ends
 from troth.protocol.hashing import keccak256
+from troth.protocol.types import pack_ends
 from troth.protocol.wire import Release, encode_frame
 from troth.scheduler.pool.class_pool import CLOSEST_REPORTS
 

@@ -33,7 +33,6 @@ from troth.client.tabs.managing import Purse, list_tabs, open_tab, take_back, to
 from troth.client.tabs.store import opened
 from troth.client.wallet import create_wallet
 from troth.protocol import vrf
-from troth.protocol.types import pack_ends
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import lottery, messages
 from troth.protocol.market.bodies import Admitted, Lottery, Results, Submission
@@ -53,7 +52,7 @@ from troth.protocol.market.types import (
     TabState,
 )
 from troth.protocol.request import Request, canonical_bytes, request_hash
-from troth.protocol.types import Address, Hash32, address_from_bytes, to_address
+from troth.protocol.types import Address, Hash32, address_from_bytes, pack_ends, to_address
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 

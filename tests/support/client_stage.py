@@ -22,7 +22,6 @@ from troth.client.receipts import Receipts
 from troth.client.session import Session
 from troth.protocol import vrf
 from troth.protocol.assignment import assignment_alpha, draw
-from troth.protocol.types import pack_ends
 from troth.protocol.events import EscrowReleased, LogMeta
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import class_id, group_id, model_id
@@ -39,6 +38,7 @@ from troth.protocol.types import (
     ModelDescriptor,
     Segment,
     address_from_bytes,
+    pack_ends,
     segments_from_ends,
 )
 

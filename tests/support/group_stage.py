@@ -31,8 +31,8 @@ from troth.overlay.hash_radix import view as views
 from troth.overlay.identity import create_identity
 from troth.overlay.operator import Operator
 from troth.overlay.server import TlsServer
-from troth.protocol.logs import LogMeta
 from troth.protocol.identifiers import group_id
+from troth.protocol.logs import LogMeta
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import Entry, Role

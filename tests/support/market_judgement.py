@@ -24,8 +24,7 @@ from troth.protocol.market.types import (
     Reveal,
     Rules,
 )
-from troth.protocol.trace import tile_indices
-from troth.protocol.trace import CommittedTrace, tile_count
+from troth.protocol.trace import CommittedTrace, tile_count, tile_indices
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Address, Hash32, address_from_bytes
 
 ROWS, SEGMENT = 41, 1

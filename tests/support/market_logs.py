@@ -8,8 +8,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from troth.protocol.bindings import named
 from troth.protocol.bindings.structs import encode_parameters
-from troth.protocol.logs import Log, LogMeta
 from troth.protocol.hashing import keccak256
+from troth.protocol.logs import Log, LogMeta
 from troth.protocol.market.events import EVENTS_OF, Event
 from troth.protocol.market.parts import FACTORY as FACTORY_BINDING
 from troth.protocol.market.parts import Part

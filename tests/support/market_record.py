@@ -27,8 +27,8 @@ from troth.audit.market.subject import Subject
 from troth.chain.headers import RawHeader
 from troth.chain.market import Place
 from troth.protocol import typed_data, vrf
-from troth.protocol.logs import Log
 from troth.protocol.identifiers import group_id
+from troth.protocol.logs import Log
 from troth.protocol.market import events as on
 from troth.protocol.market import log_data, messages
 from troth.protocol.market.log_data import Line, Said, Seen, written

@@ -10,7 +10,6 @@ import numpy as np
 
 from troth.protocol import typed_data, vrf
 from troth.protocol.dtype import Dtype
-from troth.protocol.types import pack_ends
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import checks, draws, messages, prices, tabs
 from troth.protocol.market.checks import Answer, Opened, View
@@ -36,7 +35,7 @@ from troth.protocol.market.types import (
     Work,
 )
 from troth.protocol.trace import CommittedTrace, TileLayout
-from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, address_from_bytes
+from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, address_from_bytes, pack_ends
 
 CLIENT_KEY, TAB_KEY, SCHEDULER_KEY = b"\x01" * 32, b"\x02" * 32, b"\x03" * 32
 VRF_SECRET = b"\x04" * 32

@@ -27,7 +27,6 @@ from troth.node.traces import TraceStore
 from troth.overlay import sealing
 from troth.overlay.operator import Operator
 from troth.protocol import typed_data, vrf
-from troth.protocol.types import pack_ends
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import canonical, checks, lottery, messages, prices, tabs
@@ -59,7 +58,7 @@ from troth.protocol.market.types import (
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash
 from troth.protocol.tensors import tokens_from_bytes, tokens_to_bytes
-from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment, address_from_bytes
+from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment, address_from_bytes, pack_ends
 from troth.protocol.wire_fields import RowSignature
 from troth.protocol.wire_market import Advance, Conclude, Judge, Proceed, Recommit, Redeemable, Unveil
 

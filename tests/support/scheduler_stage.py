@@ -29,7 +29,6 @@ from troth.protocol.calls import (
 )
 from troth.protocol.calls.views import outcome_of, parameters_of
 from troth.protocol.contract_types import NodeRegistration, SchedulerRegistration
-from troth.protocol.types import pack_ends, unpack_ends
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import class_id, fee, model_id
 from troth.protocol.logprobs import NO_LOGPROBS
@@ -43,7 +42,9 @@ from troth.protocol.types import (
     ModelDescriptor,
     Order,
     Segment,
+    pack_ends,
     segments_from_ends,
+    unpack_ends,
 )
 from troth.scheduler.admission import SubmittedOrder, SubmittedRequest
 from troth.scheduler.configuration import Configuration

@@ -19,7 +19,6 @@ from troth.overlay import sealing
 from troth.overlay.operator import Operator
 from troth.protocol import typed_data, vrf
 from troth.protocol.architecture import architecture_name
-from troth.protocol.types import pack_ends
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import canonical, fold, lottery, messages, prices, tabs
@@ -29,7 +28,7 @@ from troth.protocol.market.messages import market_domain, sign
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Entry, ExecutionClass, Order, PotKind, Tab
 from troth.protocol.request import Request, canonical_bytes, request_hash
-from troth.protocol.types import Address, Hash32, ModelDescriptor, address_from_bytes, segments_from_ends
+from troth.protocol.types import Address, Hash32, ModelDescriptor, address_from_bytes, pack_ends, segments_from_ends
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.desk import Desk, Waits
 from troth.scheduler.orders.http import order_routes, refuse_with_words

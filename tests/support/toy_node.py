@@ -31,9 +31,8 @@ from troth.protocol.identifiers import task_id, trace_commitment, verdict_commit
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
 from troth.protocol.request import Request, output_hash
 from troth.protocol.rows import RowChain, row_signature
-from troth.protocol.trace import tile_indices
 from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
-from troth.protocol.trace import CommittedTrace, TileLayout
+from troth.protocol.trace import CommittedTrace, TileLayout, tile_indices
 from troth.protocol.typed_data import Domain, struct_hash
 from troth.protocol.types import ZERO_HASH, Address, Hash32, TraceCommitment, TraceRoot, VerdictCommitment
 from troth.protocol.wire import (

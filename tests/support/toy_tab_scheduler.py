@@ -38,9 +38,9 @@ from troth.overlay.server import TlsServer, serving
 from troth.protocol import typed_data, vrf
 from troth.protocol.dtype import Dtype
 from troth.protocol.errors import ProtocolError
-from troth.protocol.logs import LogMeta
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
+from troth.protocol.logs import LogMeta
 from troth.protocol.market import bodies, canonical, checks, life, lottery, messages, prices, shipped, tabs
 from troth.protocol.market.addresses import contracts_of
 from troth.protocol.market.bodies import (

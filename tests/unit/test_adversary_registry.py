@@ -7,8 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from adversaries.references import REFERENCED
-from adversaries.registry import PLAYED, Referenced
+from adversaries.notes import SCHEDULER
+from adversaries.references import REFERENCED, Referenced
+from adversaries.registry import PLAYED
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,6 +30,12 @@ def test_the_tests_that_are_named_exist(adversary: Referenced) -> None:
 @pytest.mark.slow
 def test_every_cheat_that_is_played_is_known_to_its_process() -> None:
     deceits = pytest.importorskip("adversaries.deceits").DECEITS
-    played = {cheat for one in PLAYED for cheat in (one.inferencer, *one.verifiers) if cheat}
+    played = {cheat for one in PLAYED for part, cheat in one.cheats if part != SCHEDULER}
     assert played - deceits.keys() == set()
     assert deceits.keys() - played == set()
+    scripts = pytest.importorskip("adversaries.scripts").SCRIPTS
+    assert {one.script for one in PLAYED if one.script} == scripts.keys()
+    text = (ROOT / "tests" / "adversaries" / "scheduler.py").read_text()
+    for one in PLAYED:
+        for part, cheat in one.cheats:
+            assert part != SCHEDULER or f'"{cheat}"' in text, cheat

@@ -18,9 +18,8 @@ from troth.node.errors import Busy, ConfigError, ModelError
 from troth.node.orders.hosting import Holding, Hosting, asked_for, holding
 from troth.protocol.market.state import CaseRecord, State
 from troth.protocol.market.types import Ask, CaseKind, CasePhase, CaseState, Opinion, Outcome
-from troth.protocol.types import pack_ends
 from troth.protocol.tensors import tokens_to_bytes
-from troth.protocol.types import ZERO_HASH, Hash32, Segment
+from troth.protocol.types import ZERO_HASH, Hash32, Segment, pack_ends
 
 WHOLE, LOWER, UPPER = Segment(0, 2), Segment(0, 1), Segment(1, 2)
 CHANGED = BLOCK + 1

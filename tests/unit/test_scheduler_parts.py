@@ -14,10 +14,9 @@ from troth.chain import keystore
 from troth.chain.errors import KeystoreError
 from troth.protocol.calls import plain_openings
 from troth.protocol.contract_types import ABSENT, CommitSubmission, Opening
-from troth.protocol.types import pack_ends
 from troth.protocol.errors import InvalidOpening
 from troth.protocol.task import Phase, Progress, Task, Terms
-from troth.protocol.types import ZERO_HASH, Hash32, address_from_bytes
+from troth.protocol.types import ZERO_HASH, Hash32, address_from_bytes, pack_ends
 from troth.protocol.wire import Opened
 from troth.scheduler.configuration import load, template
 from troth.scheduler.errors import ConfigurationInvalid

@@ -21,7 +21,7 @@ from troth.client.orders.conversation import converse, print_json_answer
 from troth.client.orders.journal import Phase
 from troth.client.orders.keeping import Keeper
 from troth.client.orders.running import Running
-from troth.client.orders.session import Connector, market_session
+from troth.client.orders.session import Connector
 from troth.client.reaching import reaching
 from troth.client.tabs.asset import Asset
 from troth.overlay.identity import create_identity

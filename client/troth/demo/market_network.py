@@ -139,7 +139,7 @@ class MarketNetwork(Parties):
         with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
             waiting: dict[Future[None], Party] = {}
             for party in (*self.nodes.values(), *self.schedulers):
-                set_up = self._set_up_node if party.name in self.nodes else self._set_up_scheduler_party
+                set_up = self._set_up_node if party.name in self.nodes else self._set_up_scheduler
                 waiting[pool.submit(partial(set_up, party))] = party
             # Processes start in this thread, not in the pool's: they die with the thread that started them.
             for done in as_completed(waiting):
@@ -193,7 +193,7 @@ class MarketNetwork(Parties):
             *("--stake", int(self.execution["class"]["seat"]) * seats, "--ask", ask, "--broadcast"),
         )
 
-    def _set_up_scheduler_party(self, party: Party) -> None:
+    def _set_up_scheduler(self, party: Party) -> None:
         operator, vrf = self._operator_key(party.home), self._vrf_of(party)
         keystore.create_vrf_secret(vrf, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
         made = self._troth(

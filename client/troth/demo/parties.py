@@ -9,9 +9,8 @@ import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -95,22 +94,12 @@ class Parties(ABC):
         """Keys, configuration, TLS identity and registration of one node."""
 
     @abstractmethod
-    def _set_up_scheduler(self) -> None:
-        """The same of the scheduler."""
+    def _set_up_scheduler(self, party: Party) -> None:
+        """The same of a scheduler."""
 
+    @abstractmethod
     def set_up_parties(self) -> None:
         """Every party: keys, configuration, TLS identity, registration with its stake, and then its process."""
-        self.report(f"registering a scheduler and {len(self.nodes)} staked nodes, each a process of its own")
-        with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
-            waiting: dict[Future[None], Callable[[], None]] = {
-                pool.submit(self._set_up_scheduler): self._launch_scheduler
-            }
-            for node in self.nodes.values():
-                waiting[pool.submit(self._set_up_node, node)] = partial(self.start_node, node.name, wait=False)
-            # Processes start in this thread, not in the pool's: they die with the thread that started them.
-            for done in as_completed(waiting):
-                done.result()
-                waiting[done]()
 
     def wait_for_parties(self) -> None:
         """Wait until every process says it is ready."""
@@ -160,9 +149,6 @@ class Parties(ABC):
 
     def _ends(self) -> str:
         return ",".join(str(end) for _, end in self.plan.slices)
-
-    def _launch_scheduler(self) -> None:
-        self.start_scheduler(wait=False)
 
     def _operator_key(self, home: Path) -> Path:
         path = self.home / "keys" / f"{home.name}.json"

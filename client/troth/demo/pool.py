@@ -48,7 +48,7 @@ class PoolNetwork(MarketNetwork):
     def set_up_parties(self) -> None:
         """The scheduler first: newcomers ask it for a slice."""
         self.report(f"registering a scheduler that places, and starting {len(self.nodes)} nodes with --auto")
-        self._set_up_scheduler()
+        self._set_up_scheduler(self.scheduler)
         self.start_scheduler(wait=False)
         with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
             list(pool.map(self._set_up_node, self.nodes.values()))

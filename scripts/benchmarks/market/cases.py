@@ -37,8 +37,7 @@ from troth.protocol.market.types import (
     ReviewCommitment,
     VrfProof,
 )
-from troth.protocol.trace import tile_indices
-from troth.protocol.trace import CommittedTrace, TileLayout
+from troth.protocol.trace import CommittedTrace, TileLayout, tile_indices
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 
 SCORE, SPREAD = 5_000_000, 100_000

@@ -9,7 +9,6 @@ from typing import Any
 from benchmarks.market.stage import COLUMNS, ETHER, LAYERS, Stage, account, key
 from troth.chain.keystore import Key
 from troth.protocol import vrf
-from troth.protocol.types import pack_ends
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import messages
 from troth.protocol.market.lottery import Secrets
@@ -31,7 +30,7 @@ from troth.protocol.market.types import (
     VrfProof,
 )
 from troth.protocol.typed_data import struct_hash
-from troth.protocol.types import ZERO_HASH, Address, Hash32
+from troth.protocol.types import ZERO_HASH, Address, Hash32, pack_ends
 from troth.protocol.vrf_hints import FIXED_HINTS, hints
 
 PROMPT, WRITTEN = 40, 24

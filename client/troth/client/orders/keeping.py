@@ -82,7 +82,7 @@ class Keeper:
             self.session.changed.clear()
 
     async def once(self) -> None:
-        """Everything that is due now: pay, go on, summon, deliver."""
+        """Everything that is due now: pay, go on, summon, deliver, end what was left unanswered."""
         for record in self.session.books.all(self.session.domain):
             desk = self.session.desk_of(record.identifier)
             for entry in self.session.journal.due(record.identifier, self.session.block):

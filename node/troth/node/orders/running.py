@@ -80,6 +80,7 @@ class MarketParts:
     """One factory per part; the defaults are the node as it is shipped."""
 
     engine: MarketEngineLoader = load_engine
+    service: type[OrderService] = OrderService
 
 
 class MarketWallet:
@@ -247,7 +248,7 @@ class RunningMarketNode:
         self._bench = bench = self._bench_of(ground, Operator(self._key.secret, market.domain), engine, execution_class)
         await _warm_up(bench)
         await require_class(bench.engine, execution_class)
-        service = OrderService(bench, self._metrics)
+        service = self._parts.service(bench, self._metrics)
         await service.start()
         self._hosting = Hosting(bench, service)
         moving = Moving(bench, self._hosting, market, self._key, self._configuration.auto.ask)

@@ -47,6 +47,7 @@ from troth.scheduler.orders.offers import Offer
 from troth.scheduler.orders.steps import Admitted
 from troth.scheduler.orders.story import Story
 from troth.scheduler.tabs.database import Statement, StorageFailed
+from troth.scheduler.tabs.fallen import forgive_fallen
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +288,10 @@ async def _take(asked: _Asked, nodes: tuple[Address, ...], proof: bytes) -> Work
 
 
 def _enter(asked: _Asked) -> tuple[Signed[Voucher], list[Statement]]:
+    forgiven = forgive_fallen(asked.desk, asked.order.tab)
     try:
-        return asked.desk.client_tabs.take_on(asked.order, asked.sent.voucher, asked.view)
+        used, taken = asked.desk.client_tabs.take_on(asked.order, asked.sent.voucher, asked.view)
+        return used, [*forgiven, *taken]
     except InvalidSignature as error:
         raise BadSignature(error.what, None, error.remedy) from error
     except InvalidVoucher as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical, checks
@@ -24,17 +24,23 @@ _LIMIT = 1 << 13
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of an order: its nodes and the tokens that they wrote."""
+    """The end of an order: its nodes, the tokens that they wrote, and every result that was ``shown`` so far."""
 
     desk: Desk
     work: Work
     hops: Sequence[Hop]
     tokens: Sequence[int]
+    shown: dict[int, Signed[Result]] = field(default_factory=dict)
 
     async def results(self, timeout: float) -> tuple[Signed[Result], ...]:
         """All results, which meet and stand for these tokens; raises NodeFailed for who signs something else."""
         asked = [self.result(segment, len(self.tokens), timeout) for segment in range(len(self.hops))]
-        results = tuple(await asyncio.gather(*asked))
+        # Whoever has signed is owed its work, also where another one has not: all are heard before one fails the order.
+        heard = await asyncio.gather(*asked, return_exceptions=True)
+        for one in heard:
+            if isinstance(one, BaseException):
+                raise one
+        results = tuple(self.shown[segment] for segment in range(len(self.hops)))
         work, written = self.work, len(self.tokens)
         view = self.desk.view(work.story.order, work.story.admitted.tab)
         given = checks.require_results(work.story.order, results, work.nodes, view)
@@ -51,7 +57,8 @@ class Ending:
         shown = tokens_to_bytes(self.tokens) if self._is_last(segment) else b""
         frame = await hop.conclude(hop.chain.position, written, shown, timeout)
         try:
-            return self._checked(segment, written, frame)
+            self.shown[segment] = self._checked(segment, written, frame)
+            return self.shown[segment]
         except ProtocolError as error:
             raise hop.failed(error) from error
 

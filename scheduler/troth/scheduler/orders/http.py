@@ -29,6 +29,7 @@ from troth.scheduler.orders.shown import shown_tiles
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.reading import read_hash
 from troth.scheduler.tabs.database import StorageFailed
+from troth.scheduler.tabs.fallen import forgive_fallen
 
 BODY_SECONDS = 30.0
 SALT_HEADER, PREFERRED_HEADER = "troth-salt", "troth-preferred"
@@ -127,12 +128,13 @@ async def _acknowledge(orders: Orders, given: Acknowledgement) -> dict[str, str]
     record = desk.ledger.state.tabs.get(messages.tab_id(given.tab))
     if record is None or given.tab.payee != desk.operator.address:
         raise BadRequest("There is no such tab with this scheduler", remedy="Open it first.")
+    forgiven = forgive_fallen(desk, messages.tab_id(given.tab))
     try:
         held, statements = desk.client_tabs.acknowledge(given.tab, given.voucher, desk.operator.domain, desk.key_check)
     except ProtocolError as error:
         raise VoucherRefused(error.what, str(error.value)[:200], error.remedy) from error
-    if statements:
-        await desk.database.commit(*statements)
+    if forgiven or statements:
+        await desk.database.commit(*forgiven, *statements)
     best = held.book.best
     return {"spent": str(best.spent), "acknowledged_through": str(best.acknowledged_through)}
 

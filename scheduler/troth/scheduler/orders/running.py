@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import Logprobs
@@ -29,6 +31,7 @@ from troth.scheduler.tabs.due import nothing_owed, results_fees
 
 log = logging.getLogger(__name__)
 
+NO_RESULTS: Mapping[int, Signed[Result]] = MappingProxyType({})
 FAILED_REMEDY = "Order again: nothing is owed for this one."
 
 
@@ -42,6 +45,7 @@ class Run:
         self._kept = desk.rows.open(work.order_id, work.offer.row_bytes)
         self._hops = [Hop(desk, work, segment, self._kept) for segment in range(work.story.segments)]
         self._tokens: list[int] = []
+        self._shown: dict[int, Signed[Result]] = {}
         self.lines = Lines()
 
     @property
@@ -91,7 +95,7 @@ class Run:
         log.warning("the order failed: %s", error)
         if isinstance(error, NodeFailed):
             self._desk.peers.note_failure(self._work.nodes[segment])
-        failed = await fail(self._desk, self._work.story, error.code, error.what, segment)
+        failed = await fail(self._desk, self._work.story, error.code, error.what, segment, shown=self._shown)
         self.lines.send("failed", **shown_failed(failed))
         await self._pay_earlier(segment)
 
@@ -115,7 +119,7 @@ class Run:
             return None
 
     def _ending(self) -> Ending:
-        return Ending(self._desk, self._work, self._hops, self._tokens)
+        return Ending(self._desk, self._work, self._hops, self._tokens, self._shown)
 
     def _remember(self) -> None:
         """How long each node took: the next choice goes by it. Their caches are free now."""
@@ -127,10 +131,18 @@ class Run:
             self._desk.routes.release(self._work)
 
 
-async def fail(desk: Desk, story: Story, code: str, what: str, segment: int) -> Failed:
-    """Journal that an order came to nothing, with what changes in the books."""
+async def fail(
+    desk: Desk, story: Story, code: str, what: str, segment: int, *, shown: Mapping[int, Signed[Result]] = NO_RESULTS
+) -> Failed:
+    """Journal that an order came to nothing, with what changes in the books.
+
+    From ``segment`` on nodes are owed what results they have ``shown``: one that signed may claim its promise.
+    """
     failed = Failed(code, what, FAILED_REMEDY, desk.ledger.block, segment)
     served = desk.client_tabs.serve(story.order.tab, story.order.sequence, 0, desk.ledger.block)
-    owed = nothing_owed(desk.node_tabs, story, range(segment, story.segments))
+    later = range(segment, story.segments)
+    owed = nothing_owed(desk.node_tabs, story, [one for one in later if one not in shown])
+    due = desk.ledger.block + desk.ledger.parameters.lag
+    owed += results_fees(desk.node_tabs, story, [shown[one] for one in later if one in shown], due)
     await desk.store.note(story, failed, *served, *owed)
     return failed

@@ -23,6 +23,7 @@ from troth.scheduler.orders.desk import Desk
 from troth.scheduler.orders.drawing import fresh_draw
 from troth.scheduler.tabs.client_tabs import ClientTab
 from troth.scheduler.tabs.database import Statement
+from troth.scheduler.tabs.fallen import fell
 from troth.scheduler.tabs.money import Books
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ def _claimable(books: Books, held: ClientTab, *, closing: bool) -> dict[int, int
         if not worth or leaf is None or (not closing and leaf.block > waited):
             continue
         story = books.store.get(leaf.order)
-        if story is None or story.answered is None or books.ledger.state.is_voided(leaf.order, 255):
+        if story is None or story.answered is None or fell(books.ledger.state, story):
             continue
         if found and number - min(found) >= tabs.WINDOW:
             break  # only so many numbers can be left out of one claim; the next one takes what follows

@@ -12,8 +12,8 @@ from troth.node.group.group import Group
 from troth.node.group.loads import Loads
 from troth.node.group.membership import Membership
 from troth.overlay.operator import Operator
-from troth.protocol.logs import LogMeta
 from troth.protocol.identifiers import group_id
+from troth.protocol.logs import LogMeta
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import Entry, ExecutionClass, Role

@@ -19,8 +19,7 @@ from troth.protocol.market.bodies import Acknowledgement, Shown, Submission
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.types import Order, Result, Tab, TabState
 from troth.protocol.request import Request, canonical_bytes, request_hash
-from troth.protocol.types import pack_ends
-from troth.protocol.types import Hash32
+from troth.protocol.types import Hash32, pack_ends
 
 PROMPT, WRITTEN = 16, 8
 """Tokens of a short task."""
