@@ -11,7 +11,7 @@ from troth.protocol import vrf
 from troth.protocol.dtype import Dtype
 from troth.protocol.trace import TileLayout
 from troth.protocol.typed_data import Domain, recover, sign
-from troth.protocol.types import Row
+from troth.protocol.market.types import Row
 
 ROWS, COLUMNS = 191, 576
 

@@ -20,7 +20,8 @@ import numpy as np
 from benchmarks import round_trip
 from benchmarks.figures import Figure
 from benchmarks.weights import HOME, weights
-from troth.client.asking import Verdict, ask
+from troth.client.asking import ask
+from troth.client.updates import Verdict
 from troth.client.choices import Choices
 from troth.client.session import session
 from troth.demo import acts

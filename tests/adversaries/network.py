@@ -305,7 +305,7 @@ async def _client(network: Network, folder: Path, name: str) -> AsyncIterator[Cl
     opened = await open_tab(Purse(home, password, DEMO_SCRYPT_N), configuration, "0.01ether", broadcast=True)
     async with running(home, configuration, password) as run:
         if not network.plan.model:
-            from support.client_stage import LANGUAGE
+            from support.byte_language import LANGUAGE
 
             run.session.language = replace(LANGUAGE, end_tokens=(), context=CONTEXT)
         await run.session.ready()

@@ -22,8 +22,9 @@ from troth.protocol import vrf
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import messages
 from troth.protocol.types import Address, Hash32
-from troth.scheduler.assembly import Keys
-from troth.scheduler.catalogue import Served, Texts
+from troth.scheduler.keys import Keys
+from troth.scheduler.served import Served
+from troth.scheduler.served import Texts
 from troth.scheduler.checks import running as checking
 from troth.scheduler.checks import seat as seats
 from troth.scheduler.checks.summons import SummonsDuty

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.direct_network import DirectNetwork, direct_network
 
-from troth.client.ordering import Choices
+from troth.client.choices import Choices
 from troth.client.orders import checking, course
 from troth.client.orders.asking import ask
 from troth.client.orders.journal import Phase

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.real_nodes import tiny_model
+from support.tiny_llama import tiny_model
 from typer.testing import CliRunner
 
 from troth.chain import keystore

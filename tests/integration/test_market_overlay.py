@@ -23,7 +23,7 @@ from support.waiting import SECONDS
 
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
 from troth.client.configuration import Configuration
-from troth.client.connection import reaching
+from troth.client.reaching import reaching
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
 from troth.client.orders.session import scheduler_from

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from support.tabs_stage import PARAMETERS, TabsStage, following, tabs_stage
-from support.toy_node import _EMBEDDING, choose, layer
+from support.toy_model import _EMBEDDING, choose, layer
 
 from troth.cases.carrying import Carrier, Progress
 from troth.cases.courtroom import LiveCourtroom, Seen

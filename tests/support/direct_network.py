@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from support.client_stage import LANGUAGE
+from support.byte_language import LANGUAGE
 from support.court_network import CourtNetwork, court_network
 
 from troth.chain.keystore import DEMO_SCRYPT_N
-from troth.client.api import Calls
 from troth.client.direct.entrance import Entrance
 from troth.client.direct.nodes import NodeChoice
 from troth.client.direct.ways import Way, Ways
 from troth.client.home import Home
+from troth.client.https_calls import Calls
 from troth.client.market_table import MarketTable
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.journal import Journal

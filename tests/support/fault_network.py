@@ -46,7 +46,7 @@ from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed, tab_id
 from troth.protocol.market.types import PotKind, Tab, Voucher
 from troth.protocol.types import Address, Hash32, segments_from_ends
-from troth.scheduler.catalogue import Served, Texts
+from troth.scheduler.served import Served, Texts
 from troth.scheduler.tabs.client_tabs import Kept
 
 WORDS = 48

@@ -22,10 +22,10 @@ from typing import Any
 from support.crash_points import Plan, arm
 
 from troth.chain.keystore import Key
+from troth.client.choices import Choices
 from troth.client.configuration import Configuration as ClientConfiguration
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
-from troth.client.ordering import Choices
 from troth.client.orders.asking import ask
 from troth.client.orders.journal import RUNNING
 from troth.client.orders.keeping import Keeper
@@ -37,7 +37,7 @@ from troth.node.orders.running import RunningMarketNode
 from troth.overlay.identity import load_identity
 from troth.overlay.logs import configure
 from troth.overlay.server import TlsServer, run_until_stopped
-from troth.scheduler.assembly import Keys
+from troth.scheduler.keys import Keys
 from troth.scheduler.market.assembly import assembled_market
 from troth.scheduler.market.configuration import MarketConfiguration
 from troth.scheduler.market.duties import Pace

@@ -16,10 +16,10 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from support.toy_tab_scheduler import DOMAIN, NODE_KEYS, Stage, ToyOrder, ToyScheduler, stream
 
-from troth.client.api import Calls
 from troth.client.direct.entrance import Entrance
 from troth.client.direct.nodes import NodeChoice
 from troth.client.direct.ways import Way, Ways
+from troth.client.https_calls import Calls
 from troth.client.orders.calls import MarketCalls
 from troth.overlay.server import TlsServer, serving
 from troth.protocol.errors import ProtocolError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -71,3 +72,9 @@ async def tab_gateway(
         async with made as gateway, serving(gateway.server) as server:
             gateway.listens(server.port)
             yield TabGateway(gateway, stage)
+
+
+def said(text: str) -> list[Any]:
+    """The data of a stream's events."""
+    found = [line.removeprefix("data: ") for line in text.split("\n") if line.startswith("data: ")]
+    return [one if one == "[DONE]" else json.loads(one) for one in found]

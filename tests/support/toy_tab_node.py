@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import UNSET, UnsetType
-from support.toy_node import _EMBEDDING, COLUMNS, VOCABULARY, choose, layer
+from support.toy_model import _EMBEDDING, COLUMNS, VOCABULARY, choose, layer
 
 from troth.overlay.errors import ChannelTimeout, ChannelUnavailable, OverlayError
 from troth.overlay.operator import Operator

@@ -20,7 +20,7 @@ import httpx
 import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from support.client_stage import LANGUAGE, VOCABULARY, architecture, language_files, tokens_of
+from support.byte_language import LANGUAGE, VOCABULARY, architecture, language_files, tokens_of
 
 from troth.chain.errors import FollowTimeout
 from troth.chain.keystore import DEMO_SCRYPT_N, Key

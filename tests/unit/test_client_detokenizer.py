@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.client_stage import END, LANGUAGE, tokens_of
+from support.byte_language import END, LANGUAGE, tokens_of
 
 from troth.client.detokenizer import LONGEST_HOLD, REPLACEMENT, Detokenizer
 

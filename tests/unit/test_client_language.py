@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.client_stage import END, MODEL, architecture, language_files, tokenizer
+from support.byte_language import END, MODEL, architecture, language_files, tokenizer
 
 from troth.client.errors import ModelUnavailable
 from troth.client.language import Language, LanguageCache, LanguageFiles, check_files

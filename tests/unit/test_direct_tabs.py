@@ -9,9 +9,9 @@ import pytest
 from support.toy_entry import ENTRY, ToyEntry, said, toy_entry
 from support.toy_tab_scheduler import NODE_KEYS, Stage, ToyOrder, toy_stage
 
+from troth.client.choices import Choices
 from troth.client.direct.entrance import Entrance
 from troth.client.errors import ModelUnavailable
-from troth.client.ordering import Choices
 from troth.client.orders import checking, course
 from troth.client.orders.asking import ask
 from troth.client.orders.failing import AnswerChanged, OrderStalled

@@ -23,7 +23,8 @@ from troth.node.errors import BadInput, ConfigError, EngineError, ModelError, Ou
 from troth.node.loading import load_engine, require_engine
 from troth.node.models.classes import default_class
 from troth.node.models.folder import open_folder
-from troth.protocol.types import ExecutionClass, Hash32, ModelDescriptor, Segment
+from troth.protocol.market.types import ExecutionClass
+from troth.protocol.types import Hash32, ModelDescriptor, Segment
 
 EXACT = replace(default_class(Hash32(bytes(32)), 1, "tiny/vllm", 1), exact=True)
 DESCRIPTOR = ModelDescriptor("", 4, 8, 50, 1, Hash32(bytes(32)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from support.client_stage import LANGUAGE
+from support.byte_language import LANGUAGE
 from support.toy_tab_scheduler import PARAMETERS, Stage, toy_stage
 
 from troth.client.choices import Choices

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
-from support.gateway_session import said
-from support.toy_tab_gateway import MESSAGES, TabGateway, tab_gateway
+from support.toy_tab_gateway import MESSAGES, TabGateway, said, tab_gateway
 from support.toy_tab_scheduler import CLASS_ID, PARAMETERS
 
 from troth.client.gateway.limits import Limits

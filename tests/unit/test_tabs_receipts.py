@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.client_stage import LANGUAGE
+from support.byte_language import LANGUAGE
 from support.toy_tab_scheduler import DOMAIN, Stage, toy_stage
 from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended
 

@@ -22,7 +22,7 @@ from troth.chain import keystore
 from troth.chain.keystore import Key
 from troth.demo import cli
 from troth.demo.anvil import fund, rpc, start_anvil
-from troth.demo.network import is_ready
+from troth.demo.parties import is_ready
 from troth.demo.ports import free_port
 from troth.demo.processes import Child, ProcessGroup, wait_until
 from troth.overlay.identity import create_identity
