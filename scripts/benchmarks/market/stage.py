@@ -105,7 +105,9 @@ def class_of(name: str, *, exact: bool) -> ExecutionClass:
         calibration=ZERO_HASH,
     )
     penalty = economy.least_penalty(made.fee_cap, economy.detection_of(made))
-    return replace(made, penalty=penalty, seat=economy.least_seat(penalty, PARAMETERS.gas_price))
+    return replace(
+        made, penalty=penalty, seat=economy.least_seat(penalty, economy.case_gas_of(made), PARAMETERS.gas_price)
+    )
 
 
 def key(name: str) -> Key:
