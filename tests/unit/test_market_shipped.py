@@ -13,7 +13,7 @@ from troth.protocol.market.types import ExecutionClass, Parameters
 from troth.protocol.types import ZERO_HASH
 
 CLASS = ExecutionClass(
-    ZERO_HASH, "", 1, True, 7, 0, 10_000, 0, 3, 1, 3, 1, 1, 1, 9_000, 0, 0, 1, 1, 1, 1_000_001, 1, 1, ZERO_HASH
+    ZERO_HASH, "", 1, False, 7, 0, 10_000, 1, 3, 1, 3, 1, 1, 1, 9_000, 0, 0, 1, 1, 1, 1_000_001, 1, 1, ZERO_HASH
 )
 
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {TileTree} from "../../libraries/TileTree.sol";
 import {ICourt} from "../../market/interfaces/ICourt.sol";
 import {IDocket} from "../../market/interfaces/IDocket.sol";
 import {IJudgement} from "../../market/interfaces/IJudgement.sol";
@@ -140,11 +141,21 @@ contract CourtTogetherTest is CourtTest {
         folded(play, votes);
         bytes memory call = concludeAll(play, FALSE, votes);
         vm.recordLogs();
+        vm.fee(1 gwei);
         (bool success,) = send(call);
+        vm.fee(0);
         assertTrue(success);
+        assertEq(creditOf(decider), CaseGas.deciding(wholeDecision(play)) * 1 gwei);
         assertOutcome(play, Outcome.Convicted);
         bytes32 shown = abi.decode(logged(ICourt.CaseSeeded.selector), (bytes32));
         assertEq(shown, tilesSeed(play, keccak256("tiles")));
+    }
+
+    /// @dev Each of five, and the node, opens a tile of 99 rows.
+    function wholeDecision(Play memory play) private pure returns (CaseGas.Decision memory done) {
+        (done.shown, done.paid, done.tiles) = (REVIEWERS, REVIEWERS, REVIEWERS + 1);
+        done.depth = TileTree.depthOf(TileTree.tileCount(play.state.rows, 32, 0));
+        (done.convicts, done.proves) = (true, true);
     }
 
     // ---- convening

@@ -157,9 +157,9 @@ class Hearing:
 class Finding:
     """What the openings of a case say; sets hold indices of reviewers. Outcome NONE: there is no proper cluster.
 
-    ``node``: it shows its trace. ``paid``: the cluster told something and earned its reward. ``telling``: said yes or no, and showed tiles.
-    ``wrong``: said so outside of a cluster that says one of them. ``pooled``: the outcome counts in the pool of the
-    node's owner.
+    ``node``: it shows its trace. ``paid``: the cluster told something and earned its reward. ``telling``: said yes or
+    no, and showed tiles. ``wrong``: said so outside of a cluster that says one of them. ``pooled``: the outcome counts
+    in the pool of the node's owner.
     """
 
     outcome: Outcome

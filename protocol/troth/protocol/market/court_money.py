@@ -245,8 +245,8 @@ class _Draft:
 class Circumstances:
     """What the outcome's money depends on beside the case: pots, gas price, who decides, the pool before, the block.
 
-    ``voided``: the leaf fell by another case already, so that its client is whole. ``posted``: reviewers who committed by
-    their own calls, whose signatures nobody sent. ``proves``: the deciding call drew the tiles, too.
+    ``voided``: the leaf fell by another case already, so that its client is whole. ``posted``: reviewers who committed
+    by their own calls, whose signatures nobody sent. ``proves``: the deciding call drew the tiles, too.
     """
 
     balances: Mapping[Pot, int]
@@ -281,7 +281,7 @@ def settle(state: CaseState, finding: Finding, rules: Rules, around: Circumstanc
     for index in sorted(finding.cluster) if finding.paid else ():
         draft.pay(state.reviewers[index], prices.REWARD_UNITS * state.unit * state.seats[index])
     since = len(draft.movements)
-    _pay_gas(draft, state, gas, gas.deciding(len(state.reviewers), finding, done), around, since)
+    _pay_gas(draft, _steps(state, gas, around, gas.deciding(len(state.reviewers), finding, done)), since)
     if convicted is not None:
         _pay_opener(draft, state, 0 if convicted[1] is Fault.POOLED else taken, gas, since)
     elif finding.outcome is Outcome.REFUNDED:
@@ -310,7 +310,7 @@ def _leave_undecided(
 ) -> tuple[Movement, ...]:
     """No proper cluster: the round's gas is paid, and silence fined. After the second round the leaf falls."""
     spent = gas.deciding(len(state.reviewers), finding, Decision(proves=around.proves))
-    _pay_gas(draft, state, gas, spent, around, 0)
+    _pay_gas(draft, _steps(state, gas, around, spent), 0)
     _fine_reviewers(draft, state, finding.silent)
     if state.round % 2:
         draft.pay(state.opener, draft.left, 0)
@@ -338,15 +338,19 @@ def _evicts(draft: _Draft, node: Address, taken: int, rules: Rules) -> bool:
     return stake >= rules.seat > stake - taken
 
 
-def _pay_gas(draft: _Draft, state: CaseState, gas: CaseGas, deciding: int, around: Circumstances, since: int) -> None:
-    """Gas of this round, to those who paid it; ``deciding``: what the decider's call is paid."""
+def _steps(state: CaseState, gas: CaseGas, around: Circumstances, deciding: int) -> tuple[tuple[Address, int], ...]:
+    """Who carried this round on, and what that costs; ``deciding``: what the decider's call is paid."""
     reviewers = len(state.reviewers)
-    steps = (
+    return (
         (state.drawer, gas.drawing(reviewers)),
         (state.committer, _committing(state, gas, around.posted)),
         (state.seeder, gas.seeding(reviewers)),
         (around.decider, deciding),
     )
+
+
+def _pay_gas(draft: _Draft, steps: tuple[tuple[Address, int], ...], since: int) -> None:
+    """Gas of this round, to those who paid it."""
     for account, amount in steps:
         if account != ZERO_ADDRESS:
             draft.pay(account, amount, since)

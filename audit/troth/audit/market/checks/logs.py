@@ -291,8 +291,8 @@ class _Leaf:
         return _Spoken(verifier, opinion, self._signed(typed_data.struct_hash(verdict), said.signature, verifier))
 
     def _passed_over(self, segment: int, spoken: Iterable[_Spoken]) -> set[Address]:
-        """Owners whom a summons proved silent, but not those whose own verdict is here: a check that was complete is not
-        undone by a verifier that is silent afterwards (the court's rule, too)."""
+        """Owners whom a summons proved silent, but not those whose own verdict is here: a check that was complete is
+        not undone by a verifier that is silent afterwards (the court's rule, too)."""
         silent = {self.state.owner_of(node) for node in self.state.silent_in_check(self.order, segment)}
         return silent - {self.state.owner_of(one.verifier) for one in spoken if one.signed}
 
