@@ -92,7 +92,7 @@ def _join(stage: Stage, rules: ExecutionClass) -> list[int]:
 
 
 def _heard(stage: Stage, rules: ExecutionClass, *, first: int, suspend: bool = False, together: bool = False) -> Case:
-    """The second case of its kind, when every slot that outlives one has been written; ``first`` node that is judged."""
+    """The second case of its kind, when every slot that outlives one has been written; ``first``: who is judged."""
     for number in range(2):
         node = key(_name(rules, first + number)).address
         name = f"{rules.name} {first} {number}"
