@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adversaries.money import Accountant, Count, open_work, paid_work
-from adversaries.network import PARAMETERS, Client, Network
+from adversaries.network import Client, Network
 from adversaries.notes import INFERENCER, SCHEDULER, verifier
 from adversaries.registry import CHECKED, CONVICTED, FAILED, SCHEDULER_CONVICTED, UNPAID, Row
 from troth.client.errors import ClientError
@@ -245,7 +245,7 @@ class Trial:
                 return
             if not wound and all(one.due is not None for one in left) and not self._live():
                 wound = True
-                await self.network.wind(PARAMETERS.lag + 2)
+                await self.network.wind(self.client.session.parameters.lag + 2)
             await asyncio.sleep(LOOK_SECONDS)
 
     def _live(self) -> bool:
