@@ -180,7 +180,9 @@ def _withhold(cheat_of: CheatOf) -> None:
         return found
 
     async def show_secret(self: Any, order_id: Hash32, secret: Hash32) -> Any:
-        if cheat_of(order_id) in {"refuses the check", "checks late"}:
+        cheat, story = cheat_of(order_id), self.desk.store.get(order_id)
+        waits = cheat == "checks late" and story is not None and story.revealed is None
+        if waits or cheat == "refuses the check":
             raise Busy("Not now", 60)
         return await honest_secret(self, order_id, secret)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adversaries.money import Accountant, Count, open_work, paid_work
-from adversaries.network import PARAMETERS, Client, Network
+from adversaries.network import Client, Network
 from adversaries.notes import INFERENCER, SCHEDULER, verifier
 from adversaries.registry import CHECKED, CONVICTED, FAILED, SCHEDULER_CONVICTED, UNPAID, Row
 from troth.client.errors import ClientError
@@ -28,7 +28,9 @@ TRIAL_SECONDS = 90.0
 SETTLE_SECONDS = 8.0
 NEVER_PAID = {Phase.CONTRADICTED, Phase.REFUSED_CHECK}
 LOOK_SECONDS = 0.1
-ATTEMPTS = 3
+ATTEMPTS = 6
+ACCOMPLICE = "shows its opening"
+"""The cheat of a verifier that did its work, and lets another one copy."""
 FALLEN = {CONVICTED, "node missing", FAILED}
 """Where an answer falls, its client owes nothing, and its scheduler has paid who checked it and who served the rest."""
 SYSTEM = "You are a careful assistant. Answer in one short sentence and add nothing to it."
@@ -77,6 +79,7 @@ class Trial:
     answered: float = 0.0
     answered_block: int = 0
     proven_before: frozenset[Hash32] = frozenset()
+    first: int = 0
 
     @property
     def client(self) -> Client:
@@ -86,7 +89,7 @@ class Trial:
     @property
     def order(self) -> Hash32:
         """The order that the notes are about."""
-        return self.orders[0]
+        return self.orders[self.first]
 
     @property
     def entry(self) -> Entry:
@@ -120,24 +123,40 @@ class Trial:
             self.found.said += f"{type(error).__name__}: {error.what}"
 
     async def ask_until_served(self) -> None:
-        """On a machine that is too busy an order may fail before it comes to the cheat: then another one is played."""
+        """Another order is played where one failed on a busy machine, or where the draw gave a cheat more seats than
+        the row is about: one verifier may hold most of them."""
         for _ in range(ATTEMPTS):
             await self.ask()
-            if self.row.outcome == FAILED or not self.orders or self.entry.phase is not Phase.FAILED:
+            served = self.row.outcome == FAILED or len(self.orders) <= self.first or not self._broke_off()
+            if served and self._is_fair():
                 return
-            self.orders, self.found.said = [], ""
+            self.first, self.found.said, self.verifiers = len(self.orders), "", ()
+        raise RuntimeError(f"no order came as the row wants it in {ATTEMPTS} tries")
+
+    def _broke_off(self) -> bool:
+        return self.entry.phase is Phase.FAILED
+
+    def _is_fair(self) -> bool:
+        """Whether honest verifiers hold most seats where one cheats, and cheats where two do."""
+        cheating = {part for part, cheat in self.row.cheats if part.startswith("verifier") and cheat != ACCOMPLICE}
+        if not self.verifiers or len(cheating) not in {1, 2}:
+            return True
+        drawn = self.verifiers[0]
+        names = {node: verifier(number) for number, node in enumerate(dict.fromkeys(drawn))}
+        held = sum(names[node] in cheating for node in drawn)
+        return 2 * held < len(drawn) if len(cheating) == 1 else 2 * held > len(drawn)
 
     def _hear(self, update: Any, *, cheats: bool) -> None:
         match update:
             case Sent():
-                if cheats and not self.orders:
+                if cheats and len(self.orders) == self.first:
                     self.network.notes.write(update.order, dict(self.row.cheats))
                 self.orders.append(update.order)
-            case Served() if len(self.orders) == 1:
+            case Served() if len(self.orders) == self.first + 1:
                 self.nodes = update.nodes
             case Finished():
                 self.note_answered()
-            case Drawn() if len(self.orders) == 1:
+            case Drawn() if len(self.orders) == self.first + 1:
                 self.verifiers = update.verifiers
             case Ended():
                 self.found.said += update.advice
@@ -155,7 +174,7 @@ class Trial:
             if time.monotonic() > until:
                 raise TimeoutError(f"{what} did not come within {seconds:g} s; {self._shown()}")
             self.network.require_alive()
-            if self.orders and self.entry.phase is Phase.FAILED and self.row.outcome != FAILED:
+            if len(self.orders) > self.first and self.entry.phase is Phase.FAILED and self.row.outcome != FAILED:
                 raise RuntimeError(f"{what} cannot come: {self._shown()}")
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -226,7 +245,7 @@ class Trial:
                 return
             if not wound and all(one.due is not None for one in left) and not self._live():
                 wound = True
-                await self.network.wind(PARAMETERS.lag + 2)
+                await self.network.wind(self.client.session.parameters.lag + 2)
             await asyncio.sleep(LOOK_SECONDS)
 
     def _live(self) -> bool:
