@@ -57,7 +57,7 @@ class Plan:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def step_in(query: str, values: Sequence[Any]) -> str | None:  # noqa: PLR0912 -- one line for each store
+def step_in(query: str, values: Sequence[Any]) -> str | None:
     """The step that a statement writes down; None for what is no step of an order or a case."""
     words = query.split()
     match words:

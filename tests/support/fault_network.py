@@ -205,9 +205,8 @@ class FaultNetwork:
         await self.until(self._is_paid, "everything is acknowledged")
 
     def _is_paid(self) -> bool:
-        return not any(
-            self.read("scheduler", "market.sqlite", f"SELECT * FROM {table}") for table in ("node_number", "client_number")
-        )  # fmt: skip
+        tables = ("node_number", "client_number")
+        return not any(self.read("scheduler", "market.sqlite", f"SELECT * FROM {table}") for table in tables)
 
     def acknowledged_by_client(self) -> int:
         """What the scheduler's best word of the client is worth."""
@@ -248,7 +247,9 @@ class FaultNetwork:
 
 
 @asynccontextmanager
-async def fault_network(anvil: Any, folder: Path, *, nodes: int = NODES, **parameters: Any) -> AsyncIterator[FaultNetwork]:
+async def fault_network(
+    anvil: Any, folder: Path, *, nodes: int = NODES, **parameters: Any
+) -> AsyncIterator[FaultNetwork]:
     """Everybody set up, registered and ready; the scheduler has opened its tabs with all nodes."""
     model = small_model(folder / "model")
     names = {_key(f"node {number}").address: f"node {number}" for number in range(nodes)}
@@ -305,7 +306,9 @@ def _add(network: FaultNetwork, name: str, operator: Address, port: int) -> None
         stage.anvil.fund(stage.scheduler)
         configuration = scheduler_configuration(stage, folder, port, (2,))
         served = Served(stage.class_id, (2,), Texts.load(network.folder / "model"), 256)
-        settings: Any = SchedulerSettings(replace(configuration, served=(served,)), stage.scheduler.secret, stage.vrf_secret)
+        settings: Any = SchedulerSettings(
+            replace(configuration, served=(served,)), stage.scheduler.secret, stage.vrf_secret
+        )
         network.processes[name] = Process(name, scheduler_main, settings, network.plan, log)
         return
     key = next(one for one in stage.nodes if one.address == operator)
