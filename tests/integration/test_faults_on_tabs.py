@@ -112,7 +112,7 @@ async def test_a_chain_that_is_away_while_questions_are_asked_loses_nothing(netw
     finally:
         os.killpg(anvil, signal.SIGCONT)
     await network.mined(300)
-    await network.ended(client)
+    await network.paid(client)
     await network.nothing_lost()
     assert {entry.phase for entry in network.entries()} <= ENDED
 

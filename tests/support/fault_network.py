@@ -52,7 +52,9 @@ from troth.scheduler.tabs.client_tabs import Kept
 WORDS = 48
 NODES = 10
 """One more than the owners below which a class offers no checks."""
-DEADLINE = 120.0
+LAG = 120
+"""Blocks, of which one comes a second: half of it is the time in which a client must have been told of its draw."""
+DEADLINE = 240.0
 
 
 def small_model(path: Path) -> ModelFolder:
@@ -158,6 +160,13 @@ class FaultNetwork:
             raise AssertionError(f"{error}\n--- client, {found}\n{client.tail()}") from error
         assert client.code == 0, client.tail()
 
+    async def paid(self, client: Process) -> None:
+        """The same where answers may be undrawn: their lag is over soon."""
+        while client.alive:
+            await self.mined(10)
+            await asyncio.sleep(1)
+        await self.ended(client)
+
     @contextmanager
     def store(self) -> Iterator[Store]:
         with opened(Home(self.client.home).tabs) as store:
@@ -178,7 +187,7 @@ class FaultNetwork:
         await self.follower.catch_up()
 
     @asynccontextmanager
-    async def blocks(self, seconds: float = 0.25) -> AsyncIterator[None]:
+    async def blocks(self, seconds: float = 1.0) -> AsyncIterator[None]:
         """A chain that goes on by itself."""
 
         async def mine() -> None:
@@ -260,7 +269,7 @@ async def fault_network(
     async with AsyncExitStack() as stack:
         made = tabs_stage(
             anvil,
-            parameters=replace(COURT, **parameters),
+            parameters=replace(COURT, lag=LAG, **parameters),
             model=descriptor,
             execution_class=execution_class_of(descriptor),
             nodes=nodes,
