@@ -64,7 +64,9 @@ async def test_nothing_is_lost_whoever_is_killed_whenever(anvil: Any, tmp_path: 
         await network.nothing_lost()
         entries = network.entries()
         phases = Counter(entry.phase.value for entry in entries)
-        print(f"\n{len(entries)} orders in {time.monotonic() - begun:.0f} s, {sum(killed.values())} kills: {dict(killed)}")
+        print(
+            f"\n{len(entries)} orders in {time.monotonic() - begun:.0f} s, {sum(killed.values())} kills: {dict(killed)}"
+        )
         print(f"they ended {dict(phases)}; {network.spent()} paid, 0 wei missing, nobody slashed")
         assert set(phases) <= {Phase.CHECKED, Phase.UNDRAWN, Phase.FAILED, Phase.UNCLEAR}
 
@@ -81,7 +83,7 @@ async def test_memory_of_a_node_and_a_scheduler_is_flat_over_a_thousand_tasks(an
     async with fault_network(anvil, tmp_path) as network:
         seen: list[dict[str, int]] = []
         for _ in range(5):
-            await network.asked(*questions(TASKS // 5), at_once=4, check="50%")
+            await network.paid(network.asking(*questions(TASKS // 5), at_once=4, check="50%"))
             await network.settled()
             seen.append({name: memory_of(one) for name, one in network.processes.items()})
         for name in network.processes:

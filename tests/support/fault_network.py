@@ -52,7 +52,9 @@ from troth.scheduler.tabs.client_tabs import Kept
 WORDS = 48
 NODES = 10
 """One more than the owners below which a class offers no checks."""
-DEADLINE = 120.0
+LAG = 120
+"""Blocks, of which one comes a second: half of it is the time in which a client must have been told of its draw."""
+DEADLINE = 240.0
 
 
 def small_model(path: Path) -> ModelFolder:
@@ -158,6 +160,13 @@ class FaultNetwork:
             raise AssertionError(f"{error}\n--- client, {found}\n{client.tail()}") from error
         assert client.code == 0, client.tail()
 
+    async def paid(self, client: Process) -> None:
+        """The same where answers may be undrawn: their lag is over soon."""
+        while client.alive:
+            await self.mined(10)
+            await asyncio.sleep(1)
+        await self.ended(client)
+
     @contextmanager
     def store(self) -> Iterator[Store]:
         with opened(Home(self.client.home).tabs) as store:
@@ -178,7 +187,7 @@ class FaultNetwork:
         await self.follower.catch_up()
 
     @asynccontextmanager
-    async def blocks(self, seconds: float = 0.25) -> AsyncIterator[None]:
+    async def blocks(self, seconds: float = 1.0) -> AsyncIterator[None]:
         """A chain that goes on by itself."""
 
         async def mine() -> None:
@@ -205,9 +214,8 @@ class FaultNetwork:
         await self.until(self._is_paid, "everything is acknowledged")
 
     def _is_paid(self) -> bool:
-        return not any(
-            self.read("scheduler", "market.sqlite", f"SELECT * FROM {table}") for table in ("node_number", "client_number")
-        )  # fmt: skip
+        tables = ("node_number", "client_number")
+        return not any(self.read("scheduler", "market.sqlite", f"SELECT * FROM {table}") for table in tables)
 
     def acknowledged_by_client(self) -> int:
         """What the scheduler's best word of the client is worth."""
@@ -248,7 +256,9 @@ class FaultNetwork:
 
 
 @asynccontextmanager
-async def fault_network(anvil: Any, folder: Path, *, nodes: int = NODES, **parameters: Any) -> AsyncIterator[FaultNetwork]:
+async def fault_network(
+    anvil: Any, folder: Path, *, nodes: int = NODES, **parameters: Any
+) -> AsyncIterator[FaultNetwork]:
     """Everybody set up, registered and ready; the scheduler has opened its tabs with all nodes."""
     model = small_model(folder / "model")
     names = {_key(f"node {number}").address: f"node {number}" for number in range(nodes)}
@@ -259,7 +269,7 @@ async def fault_network(anvil: Any, folder: Path, *, nodes: int = NODES, **param
     async with AsyncExitStack() as stack:
         made = tabs_stage(
             anvil,
-            parameters=replace(COURT, **parameters),
+            parameters=replace(COURT, lag=LAG, **parameters),
             model=descriptor,
             execution_class=execution_class_of(descriptor),
             nodes=nodes,
@@ -305,7 +315,9 @@ def _add(network: FaultNetwork, name: str, operator: Address, port: int) -> None
         stage.anvil.fund(stage.scheduler)
         configuration = scheduler_configuration(stage, folder, port, (2,))
         served = Served(stage.class_id, (2,), Texts.load(network.folder / "model"), 256)
-        settings: Any = SchedulerSettings(replace(configuration, served=(served,)), stage.scheduler.secret, stage.vrf_secret)
+        settings: Any = SchedulerSettings(
+            replace(configuration, served=(served,)), stage.scheduler.secret, stage.vrf_secret
+        )
         network.processes[name] = Process(name, scheduler_main, settings, network.plan, log)
         return
     key = next(one for one in stage.nodes if one.address == operator)

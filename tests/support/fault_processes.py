@@ -49,7 +49,13 @@ STOP_SECONDS = 60.0
 CONTEXT = multiprocessing.get_context("forkserver")
 # What is imported here is not imported by each of a dozen processes: torch and its models take seconds.
 CONTEXT.set_forkserver_preload(
-    ["support.fault_network", "accelerate", "troth.node.loading", "troth.node.engine.torch_engine", "troth.audit.command"]
+    [
+        "support.fault_network",
+        "accelerate",
+        "troth.node.loading",
+        "troth.node.engine.torch_engine",
+        "troth.audit.command",
+    ]
 )
 
 
@@ -164,7 +170,7 @@ async def _schedule(settings: SchedulerSettings) -> None:
 
 
 def client_configuration(settings: ClientSettings) -> ClientConfiguration:
-    table = MarketTable(factory=settings.factory, bank=settings.bank, reviewers=5, seats=1, outside=0, stall=5)
+    table = MarketTable(factory=settings.factory, bank=settings.bank, reviewers=5, seats=1, outside=0, stall=45)
     return ClientConfiguration(contract="", rpc=settings.rpc, market=table)
 
 
@@ -185,7 +191,7 @@ async def _ask_all(settings: ClientSettings) -> None:
                 await _ask_one(session, prompt, settings)
 
         await asyncio.gather(*(one(prompt) for prompt in settings.questions))
-        while not settled(session):
+        while not settled(session):  # noqa: ASYNC110 -- other processes settle, too
             await asyncio.sleep(0.1)
 
 

@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, TabScene
+from support.toy_tab_node import ToyWay
 from support.waiting import eventually
 
+from troth.overlay.errors import ChannelUnavailable
 from troth.protocol.market import canonical, messages, prices, tabs
 from troth.protocol.market.bodies import Acknowledgement
 from troth.protocol.market.messages import sign
 from troth.protocol.types import Hash32
 from troth.protocol.wire_fields import RowSignature
-from troth.protocol.wire_market import Recommit
+from troth.protocol.wire_market import Conclude, Recommit
 from troth.scheduler.checks.lottery import drawn_verifiers, reveal
 from troth.scheduler.orders.admission import admit
 from troth.scheduler.orders.rows_kept import KeptRows
@@ -338,3 +340,26 @@ async def test_rows_that_a_full_disk_took_in_part_are_no_rows(tmp_path: Path, mo
     monkeypatch.undo()
     with pytest.raises((EOFError, OSError)):
         kept.rows(0, 0, 1)
+
+
+async def test_a_result_whose_answer_was_lost_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node has signed it, and is owed for it: an order that was given up then would not pay."""
+    monkeypatch.setattr("troth.scheduler.orders.concluding.AGAIN_SECONDS", 0.01)
+    scene = TabScene(tmp_path)
+    scene.start()
+    request, lost = ToyWay.request, []
+
+    async def losing(self: Any, header: Any, *arguments: Any) -> Any:
+        answer = await request(self, header, *arguments)
+        if isinstance(header, Conclude) and len(lost) < 3:
+            lost.append(header)
+            raise ChannelUnavailable("The connection broke before the answer came")
+        return answer
+
+    monkeypatch.setattr(ToyWay, "request", losing)
+    asked = await scene.send(scene.asked())
+    assert [line["type"] for line in asked.lines][-1] == "draw"
+    assert len(lost) == 3
+    await scene.stop()

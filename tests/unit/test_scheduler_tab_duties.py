@@ -43,7 +43,7 @@ from troth.protocol.market.types import (
     Word,
 )
 from troth.protocol.types import Address, Hash32
-from troth.protocol.wire_market import Recommit
+from troth.protocol.wire_market import Judge, Recommit
 from troth.scheduler.checks.summons import SummonsDuty, stuck
 from troth.scheduler.tabs.claiming import attend_claims, claim_due
 from troth.scheduler.tabs.delivering import acknowledge_nodes
@@ -457,3 +457,37 @@ async def test_the_auditors_own_checks_pass_over_what_is_served(tmp_path: Path, 
     assert keccak256(data[1]) == scene.ledger.state.logs[CLIENT_TAB.payee][0].data_hash
     assert json.loads(data[1].splitlines()[0])
     await scene.stop()
+
+
+# -------------------------------------------------------------------------------------------------- verifiers that fall
+
+
+async def test_a_verifier_that_was_cut_off_after_its_verdict_is_asked_again_and_paid(scene: TabScene) -> None:
+    asked = await scene.send(scene.asked())
+    quiet = scene.nodes[_drawn_for(scene, asked)[0]]
+    quiet.faults.refuses = {Judge}
+    assert (await scene.show(asked))[-1] == {"type": "end", "complete": False}
+    assert (0, quiet.address) not in story_of(scene, asked).verdicts
+    quiet.faults.refuses = set()
+    await scene.orders.ask_again()
+    await scene.orders.drain()
+    assert story_of(scene, asked).is_checked
+    await acknowledge_nodes(scene.desk)
+    assert not any(held.owed for held in scene.desk.node_tabs)
+
+
+async def test_the_number_of_a_verifier_that_never_spoke_does_not_stay_open(scene: TabScene) -> None:
+    asked = await scene.send(scene.asked())
+    quiet = scene.nodes[_drawn_for(scene, asked)[0]]
+    quiet.faults.refuses = {Judge}
+    await scene.show(asked)
+    held = scene.desk.node_tabs.held(quiet.address)
+    spent = held.book.spent
+    await acknowledge_nodes(scene.desk)
+    assert len(held.owed) == 1
+    scene.ledger.block = story_of(scene, asked).judged_at + 2 * PARAMETERS.lag + 1
+    await scene.orders.ask_again()
+    await scene.orders.drain()
+    await acknowledge_nodes(scene.desk)
+    assert not any(one.owed for one in scene.desk.node_tabs)
+    assert held.book.spent == spent

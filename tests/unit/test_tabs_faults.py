@@ -115,6 +115,19 @@ async def test_a_process_that_lives_keeps_its_order(tmp_path: Path) -> None:
         await asking.aclose()
 
 
+async def test_down_until_after_the_windows_an_old_draw_is_no_lie_and_not_acknowledged(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        killing(stage.session.journal, Phase.DRAWN_OVER, before=True)
+        with pytest.raises(Killed):
+            await asked(stage)
+        stage.world.block += PARAMETERS.lag
+        session = await restarted(stage, rounds=2)
+        (entry,) = session.journal.all()
+        assert (entry.phase, entry.paid) == (Phase.REFUSED_CHECK, None)
+        assert not session.books.record(stage.tab).doubt
+        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+
+
 async def test_down_until_after_the_windows_an_unseen_draw_is_paid_undrawn(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         killing(stage.session.journal, Phase.REVEALED, before=True)

@@ -54,6 +54,10 @@ class Directory:
             raise self._client.failure or DirectoryUnavailable("No list holds now", remedy="Try again in a minute.")
         return self._listing
 
+    async def refresh(self) -> None:
+        """Fetch a list now; raises an OverlayError."""
+        await self._client.refresh()
+
     def _came(self, listing: Listing) -> None:
         others = tuple(listed for listed in listing.relays if listed.relay.name != self._own)
         self._listing = replace(listing, relays=others)
@@ -116,7 +120,7 @@ def naming_paths() -> Iterator[None]:
 
 
 async def _through_entry(stack: AsyncExitStack, pool: CircuitPool, directory: Directory, scheduler: Pinned) -> Calls:
-    sessions = Sessions(pool, lambda: _destination(directory.current(), scheduler))
+    sessions = Sessions(pool, lambda: _destination(directory.current(), scheduler), refresh=directory.refresh)
     await sessions.current()
     stack.push_async_callback(sessions.close)
     # The address is never connected to; it names the scheduler in errors.

@@ -73,6 +73,7 @@ class Course:
         self._results: Results | None = None
         self._lines = 0
         self._patience: float | None = None
+        self._resumed = False
         self._held = time.monotonic()
         self._hearsay = False
         self._unsaid: list[Chosen] = []
@@ -159,7 +160,7 @@ class Course:
         """The same for lines however they come; ``resumed``: all lines so far of an order that was sent before, for
         which a refusal says nothing about what is owed. ``hearsay``: a node passes them on; raises EntryFailed."""
         identifier, journal = self._entry.identifier, self._session.journal
-        self._patience, self._hearsay = patience, hearsay
+        self._patience, self._hearsay, self._resumed = patience, hearsay, resumed
         try:
             async with aclosing(lines):
                 while not self.drawn_over:
@@ -171,7 +172,7 @@ class Course:
                     for step in steps:
                         yield step
         except (SchedulerUnreachable, StreamError) as error:
-            raise self._broken(error, resumed=resumed) from error
+            raise self._broken(error) from error
         except Refused as error:
             if resumed:
                 raise
@@ -297,8 +298,13 @@ class Course:
             raise _Lie("A draw came before the results")
         results = [one.message for one in self._results.results]
         await self._session.seen(said.draw.message.block_number)
-        seen_at = self._session.block
+        seen_at, drawn_at = self._session.block, said.draw.message.block_number
+        late = self._resumed and seen_at > drawn_at + checks.DRAW_AGE
+        if late:
+            seen_at = drawn_at  # all the rest of it must hold
         checks.require_draw(self._order, said.draw, results, said.proof, seen_at=seen_at, view=self._view)
+        if late:
+            raise self._too_late()
         due = said.draw.message.block_number + self._view.lag
         self._session.journal.step(self._entry.identifier, Phase.DRAWN_OVER, due=due, lottery=said)
         self.drawn_over = True
@@ -342,12 +348,12 @@ class Course:
             return OrderFailed(error.what, shown, f"Run `{command}`.", shortfall=error.shortfall, tab=name)
         return OrderFailed(error.what, error.value, error.remedy or "Ask another scheduler.")
 
-    def _broken(self, error: Exception, *, resumed: bool) -> Exception:
+    def _broken(self, error: Exception) -> Exception:
         what = getattr(error, "what", str(error))
         if self._hearsay:
             return EntryFailed(what)
         # A question about an order that was sent before: whether that arrived, its own failure does not say.
-        unsent = self._admitted is None and not self._entry_admitted() and not resumed
+        unsent = self._admitted is None and not self._entry_admitted() and not self._resumed
         if unsent and never_sent(error):
             give_up(self._session, self._entry, f"never sent: {what}")
             return OrderFailed(what, getattr(error, "value", ""), "Nothing was sent: asking again is free.")
@@ -369,6 +375,16 @@ class Course:
         else:
             remedy = f"It was admitted: `troth client summon {name} --broadcast` asks for the results on chain."
         return OrderStalled(what, name, remedy)
+
+    def _too_late(self) -> OrderStalled:
+        """An honest scheduler's old draw, for a client that was away: no secret counts any more, so this answer can no
+        longer be checked. That is no lie; it is not acknowledged either, else a stream that breaks off before each
+        draw would spare its scheduler all checks. What is owed for it can be claimed."""
+        what = "the draw was asked for too late: the answer cannot be checked any more"
+        self._session.journal.step(self._entry.identifier, Phase.REFUSED_CHECK, failure=what)
+        self._session.journal.release(self._entry.identifier)
+        remedy = "Nothing is acknowledged for it; its scheduler may claim it on chain."
+        return OrderStalled("The draw was asked for too late", self._entry.name[:12], remedy)
 
     def _contradiction(self, error: Exception, line: dict[str, Any]) -> Exception:
         what = error.what if isinstance(error, ProtocolError | _Lie) else str(error)

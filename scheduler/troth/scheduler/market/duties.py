@@ -66,6 +66,7 @@ class Duties:
         self._run("keeping tabs with nodes", pace.money, lambda: self._opener.keep(nodes_of(self._orders)))
         self._run("staying connected to nodes", pace.money, self._connect)
         self._run("taking up what was cut off", pace.money, self._orders.resume)
+        self._run("asking silent verifiers again", pace.money, self._orders.ask_again)
         self._run("redeeming and claiming", pace.money, self._collect)
         self._run("posting the log", pace.money, self._orders.book.post_due)
         self._run("forgetting what is owed no more", pace.slow, self._orders.forget_old)

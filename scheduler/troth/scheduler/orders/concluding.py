@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from troth.overlay.errors import ChannelUnavailable
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical, checks
 from troth.protocol.market.checks import Answer
@@ -16,10 +17,14 @@ from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import ZERO_HASH, Hash32
 from troth.protocol.wire import Frame
 from troth.protocol.wire_market import Concluded
+from troth.scheduler.errors import NodeFailed
 from troth.scheduler.orders.desk import Desk, Work
 from troth.scheduler.orders.hop import Hop
 
 _LIMIT = 1 << 13
+AWAY_SECONDS = 20.0
+"""How long a node that went away before it answered is asked again for its result; clients wait longer for a line."""
+AGAIN_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +60,27 @@ class Ending:
         """
         hop = self.hops[segment]
         shown = tokens_to_bytes(self.tokens) if self._is_last(segment) else b""
-        frame = await hop.conclude(hop.chain.position, written, shown, timeout)
+        frame = await self._concluded(hop, written, shown, timeout)
         try:
             self.shown[segment] = self._checked(segment, written, frame)
             return self.shown[segment]
         except ProtocolError as error:
             raise hop.failed(error) from error
+
+    async def _concluded(self, hop: Hop, written: int, shown: bytes, timeout: float) -> Frame:
+        """The same question again where its answer was lost: a node that has signed is owed for it, and says the same.
+
+        To give the order up then would leave it with a result that this scheduler's vouchers do not pay.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + AWAY_SECONDS
+        while True:
+            try:
+                return await hop.conclude(hop.chain.position, written, shown, timeout)
+            except NodeFailed as error:
+                if not isinstance(error.__cause__, ChannelUnavailable) or loop.time() > until:
+                    raise
+            await asyncio.sleep(AGAIN_SECONDS)
 
     def _is_last(self, segment: int) -> bool:
         return segment == len(self.hops) - 1

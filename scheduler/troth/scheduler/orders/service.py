@@ -13,6 +13,7 @@ from troth.overlay.logs import task_bound
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market.bodies import Submission
+from troth.protocol.market.types import Work as PromisedWork
 from troth.protocol.request import from_canonical_bytes
 from troth.protocol.types import Address, Hash32, unpack_ends
 from troth.scheduler.checks.lottery import reveal
@@ -194,11 +195,22 @@ class Orders:
     async def _decide_failed(self) -> None:
         """Nodes of failed orders that had no time to show a result are owed nothing."""
         node_tabs = self.desk.node_tabs
-        for order_id in node_tabs.undecided():
+        for order_id in node_tabs.undecided(PromisedWork.INFERENCE):
             story = None if order_id in self._runs else self.desk.store.get(order_id)
             left = [] if story is None or story.failed is None else left_undecided(node_tabs, story)
             if story is not None and left:
                 await self.desk.database.commit(*nothing_owed(node_tabs, story, left))
+
+    async def ask_again(self) -> None:
+        """Verifiers that committed and did not speak are asked again while it may matter: one that has signed and was
+        killed before its answer came is owed for it, and says the same."""
+        ledger, lag = self.desk.ledger, self.desk.ledger.parameters.lag
+        for order_id in self.desk.node_tabs.undecided(PromisedWork.CHECK):
+            story = self.desk.store.get(order_id)
+            if story is None or story.request is None or ledger.block > story.drawn_first + 2 * lag:
+                continue
+            if any((segment, one) in story.commitments for segment in story.checks for one in story.undecided(segment)):
+                self.check(story)
 
     async def forget_old(self) -> None:
         """Remove prompts, answers and rows that nobody may ask for any more."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 from troth.protocol.market import prices
 from troth.protocol.market.life import may_withhold
-from troth.protocol.market.messages import Signed
+from troth.protocol.market.messages import Signed, summons_id
 from troth.protocol.market.state import CaseRecord, State
-from troth.protocol.market.types import Result, Work
+from troth.protocol.market.types import Result, SummonsKind, Work
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.orders.story import Story
 from troth.scheduler.tabs.database import Statement
@@ -81,17 +81,20 @@ def _withholds(record: CaseRecord, node: Address, owed: Owed) -> bool:
 
 
 def rejections_decided(node_tabs: NodeTabs, state: State, stories: Stories, block: int, lag: int) -> list[Statement]:
-    """Checks that did not end with a yes: owed once the result fell, and nothing if it stands when no case is left."""
+    """Checks that did not end with a yes: owed once the result fell, and nothing if it stands when no case is left.
+
+    Nothing is owed to who never spoke. Its number must not stay open for ever: only so many may, on one tab.
+    """
     statements: list[Statement] = []
     for held in node_tabs:
         for number, owed in held.owed.items():
             story = stories(owed.order) if owed.work is Work.CHECK and owed.due is None else None
-            if story is None or (owed.segment, held.node) not in story.verdicts:
+            if story is None:
                 continue
-            if _fell(state, story, owed.segment):
+            if (owed.segment, held.node) in story.verdicts and _fell(state, story, owed.segment):
                 fee = _promised_price(story, owed.segment, held.node)
                 statements += node_tabs.set_fee(held.node, number, fee, block)
-            elif block > story.judged_at + 2 * lag and not _in_court(state, story):
+            elif block > max(story.judged_at, story.drawn_first) + 2 * lag and not _in_court(state, story):
                 statements += node_tabs.set_fee(held.node, number, 0, block)
     return statements
 
@@ -102,7 +105,10 @@ def _fell(state: State, story: Story, segment: int) -> bool:
 
 
 def _in_court(state: State, story: Story) -> bool:
-    return any(record.live and record.state.order == story.order_id for record in state.cases.values())
+    if any(record.live and record.state.order == story.order_id for record in state.cases.values()):
+        return True
+    named = (summons_id(story.order_id, SummonsKind.CHECK, segment) for segment in range(story.segments))
+    return any(one in state.summons and state.summons[one].answered is None for one in named)
 
 
 def _promised_price(story: Story, segment: int, verifier: Address) -> int:

@@ -138,10 +138,10 @@ class NodeTabs:
                     statements += self._acknowledge(held, number, fee)
         return statements
 
-    def undecided(self) -> set[Hash32]:
-        """Orders of inferences of which it is not said yet what they are worth."""
+    def undecided(self, work: Work) -> set[Hash32]:
+        """Orders with work of a kind of which it is not said yet what it is worth."""
         every = (owed for held in self._tabs.values() for owed in held.owed.values())
-        return {owed.order for owed in every if owed.due is None and owed.work is Work.INFERENCE}
+        return {owed.order for owed in every if owed.due is None and owed.work is work}
 
     def _acknowledge(self, held: NodeTab, number: int, fee: int) -> list[Statement]:
         try:
