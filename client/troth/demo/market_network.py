@@ -199,7 +199,7 @@ class MarketNetwork(Parties):
         made = self._troth(
             *("scheduler", "init", "--home", party.home, "--rpc", self.rpc, "--factory", self.factory),
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
-            *("--ends", LAYERS, "--port", free_port(), "--prices", ",".join(str(price) for price in PRICES)),
+            *("--ends", self._ends(), "--port", free_port(), "--prices", ",".join(str(price) for price in PRICES)),
             *("--deposit", DEPOSIT, "--operator-keystore", operator, "--vrf-keystore", vrf, *self._entry()),
         )
         with (party.home / "scheduler.toml").open("a") as file:
