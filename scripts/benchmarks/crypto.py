@@ -9,9 +9,11 @@ import numpy as np
 from benchmarks.figures import Figure, median_milliseconds
 from troth.protocol import vrf
 from troth.protocol.dtype import Dtype
+from troth.protocol.market.messages import market_domain
 from troth.protocol.market.types import Row
 from troth.protocol.trace import TileLayout
-from troth.protocol.typed_data import Domain, recover, sign
+from troth.protocol.typed_data import recover, sign
+from troth.protocol.types import Address, Hash32
 
 ROWS, COLUMNS = 191, 576
 
@@ -52,8 +54,8 @@ def _commitment() -> list[Figure]:
 
 def _signatures() -> list[Figure]:
     secret = secrets.token_bytes(32)
-    domain = Domain(31337, "0x000000000000000000000000000000000000dEaD")
-    row = Row(secrets.token_bytes(32), 0, 0, 7, secrets.token_bytes(32), secrets.token_bytes(32))
+    domain = market_domain(31337, Address("0x000000000000000000000000000000000000dEaD"))
+    row = Row(Hash32(secrets.token_bytes(32)), 0, 7, Hash32(secrets.token_bytes(32)), Hash32(secrets.token_bytes(32)))
     signature = sign(row, domain, secret)
     return [
         Figure(

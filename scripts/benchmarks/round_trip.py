@@ -25,7 +25,7 @@ from troth.overlay.operator import Operator
 from troth.overlay.server import TlsServer, serving
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
-from troth.protocol.wire import NodeReply, NodeRequest, Received, Release
+from troth.protocol.wire import ORDER_REQUESTS, Dismiss, OrderReply, OrderRequest, Received
 
 DOMAIN = Domain(31337, Address("0x5FbDB2315678afecb367f032d93F642f64180aa3"))
 NODE, SCHEDULER = Operator(b"\x01" * 32, DOMAIN), Operator(b"\x02" * 32, DOMAIN)
@@ -49,7 +49,7 @@ def measure(model_seconds: float) -> float:
 
 async def _ask(endpoint: str, pin: bytes) -> float:
     channel = await Channel.connect(endpoint, pin, SCHEDULER, NODE.address)
-    request, row, samples = Release(task_id=b"\x07" * 32), b"r" * ROW_BYTES, []
+    request, row, samples = Dismiss(order=b"\x07" * 32), b"r" * ROW_BYTES, []
     for _ in range(WARM_UP + ROUNDS):
         begun = time.perf_counter()
         reply = await channel.request(request, row)
@@ -72,14 +72,14 @@ def _serve(pipe: Connection, model_seconds: float) -> None:
                 torch.nn.functional.linear(row, matrix)
         return time.perf_counter_ns() - begun
 
-    async def echo(_sender: Address, _header: NodeRequest, payload: memoryview) -> tuple[NodeReply, bytes]:
+    async def echo(_sender: Address, _header: OrderRequest, payload: memoryview) -> tuple[OrderReply, bytes]:
         spent = await asyncio.to_thread(compute) if model_seconds else 0
         return Received(positions=spent), bytes(payload)
 
     async def run() -> None:
         with tempfile.TemporaryDirectory(prefix="troth-bench-") as folder:
             identity, app = create_identity(Path(folder) / "tls"), FastAPI()
-            channels = ChannelServer(NODE, echo, lambda sender: sender == SCHEDULER.address)
+            channels = ChannelServer(NODE, echo, lambda sender: sender == SCHEDULER.address, requests=ORDER_REQUESTS)
             channels.mount(app)
             server = TlsServer(app, identity, "127.0.0.1", 0, drain=channels.drain)
             async with serving(server):

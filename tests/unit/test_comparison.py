@@ -12,7 +12,7 @@ from troth.protocol.comparison import judge_states
 from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidStates
 from troth.protocol.market.types import ExecutionClass
-from troth.protocol.scores import dimension_spread, geometric_mean, rho, trace_score, weighted_rms
+from troth.protocol.scores import dimension_spread, rho, trace_score, weighted_rms
 from troth.protocol.statistics import OFF_CHAIN_RULE, ON_CHAIN_RULE, PaperStatistics, paper_statistics
 from troth.protocol.types import Hash32
 
@@ -95,11 +95,6 @@ def test_spread_equals_the_standard_deviation_and_never_vanishes() -> None:
     assert np.allclose(dimension_spread(few), np.sqrt(np.mean(few.astype(np.float64) ** 2)))
     with pytest.raises(InvalidStates, match="all zero"):
         dimension_spread(np.zeros((9, 4)))
-
-
-def test_geometric_mean_has_a_floor() -> None:
-    assert geometric_mean(np.array([1.0, 4.0]), 0.1) == pytest.approx(2.0)
-    assert geometric_mean(np.array([0.0, 4.0]), 1.0) == pytest.approx(2.0)
 
 
 def test_rho_is_one_for_the_noise_of_the_format() -> None:

@@ -5,12 +5,9 @@
     ├── InvalidProof          a VRF proof, key or hint that does not verify
     ├── InvalidTrace          an array that is no trace
     ├── InvalidOpening        an opened tile that does not belong to a trace root
-    ├── InvalidSettlement     findings that no decision can be taken from
-    ├── NotDisputable         an outcome that cannot be disputed, or not now
     ├── InvalidSignature      a signature that the contract would refuse, or another party's
     ├── InvalidRequest        a request outside its limits, or bytes that are not its canonical form
     ├── InvalidRows           rows that are not the rows that were signed
-    ├── WrongAssignment       an announcement that order, proofs and groups do not support
     ├── InvalidStates         states that cannot be compared
     ├── InvalidTokens         logits or tokens that cannot be checked
     └── WireError             a frame that is no message of the channel
@@ -56,10 +53,6 @@ class InvalidOpening(ProtocolError):
     """An opened tile or its proof does not lead to the trace root."""
 
 
-class InvalidSettlement(ProtocolError):
-    """Findings or stakes from which the rules of settlement cannot decide."""
-
-
 class InvalidSignature(ProtocolError):
     """A signature that the contract would refuse, or that another party made."""
 
@@ -72,10 +65,6 @@ class InvalidRows(ProtocolError):
     """Rows that do not continue the chain, or are not those that were signed."""
 
 
-class WrongAssignment(ProtocolError):
-    """An announcement that order, proofs and the chain's groups do not support."""
-
-
 class InvalidStates(ProtocolError):
     """States that cannot be compared: wrong shape or number format, or a number that is not finite."""
 
@@ -86,7 +75,3 @@ class InvalidTokens(ProtocolError):
 
 class WireError(ProtocolError):
     """A frame that is no message of the channel, or that exceeds a limit."""
-
-
-class NotDisputable(ProtocolError):
-    """A task's outcome cannot be disputed, or not now."""

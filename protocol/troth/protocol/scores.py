@@ -90,11 +90,6 @@ def rho(claimed: Numbers, reference_low: Numbers, reference_high: Numbers) -> ND
     return distances
 
 
-def geometric_mean(distances: NDArray[np.float64], floor: float) -> float:
-    """Geometric mean over all rows, each counted as at least ``floor``."""
-    return float(np.exp(np.mean(np.log(np.maximum(distances, floor)))))
-
-
 def trace_score(distances: NDArray[np.float64], cut: float) -> TraceScore:
     """The score of a whole trace from the distances of its rows."""
     floor = cut / 2

@@ -2,7 +2,7 @@
 
 ``4-byte big-endian header length ‖ header ‖ payload``. The header is one message of the tagged union below, in the one
 encoding that ``encode_frame`` produces: a header that decodes but would encode differently (duplicate keys, spaces,
-another key order) is refused, so what was signed is what was read. Bytes travel as base64, wei as decimal text.
+another key order) is refused, so what was signed is what was read. Bytes travel as base64.
 Every refusal is a WireError.
 """
 
@@ -89,7 +89,7 @@ class Received(_Message, frozen=True):
 
 
 class Released(_Message, frozen=True):
-    """The node holds nothing of the task any more."""
+    """The node's cache holds nothing of the order any more."""
 
 
 class Failure(_Message, frozen=True):

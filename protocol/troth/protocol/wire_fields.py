@@ -9,23 +9,21 @@ import msgspec
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, PACKED_LIMIT
 
 HEADER_LIMIT = 65_536
-"""Bytes of a header; an announcement of the most segments takes 8 KiB, and nothing larger is parsed."""
+"""Bytes of a header; nothing larger is parsed."""
 PAYLOAD_LIMIT = 64 * 1024 * 1024
 """Bytes of a payload unless the caller sets less; larger traces travel in several messages."""
 ROWS_LIMIT = 65_536
 """Rows or tokens in one message."""
 DECODE_LIMIT = 64
-"""Positions in one answer to Decode: their log probabilities fit a header."""
+"""Positions in one answer to Proceed: their log probabilities fit a header."""
 
 Uint8 = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
 Uint32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
 Uint64 = Annotated[int, msgspec.Meta(ge=0, le=0x7FFF_FFFF_FFFF_FFFF)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=ROWS_LIMIT)]
 DecodeCount = Annotated[int, msgspec.Meta(ge=1, le=DECODE_LIMIT)]
-Wei = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,28})$")]
 Bytes32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 SignatureBytes = Annotated[bytes, msgspec.Meta(min_length=65, max_length=65)]
-ProofBytes = Annotated[bytes, msgspec.Meta(min_length=81, max_length=81)]
 AddressText = Annotated[str, msgspec.Meta(pattern=r"^0x[0-9a-fA-F]{40}$")]
 Text = Annotated[str, msgspec.Meta(max_length=2_000)]
 Alternatives = Annotated[int, msgspec.Meta(ge=0, le=ALTERNATIVES_LIMIT)]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
-from troth.protocol.bindings import Entry, functions_by_selector, named
+from troth.protocol.bindings import functions_by_selector
 from troth.protocol.bindings.structs import converter, decode_parameters
 from troth.protocol.calls import Call, DecodedCall, View, calldata
 from troth.protocol.errors import InvalidField
@@ -86,11 +86,6 @@ def arguments(call: DecodedCall, names: Sequence[str], kinds: Sequence[Any]) -> 
     return tuple(argument(call, name, kind) for name, kind in zip(names, kinds, strict=True))
 
 
-def function_of(part: Part, name: str) -> Entry:
-    """The ABI entry of a part's function."""
-    return named("function", part.binding)[name]
-
-
 def _reader(returns: Any) -> Any:
     if isinstance(returns, tuple):
         readers = tuple(converter(kind) for kind in returns)
@@ -106,7 +101,6 @@ __all__ = [
     "build",
     "build_factory",
     "calldata",
-    "function_of",
     "read_call",
     "view",
 ]

@@ -23,7 +23,7 @@ from functools import lru_cache
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.errors import InvalidClaim
 from troth.protocol.market.tabs import WINDOW, is_acknowledged
-from troth.protocol.market.types import Claim, ClaimState, Parameters, Voucher
+from troth.protocol.market.types import Claim, Voucher
 from troth.protocol.types import Hash32, to_hash32
 
 LEAF, NODE, ROOT = b"\x00", b"\x01", b"\x02"
@@ -180,14 +180,6 @@ def owed(voucher: Voucher, claim: Claim) -> int:
     if total > voucher.authorised:
         raise InvalidClaim(f"The voucher authorises {voucher.authorised}, less than is claimed", total, "Claim less.")
     return total
-
-
-def require_objectable(state: ClaimState, number: int, block: int, parameters: Parameters) -> None:
-    """Raise InvalidClaim unless a number's place can be objected to now: an answer must still be possible."""
-    place_of(state.claim.first, state.claim.last, number)
-    last = state.settles_at - parameters.answer_window
-    if block >= last:
-        raise InvalidClaim(f"Objections ended with block {last - 1}", block, "Object as soon as a claim is filed.")
 
 
 def wrong_numbers(claim: Claim, shown: Sequence[tuple[int, int, Path]], worth: Mapping[int, int]) -> tuple[int, ...]:

@@ -23,8 +23,9 @@ from benchmarks.figures import Figure
 from benchmarks.market.running.processor import processor_seconds
 from troth.demo.display import Display
 from troth.demo.gateway import LocalGateway, Streamed
+from troth.demo.market_acts import open_tab
 from troth.demo.market_network import LAYERS, MarketNetwork
-from troth.demo.market_play import ENDED, MarketStage, open_tab
+from troth.demo.market_stage import ENDED, MarketStage
 from troth.demo.weights import prepare_models
 from troth.node.engine.interface import SessionKey
 from troth.node.engine.layers import LayerSlice
@@ -111,7 +112,7 @@ def _spent(network: MarketNetwork) -> float:
 
 
 def _ask(stage: MarketStage, number: int, idle: float, report: Callable[[str], None]) -> Asked:
-    gateway, before, begun = stage.gateway, _spent(stage.network), time.monotonic()
+    gateway, before, begun = stage.client.gateway, _spent(stage.network), time.monotonic()
     assert gateway is not None
     first, streamed, prompt = _stream(gateway)
     ended = time.monotonic()
