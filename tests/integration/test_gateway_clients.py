@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import sys
@@ -57,6 +58,13 @@ async def test_openai_python(scene: Network, tmp_path: Path) -> None:
         fees = [story.answered.fee for story in side.orders if story.answered is not None]
         assert side.book.spent == sum(fees)
         assert len(fees) == 8
+
+
+def needed(*packages: str) -> None:
+    """Skip without them. They are not imported here: litellm would fetch a list from the network at once."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
 
 
 async def one_answer(client: Any, gateway: Gateway) -> None:
@@ -144,7 +152,7 @@ print(json.dumps([answer.choices[0].message.content, answer.usage.total_tokens, 
 
 @pytest.mark.parametrize(("package", "code"), [("langchain_openai", LANGCHAIN), ("litellm", LITELLM)])
 async def test_programs_through_other_packages(scene: Network, tmp_path: Path, package: str, code: str) -> None:
-    pytest.importorskip(package, reason=f"{package} is not installed")
+    needed(package)
     side = await client_side(scene, tmp_path / "home")
     async with serving_gateway(side) as gateway:
         environment = {
@@ -165,7 +173,7 @@ def blocks(language: str) -> list[str]:
 
 async def test_the_documents_examples_run(scene: Network, tmp_path: Path) -> None:
     for package in ("openai", "langchain_openai", "litellm"):
-        pytest.importorskip(package, reason=f"{package} is not installed")
+        needed(package)
     side = await client_side(scene, tmp_path / "home")
     async with serving_gateway(side, "--max-tokens", 8) as gateway:
         environment = {
@@ -179,7 +187,7 @@ async def test_the_documents_examples_run(scene: Network, tmp_path: Path) -> Non
 
 
 async def test_the_llm_command(scene: Network, tmp_path: Path) -> None:
-    pytest.importorskip("llm", reason="llm is not installed")
+    needed("llm")
     side = await client_side(scene, tmp_path / "home")
     async with serving_gateway(side) as gateway:
         folder = tmp_path / "llm"
