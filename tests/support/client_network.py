@@ -36,6 +36,7 @@ from troth.demo.ports import free_port
 from troth.overlay.identity import create_identity
 from troth.overlay.server import TlsServer, serving
 from troth.protocol.market import messages
+from troth.protocol.market.parts import Part
 from troth.protocol.market.state import TabState
 from troth.protocol.market.types import Opinion, Tab
 from troth.protocol.types import Hash32, ModelDescriptor
@@ -85,6 +86,7 @@ class Network(ChainScene):
     """The scheduler and its nodes; the clock is the real one, as clients are processes of their own."""
 
     texts: Texts
+    endpoint: tuple[str, Hash32]
 
     @property
     def now(self) -> int:  # type: ignore[override]
@@ -109,6 +111,26 @@ class Network(ChainScene):
         """Nodes take so long for every step, one at a time."""
         for node in self.nodes.values():
             node.pause = seconds  # type: ignore[attr-defined]
+
+    @asynccontextmanager
+    async def impostor(self, folder: Path) -> AsyncIterator[list[str]]:
+        """Somebody with another TLS key at the scheduler's address; what was asked there."""
+        asked: list[str] = []
+
+        async def note(scope: Any, _receive: Any, _send: Any) -> None:
+            asked.append(scope["type"] + scope.get("path", ""))
+
+        server = TlsServer(note, create_identity(folder), "127.0.0.1", 0)  # type: ignore[arg-type]
+        async with serving(server):
+            await self.move(f"https://127.0.0.1:{server.port}", self.endpoint[1])
+            yield asked
+        await self.move(*self.endpoint)
+
+    async def move(self, endpoint: str, tls_key_hash: Hash32) -> None:
+        operator = self.stage.scheduler
+        await self.stage.send(
+            self.stage.owner_of(operator), Part.REGISTRY, "setEndpoint", operator.address, endpoint, tls_key_hash
+        )
 
     def accept(self, opinion: Opinion = Opinion.ACCEPT, noise: float = 0.0) -> None:
         """What verifiers say of answers, and how wrong these are."""
@@ -147,7 +169,7 @@ async def network(anvil: Any, folder: Path) -> AsyncIterator[Network]:
         follower = await stack.enter_async_context(following(stage))
         anvil.fund(stage.scheduler)
         scene = Network(folder, stage, follower, SlowNode)
-        scene.texts, scene.model = texts, model
+        scene.texts, scene.model, scene.endpoint = texts, model, endpoint
         scene.start()
         stack.push_async_callback(scene.stop)
         await stack.enter_async_context(serving(TlsServer(scene.app, identity, "127.0.0.1", port)))
@@ -247,9 +269,7 @@ async def client_side(scene: Network, folder: Path, *, deposit: int = DEPOSIT, w
     """A home folder; unless ``wallet`` is False with wallet, configuration and an open tab, as `init` and `open` do."""
     stage, home = scene.stage, Home(folder)
     side = ClientSide(scene, folder, stage.client)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    side.password_file.touch(mode=0o600)
-    side.password_file.write_text(PASSWORD + "\n")
+    _write_password(side)
     if not wallet:
         return side
     home.create()
@@ -263,6 +283,12 @@ async def client_side(scene: Network, folder: Path, *, deposit: int = DEPOSIT, w
     await stage.open_tab(side.key, stage.scheduler.address, key, deposit)
     await scene.ledger.catch_up()
     return side
+
+
+def _write_password(side: ClientSide) -> None:
+    side.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    side.password_file.touch(mode=0o600)
+    side.password_file.write_text(PASSWORD + "\n")
 
 
 def configuration(stage: TabsStage) -> Configuration:
