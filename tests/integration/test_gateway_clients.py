@@ -2,79 +2,127 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.client_network import client_side, network, toy_answer
-from support.gateway_stage import MESSAGES, MODEL, QUESTION, run_program, serving_gateway
+import pytest_asyncio
+from support.client_network import ClientSide, Network, client_side, network, toy_answer
+from support.gateway_stage import MESSAGES, MODEL, QUESTION, Gateway, eventually, run_program, serving_gateway
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.chain, pytest.mark.slow, pytest.mark.timeout(300)]
+NAME = "toy-float32"
+pytestmark = [
+    pytest.mark.chain,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 
-async def test_openai_python(deployed: Any, tmp_path: Path) -> None:
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def scene(anvil: Any, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Network]:
+    async with network(anvil, tmp_path_factory.mktemp("clients")) as made:
+        yield made
+
+
+async def test_openai_python(scene: Network, tmp_path: Path) -> None:
     openai = pytest.importorskip("openai", reason="openai is not installed")
-    async with network(deployed, tmp_path) as (scene, _):
-        side = client_side(scene, tmp_path / "home", scene.client)
-        async with (
-            serving_gateway(side) as gateway,
-            openai.AsyncOpenAI(base_url=gateway.base_url, api_key=gateway.key, max_retries=8) as client,
-        ):
-            (model,) = (await client.models.list()).data
-            assert (model.id, model.owned_by) == (MODEL, "troth")
-            assert (await client.models.retrieve(model.id)).id == MODEL
+    side = await client_side(scene, tmp_path / "home")
+    async with (
+        serving_gateway(side, "--check", "always") as gateway,
+        openai.AsyncOpenAI(base_url=gateway.base_url, api_key=gateway.key, max_retries=8) as client,
+    ):
+        (model,) = (await client.models.list()).data
+        assert (model.id, model.owned_by) == (NAME, "troth")
+        assert (await client.models.retrieve(MODEL)).id == NAME
+        await one_answer(client, gateway)
+        await the_same_streamed(client, gateway)
+        await several_answers_and_prompts(client, side)
+        await log_probabilities(client)
+        with pytest.raises(openai.NotFoundError) as missing:
+            await client.chat.completions.create(model="gpt-4o", messages=MESSAGES)
+        assert missing.value.code == "model_not_found"
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.chat.completions.create(model=MODEL, messages=MESSAGES, presence_penalty=1.0)
+        assert (refused.value.code, refused.value.param) == ("unsupported_value", "presence_penalty")
+        with pytest.raises(openai.AuthenticationError):
+            await client.with_options(api_key="sk-other").models.list()
+        # Every answer was paid for, and nothing else: on the tab, without a transaction.
+        await eventually(lambda: not side.book.bounds)
+        fees = [story.answered.fee for story in side.orders if story.answered is not None]
+        assert side.book.spent == sum(fees)
+        assert len(fees) == 8
 
-            raw = await client.chat.completions.with_raw_response.create(model=MODEL, messages=MESSAGES, max_tokens=5)
-            answer = raw.parse()
-            assert answer.choices[0].message.content == toy_answer(QUESTION, 5)
-            assert (answer.choices[0].finish_reason, answer.usage.completion_tokens) == ("length", 5)
-            assert answer.usage.prompt_tokens == 4
-            assert answer.usage.cost_wei == str(scene.fee)
-            assert raw.headers["x-troth-task"] == answer.troth["task"]
-            receipt = await gateway.receipt(answer.id)
-            assert answer.troth["receipt"].endswith(f"/v1/receipts/{answer.id}")
-            assert (receipt["outcome"], receipt["tasks"][0]["checked"]) == ("accepted", True)
 
-            stream = await client.chat.completions.create(
-                model=MODEL, messages=MESSAGES, max_tokens=5, stream=True, stream_options={"include_usage": True}
-            )
-            chunks = [chunk async for chunk in stream]
-            assert chunks[0].choices[0].delta.role == "assistant"
-            said = "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1])
-            assert said == toy_answer(QUESTION, 5)
-            assert chunks[-2].choices[0].finish_reason == "length"
-            assert chunks[-1].choices == []
-            assert chunks[-1].usage.total_tokens == 9
-            assert chunks[-1].troth["cost_wei"] == str(scene.fee)
-            # The scheduler has four places, which its tasks keep until they are settled.
-            await gateway.receipt(chunks[0].id)
+def needed(*packages: str) -> None:
+    """Skip without them. They are not imported here: litellm would fetch a list from the network at once."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
 
-            two = await client.chat.completions.create(model=MODEL, messages=MESSAGES, n=2, max_tokens=4, stop=[" wor"])
-            assert [one.finish_reason for one in two.choices] == ["stop", "stop"]
-            assert [one.message.content for one in two.choices] == [toy_answer(QUESTION, 1)] * 2
-            assert two.usage.cost_wei == str(2 * scene.fee)
-            assert len(set(two.troth["tasks"])) == 2
-            await gateway.receipt(two.id)
 
-            raw_text = await client.completions.create(model=MODEL, prompt=["word7", [7, 8]], max_tokens=3, echo=True)
-            assert [one.index for one in raw_text.choices] == [0, 1]
-            assert raw_text.choices[0].text.startswith("word7")
-            await gateway.receipt(raw_text.id)
-            pieces = await client.completions.create(model=MODEL, prompt="word7", max_tokens=3, stream=True)
-            assert "".join([one.choices[0].text async for one in pieces]) == raw_text.choices[0].text[5:]
+async def one_answer(client: Any, gateway: Gateway) -> None:
+    raw = await client.chat.completions.with_raw_response.create(model=MODEL, messages=MESSAGES, max_tokens=5)
+    answer = raw.parse()
+    assert answer.choices[0].message.content == toy_answer(QUESTION, 5)
+    assert (answer.choices[0].finish_reason, answer.usage.completion_tokens) == ("length", 5)
+    assert answer.usage.prompt_tokens == 4
+    assert raw.headers["x-troth-task"] == answer.troth["task"]
+    receipt = await gateway.receipt(answer.id)
+    assert answer.troth["receipt"].endswith(f"/v1/receipts/{answer.id}")
+    (order,) = receipt["tasks"]
+    assert (receipt["outcome"], order["order"], order["checked"]) == ("checked", answer.troth["task"], True)
+    assert receipt["cost_units"] == order["paid_units"] == answer.usage.cost_units == answer.usage.cost_wei
 
-            with pytest.raises(openai.NotFoundError) as missing:
-                await client.chat.completions.create(model="gpt-4o", messages=MESSAGES)
-            assert missing.value.code == "model_not_found"
-            with pytest.raises(openai.BadRequestError) as refused:
-                await client.chat.completions.create(model=MODEL, messages=MESSAGES, presence_penalty=1.0)
-            assert (refused.value.code, refused.value.param) == ("unsupported_value", "presence_penalty")
-            with pytest.raises(openai.AuthenticationError):
-                await client.with_options(api_key="sk-other").models.list()
+
+async def the_same_streamed(client: Any, gateway: Gateway) -> None:
+    stream = await client.chat.completions.create(
+        model=MODEL, messages=MESSAGES, max_tokens=5, stream=True, stream_options={"include_usage": True}
+    )
+    chunks = [chunk async for chunk in stream]
+    assert chunks[0].choices[0].delta.role == "assistant"
+    said = "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1])
+    assert said == toy_answer(QUESTION, 5)
+    assert chunks[-2].choices[0].finish_reason == "length"
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage.total_tokens == 9
+    receipt = await gateway.receipt(chunks[0].id)
+    assert chunks[-1].troth["cost_units"] == receipt["cost_units"] == receipt["tasks"][0]["fee_units"]
+
+
+async def several_answers_and_prompts(client: Any, side: ClientSide) -> None:
+    two = await client.chat.completions.create(model=MODEL, messages=MESSAGES, n=2, max_tokens=4, stop=[" wor"])
+    assert [one.finish_reason for one in two.choices] == ["stop", "stop"]
+    assert [one.message.content for one in two.choices] == [toy_answer(QUESTION, 1)] * 2
+    fees = {"0x" + story.order_id.hex(): story.answered.fee for story in side.orders if story.answered is not None}
+    assert len(set(two.troth["tasks"])) == 2
+    assert two.usage.cost_units == str(sum(fees[order] for order in two.troth["tasks"]))
+
+    raw_text = await client.completions.create(model=MODEL, prompt=["word7", [7, 8]], max_tokens=3, echo=True)
+    assert [one.index for one in raw_text.choices] == [0, 1]
+    assert raw_text.choices[0].text.startswith("word7")
+    pieces = await client.completions.create(model=MODEL, prompt="word7", max_tokens=3, stream=True)
+    assert "".join([one.choices[0].text async for one in pieces]) == raw_text.choices[0].text[5:]
+
+
+async def log_probabilities(client: Any) -> None:
+    """Of the model itself: with temperature 0 the token is the likeliest of those shown."""
+    answer = await client.chat.completions.create(
+        model=MODEL, messages=MESSAGES, max_tokens=3, logprobs=True, top_logprobs=2
+    )
+    told = answer.choices[0].logprobs.content
+    assert [one.token for one in told] == toy_answer(QUESTION, 3).split()
+    for one in told:
+        assert bytes(one.bytes).decode() == one.token
+        assert one.top_logprobs[0].token == one.token
+        assert one.top_logprobs[0].logprob == one.logprob
+        assert one.top_logprobs[1].logprob <= one.logprob <= 0
 
 
 LANGCHAIN = """
@@ -103,19 +151,18 @@ print(json.dumps([answer.choices[0].message.content, answer.usage.total_tokens, 
 
 
 @pytest.mark.parametrize(("package", "code"), [("langchain_openai", LANGCHAIN), ("litellm", LITELLM)])
-async def test_programs_through_other_packages(deployed: Any, tmp_path: Path, package: str, code: str) -> None:
-    pytest.importorskip(package, reason=f"{package} is not installed")
-    async with network(deployed, tmp_path) as (scene, _):
-        side = client_side(scene, tmp_path / "home", scene.client)
-        async with serving_gateway(side) as gateway:
-            environment = {
-                "OPENAI_BASE_URL": gateway.base_url,
-                "OPENAI_API_KEY": gateway.key,
-                "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-            }
-            out = await run_program(code, QUESTION, environment=environment, folder=tmp_path)
-            expected = toy_answer(QUESTION, 5)
-            assert json.loads(out.splitlines()[-1]) == [expected, 9, expected, 9]
+async def test_programs_through_other_packages(scene: Network, tmp_path: Path, package: str, code: str) -> None:
+    needed(package)
+    side = await client_side(scene, tmp_path / "home")
+    async with serving_gateway(side) as gateway:
+        environment = {
+            "OPENAI_BASE_URL": gateway.base_url,
+            "OPENAI_API_KEY": gateway.key,
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        }
+        out = await run_program(code, QUESTION, environment=environment, folder=tmp_path)
+        expected = toy_answer(QUESTION, 5)
+        assert json.loads(out.splitlines()[-1]) == [expected, 9, expected, 9]
 
 
 def blocks(language: str) -> list[str]:
@@ -124,38 +171,36 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-async def test_the_documents_examples_run(deployed: Any, tmp_path: Path) -> None:
+async def test_the_documents_examples_run(scene: Network, tmp_path: Path) -> None:
     for package in ("openai", "langchain_openai", "litellm"):
-        pytest.importorskip(package, reason=f"{package} is not installed")
-    async with network(deployed, tmp_path) as (scene, _):
-        side = client_side(scene, tmp_path / "home", scene.client)
-        async with serving_gateway(side, "--max-tokens", 8) as gateway:
-            environment = {
-                "OPENAI_BASE_URL": gateway.base_url,
-                "OPENAI_API_KEY": gateway.key,
-                "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-            }
-            for example in blocks("python"):
-                await run_program(example, environment=environment, folder=tmp_path)
-            assert (await side.run("receipts", "--json")).json[2]["tokens"] == 8
+        needed(package)
+    side = await client_side(scene, tmp_path / "home")
+    async with serving_gateway(side, "--max-tokens", 8) as gateway:
+        environment = {
+            "OPENAI_BASE_URL": gateway.base_url,
+            "OPENAI_API_KEY": gateway.key,
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        }
+        for example in blocks("python"):
+            await run_program(example, environment=environment, folder=tmp_path)
+        assert (await side.run("receipts", "--json")).json[2]["tokens"] == 8
 
 
-async def test_the_llm_command(deployed: Any, tmp_path: Path) -> None:
-    pytest.importorskip("llm", reason="llm is not installed")
-    async with network(deployed, tmp_path) as (scene, _):
-        side = client_side(scene, tmp_path / "home", scene.client)
-        async with serving_gateway(side) as gateway:
-            folder = tmp_path / "llm"
-            folder.mkdir()
-            (written,) = blocks("yaml")
-            models = written.replace("http://127.0.0.1:11711/v1", gateway.base_url)
-            (folder / "extra-openai-models.yaml").write_text(models)
-            (folder / "keys.json").write_text(json.dumps({"troth": gateway.key}))
-            # Another plugin of this environment wants a compiler's work that is not installed; only that is left out.
-            environment = {"LLM_USER_PATH": str(folder), "LLM_LOAD_PLUGINS": ""}
-            command = str(Path(sys.executable).parent / "llm")
-            ask = ("-m", "troth", "-o", "max_tokens", "5", QUESTION)
-            # One after the other: on its first run the command makes a database.
-            streamed = await run_program(None, command, *ask, environment=environment, folder=tmp_path)
-            whole = await run_program(None, command, "--no-stream", *ask, environment=environment, folder=tmp_path)
-            assert streamed.strip() == whole.strip() == toy_answer(QUESTION, 5)
+async def test_the_llm_command(scene: Network, tmp_path: Path) -> None:
+    needed("llm")
+    side = await client_side(scene, tmp_path / "home")
+    async with serving_gateway(side) as gateway:
+        folder = tmp_path / "llm"
+        folder.mkdir()
+        (written,) = blocks("yaml")
+        models = written.replace("http://127.0.0.1:11711/v1", gateway.base_url)
+        (folder / "extra-openai-models.yaml").write_text(models)
+        (folder / "keys.json").write_text(json.dumps({"troth": gateway.key}))
+        # Another plugin of this environment wants a compiler's work that is not installed; only that is left out.
+        environment = {"LLM_USER_PATH": str(folder), "LLM_LOAD_PLUGINS": ""}
+        command = str(Path(sys.executable).parent / "llm")
+        ask = ("-m", "troth", "-o", "max_tokens", "5", QUESTION)
+        # One after the other: on its first run the command makes a database.
+        streamed = await run_program(None, command, *ask, environment=environment, folder=tmp_path)
+        whole = await run_program(None, command, "--no-stream", *ask, environment=environment, folder=tmp_path)
+        assert streamed.strip() == whole.strip() == toy_answer(QUESTION, 5)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tab_scene import TabScene
+from support.chain_scene import ChainScene
 from support.tabs_stage import PARAMETERS, TabsStage, following, tabs_stage
-from support.toy_tab_node import ToyPeers, ToyTabNode
 
 from troth.protocol.market import canonical, messages, tabs
 from troth.protocol.market.bodies import Acknowledgement
@@ -31,31 +29,8 @@ from troth.scheduler.tabs.redeeming import redeem
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
 
-class ChainScene(TabScene):
-    """The scene of the unit tests over a real chain."""
-
-    def __init__(self, folder: Path, stage: TabsStage, follower: Any) -> None:
-        self.folder = folder
-        self.stage = stage
-        self.ends = (2,)
-        self.domain = stage.market.domain
-        self.scheduler_key, self.tab_key, self.vrf_secret = (
-            stage.scheduler.secret,
-            stage.tab_key.secret,
-            stage.vrf_secret,
-        )
-        self.client_tab = stage.client_tab
-        self.definition = stage.execution_class
-        self.class_id = stage.class_id
-        self.ledger: Any = MarketLedger(stage.market, follower, stage.scheduler)
-        self.nodes = {}
-        for key in stage.nodes:
-            node = ToyTabNode(key.secret, self.domain, self.chain)
-            self.nodes[node.address] = node
-        self.peers = ToyPeers(self.nodes)
-        self.payer = tabs.PayerBook(messages.tab_id(self.client_tab))
-        self.database = None
-        self.now = int(time.time())
+class Scene(ChainScene):
+    """And what its client and its duties do."""
 
     async def mine(self, blocks: int = 1) -> None:
         self.stage.anvil.mine(blocks)
@@ -82,10 +57,10 @@ class ChainScene(TabScene):
 
 
 @asynccontextmanager
-async def on_chain(anvil: Any, folder: Path, **stage: Any) -> AsyncIterator[ChainScene]:
+async def on_chain(anvil: Any, folder: Path, **stage: Any) -> AsyncIterator[Scene]:
     async with tabs_stage(anvil, **stage) as made, following(made) as follower:
         anvil.fund(made.scheduler)
-        scene = ChainScene(folder, made, follower)
+        scene = Scene(folder, made, follower)
         scene.start(orders=2)
         yield scene
         await scene.stop()
@@ -208,14 +183,14 @@ async def test_tabs_with_nodes_are_opened_with_deposits(anvil: Any, tmp_path: Pa
         assert scene.ledger.state.tab_state(messages.tab_id(tab)).balance == 3 * 10**12
 
 
-async def _deposit(scene: ChainScene, kind: SummonsKind) -> int:
+async def _deposit(scene: Scene, kind: SummonsKind) -> int:
     fees = await scene.stage.market.fees()
     base = (fees.maximum - fees.priority) // 2
     asked = view(scene.ledger.contracts, Part.SUMMONS, "depositFor", kind, base * 3 // 2, returns=int)
     return await scene.stage.market.read(asked)
 
 
-async def _first_drawn(scene: ChainScene, asked: Any) -> Address:
+async def _first_drawn(scene: Scene, asked: Any) -> Address:
     story = scene.desk.store.get(asked.order_id)
     assert story is not None
     await reveal(scene.desk, story, asked.secrets.draw)

@@ -1,4 +1,4 @@
-"""A scheduler that a client's own commands can use: toy nodes, a real tokenizer, an endpoint registered on chain."""
+"""A scheduler on tabs that a client's own commands can use: real contracts, toy nodes, a real tokenizer, TLS."""
 
 from __future__ import annotations
 
@@ -7,39 +7,42 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fastapi import FastAPI
-from support.scheduler_stage import CONTEXT, ENDS, Cast, Stage, execution_class, stage
-from support.toy_node import _EMBEDDING, CANDIDATES, COLUMNS, LAYERS, VOCABULARY, ToyNode, choose, layer
+from support.chain_scene import ChainScene
+from support.tab_scene import CONTEXT
+from support.tabs_stage import DEPOSIT, TabsStage, _key, execution_class_of, following, tabs_stage
+from support.toy_model import _EMBEDDING, COLUMNS, LAYERS, VOCABULARY, choose, layer
+from support.toy_tab_node import ToyTabNode
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
-from troth.chain.adapter import Chain
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
 from troth.client.configuration import Configuration, save
 from troth.client.home import Home
+from troth.client.market_table import MarketTable
+from troth.client.tabs.books import Books
+from troth.client.tabs.keys import Keyring
+from troth.client.tabs.store import opened
+from troth.demo.ports import free_port
 from troth.overlay.identity import create_identity
 from troth.overlay.server import TlsServer, serving
-from troth.protocol.announcement import announcement_from_wire
-from troth.protocol.assignment import draw
-from troth.protocol.calls import set_endpoint
-from troth.protocol.hashing import keccak256
-from troth.protocol.identifiers import model_id
-from troth.protocol.types import Address, Hash32, ModelDescriptor
-from troth.protocol.wire import Forward, Rows
-from troth.scheduler.api import scheduler_app
-from troth.scheduler.assembly import assembled
-from troth.scheduler.journal import Journal
+from troth.protocol.market import messages
+from troth.protocol.market.parts import Part
+from troth.protocol.market.state import TabState
+from troth.protocol.market.types import Opinion, Tab
+from troth.protocol.types import Hash32, ModelDescriptor
+from troth.protocol.wire_market import Advance
+from troth.scheduler.orders.story import Story
 from troth.scheduler.served import Served, Texts
-from troth.scheduler.service import Scheduler
 
 TROTH = str(Path(sys.executable).parent / "troth")
 PASSWORD = "correct horse"
@@ -47,6 +50,7 @@ SPECIAL = ("<end>", "<user>", "<system>", "<assistant>", "<unknown>")
 WORDS = (*SPECIAL, *(f"word{number}" for number in range(len(SPECIAL), VOCABULARY)))
 # Does not end with the assistant's mark: the toy model would say that again, and special tokens have no text.
 TEMPLATE = "{% for message in messages %}<{{ message.role }}> {{ message.content }} {% endfor %}"
+LENIENT = {"stall": 60, "reviewers": 5, "seats": 1, "outside": 0}
 
 
 def write_model(folder: Path) -> Texts:
@@ -78,27 +82,108 @@ def toy_answer(question: str, tokens: int) -> str:
     return " ".join(WORDS[token] for token in said)
 
 
-def speaking(texts: Texts, node: type[ToyNode] = ToyNode) -> Cast:
-    """The toy model with these texts in its descriptor, on nodes of this kind."""
-    weights = Hash32(keccak256(b"toy weights"))
-    model = ModelDescriptor(texts.architecture, LAYERS, COLUMNS, VOCABULARY, 0, weights)
-    rules = replace(execution_class(), model=model_id(model))
+class Network(ChainScene):
+    """The scheduler and its nodes; the clock is the real one, as clients are processes of their own."""
 
-    def make(secret: bytes, chain: Chain, folder: Path, scheduler: Address) -> ToyNode:
-        return node(secret, chain.domain, folder, rules.model, scheduler)
+    texts: Texts
+    endpoint: tuple[str, Hash32]
 
-    return Cast(model, rules, make)
+    @property
+    def now(self) -> int:  # type: ignore[override]
+        return int(time.time())
+
+    @now.setter
+    def now(self, _value: int) -> None:
+        """What a scene sets when it is made."""
+
+    def served(self) -> Served:
+        return Served(self.class_id, self.ends, self.texts, CONTEXT)
+
+    @property
+    def rpc(self) -> str:
+        return str(self.stage.anvil.url)
+
+    @property
+    def factory(self) -> str:
+        return self.stage.market.place.factory
+
+    def drip(self, seconds: float) -> None:
+        """Nodes take so long for every step, one at a time."""
+        for node in self.nodes.values():
+            node.pause = seconds  # type: ignore[attr-defined]
+
+    @asynccontextmanager
+    async def impostor(self, folder: Path) -> AsyncIterator[list[str]]:
+        """Somebody with another TLS key at the scheduler's address; what was asked there."""
+        asked: list[str] = []
+
+        async def note(scope: Any, _receive: Any, _send: Any) -> None:
+            asked.append(scope["type"] + scope.get("path", ""))
+
+        server = TlsServer(note, create_identity(folder), "127.0.0.1", 0)  # type: ignore[arg-type]
+        async with serving(server):
+            await self.move(f"https://127.0.0.1:{server.port}", self.endpoint[1])
+            yield asked
+        await self.move(*self.endpoint)
+
+    async def move(self, endpoint: str, tls_key_hash: Hash32) -> None:
+        operator = self.stage.scheduler
+        await self.stage.send(
+            self.stage.owner_of(operator), Part.REGISTRY, "setEndpoint", operator.address, endpoint, tls_key_hash
+        )
+
+    def accept(self, opinion: Opinion = Opinion.ACCEPT, noise: float = 0.0) -> None:
+        """What verifiers say of answers, and how wrong these are."""
+        for node in self.nodes.values():
+            node.faults.opinion, node.faults.noise = opinion, noise
 
 
-class CheatingNode(ToyNode):
-    """Computes wrong states whenever it is drawn as a candidate for the last segment, and honest ones as a verifier."""
+class SlowNode(ToyTabNode):
+    """Takes a while where a test says so."""
 
-    async def _forward(self, header: Forward, payload: memoryview) -> tuple[Rows, bytes]:
-        if header.announcement is not None and header.segment == LAYERS - 1:
-            announcement = announcement_from_wire(header.announcement, payload[: header.request_size])
-            candidates = draw(announcement.betas[header.segment], self.members, CANDIDATES)
-            self.faults.wrong_states = self.address in candidates
-        return await super()._forward(header, payload)
+    pause = 0.0
+
+    async def handle(self, header: Any, payload: memoryview) -> tuple[Any, bytes]:
+        if self.pause and isinstance(header, Advance):
+            await asyncio.sleep(self.pause)
+        return await super().handle(header, payload)
+
+
+@asynccontextmanager
+async def network(anvil: Any, folder: Path) -> AsyncIterator[Network]:
+    """Nodes and a scheduler that serve the speaking toy model, on a chain that goes on by itself."""
+    texts = write_model(folder / "speaking")
+    model = ModelDescriptor(texts.architecture, LAYERS, COLUMNS, VOCABULARY, 0, Hash32(b"\x51" * 32))
+    identity, port = create_identity(folder / "tls"), free_port()
+    endpoint = f"https://127.0.0.1:{port}", Hash32(identity.spki_sha256)
+    operator = _key("scheduler").address
+
+    async with AsyncExitStack() as stack:
+        made = tabs_stage(
+            anvil,
+            model=model,
+            execution_class=execution_class_of(model),
+            endpoint=lambda one: endpoint if one == operator else ("https://127.0.0.1:1", Hash32(b"\x02" * 32)),
+        )
+        stage = await stack.enter_async_context(made)
+        follower = await stack.enter_async_context(following(stage))
+        anvil.fund(stage.scheduler)
+        scene = Network(folder, stage, follower, SlowNode)
+        scene.texts, scene.model, scene.endpoint = texts, model, endpoint
+        scene.start()
+        stack.push_async_callback(scene.stop)
+        await stack.enter_async_context(serving(TlsServer(scene.app, identity, "127.0.0.1", port)))
+        mining = asyncio.create_task(_mine(scene))
+        stack.callback(mining.cancel)
+        yield scene
+
+
+async def _mine(scene: Network) -> None:
+    while True:
+        with suppress(Exception):
+            await asyncio.to_thread(scene.stage.anvil.mine, 1)
+            await scene.ledger.catch_up()
+        await asyncio.sleep(0.25)
 
 
 @dataclass(frozen=True)
@@ -122,19 +207,33 @@ class Spoken:
 
 @dataclass
 class ClientSide:
-    """A wallet on disk, and the commands run with it as processes."""
+    """A wallet on disk, its tab, and the commands run with it as processes."""
 
-    scene: Stage
+    scene: Network
     home: Path
     key: Key
-
-    @property
-    def address(self) -> Address:
-        return self.key.address
+    tab: Hash32 = field(default=Hash32(bytes(32)))
 
     @property
     def password_file(self) -> Path:
         return self.home / "password"
+
+    @property
+    def state(self) -> TabState:
+        """The tab as the chain has it."""
+        return self.scene.ledger.state.tab_state(self.tab)
+
+    @property
+    def book(self) -> Any:
+        """The tab as its client has it."""
+        with opened(Home(self.home).tabs) as store:
+            return Books(store).record(self.tab).book
+
+    @property
+    def orders(self) -> list[Story]:
+        """Those of the tab that the scheduler admitted."""
+        found = (self.scene.desk.store.by_number(self.tab, number + 1) for number in range(self.book.sequence))
+        return [story for story in found if story is not None]
 
     def command(self, *arguments: object) -> list[str]:
         """A command line; every command accepts --home."""
@@ -166,43 +265,33 @@ class ClientSide:
         return Spoken(process.returncode, out.decode(), err.decode())
 
 
-def client_side(scene: Stage, folder: Path, key: Key, *, wallet: bool = True) -> ClientSide:
-    """A home folder; with a wallet for `key` and a configuration, as `init` writes them, unless `wallet` is False."""
-    side = ClientSide(scene, folder, key)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    side.password_file.touch(mode=0o600)
-    side.password_file.write_text(PASSWORD + "\n")
-    if wallet:
-        home = Home(folder)
-        create_account(home.keystore, PASSWORD, scrypt_n=DEMO_SCRYPT_N, key=key)
-        save(home.configuration, Configuration(scene.chain.contract, scene.url))
+async def client_side(scene: Network, folder: Path, *, deposit: int = DEPOSIT, wallet: bool = True) -> ClientSide:
+    """A home folder; unless ``wallet`` is False with wallet, configuration and an open tab, as `init` and `open` do."""
+    stage, home = scene.stage, Home(folder)
+    side = ClientSide(scene, folder, stage.client)
+    _write_password(side)
+    if not wallet:
+        return side
+    home.create()
+    create_account(home.keystore, PASSWORD, scrypt_n=DEMO_SCRYPT_N, key=side.key)
+    save(home.configuration, configuration(stage))
+    key = Keyring(home, PASSWORD).create(DEMO_SCRYPT_N)
+    tab = Tab(side.key.address, stage.scheduler.address, key.address)
+    side.tab = messages.tab_id(tab)
+    with opened(home.tabs) as store:
+        Books(store).add(tab, chain_id=31337, bank=stage.market.contracts.bank, factory=scene.factory)
+    await stage.open_tab(side.key, stage.scheduler.address, key, deposit)
+    await scene.ledger.catch_up()
     return side
 
 
-@asynccontextmanager
-async def reachable(
-    scene: Stage, application: FastAPI, folder: Path, tls_key_hash: bytes | None = None
-) -> AsyncIterator[None]:
-    """Serve an application over TLS at the endpoint that the scheduler then registers, perhaps with another key."""
-    identity = create_identity(folder)
-    server = TlsServer(application, identity, "127.0.0.1", 0)
-    async with serving(server):
-        endpoint = f"https://127.0.0.1:{server.port}"
-        moved = set_endpoint(scene.scheduler.address, endpoint, Hash32(tls_key_hash or identity.spki_sha256))
-        await scene.chain.execute(moved, scene.scheduler)
-        yield
+def _write_password(side: ClientSide) -> None:
+    side.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    side.password_file.touch(mode=0o600)
+    side.password_file.write_text(PASSWORD + "\n")
 
 
-@asynccontextmanager
-async def network(
-    deployed: Any, folder: Path, node: type[ToyNode] = ToyNode, journal: Callable[[Path], Journal] = Journal
-) -> AsyncIterator[tuple[Stage, Scheduler]]:
-    """Nodes and a scheduler that serve the speaking toy model."""
-    texts = write_model(folder / "speaking")
-    async with stage(deployed, folder, cast=speaking(texts, node)) as scene:
-        served = Served(scene.class_id, ENDS, texts, CONTEXT)
-        async with (
-            assembled(scene.configuration(served=(served,)), scene.keys, journal) as scheduler,
-            reachable(scene, scheduler_app(scheduler), folder / "tls"),
-        ):
-            yield scene, scheduler
+def configuration(stage: TabsStage) -> Configuration:
+    """That of a client which accepts so small a market; the class is named, as it has fewer seats than clients want."""
+    table = MarketTable(stage.market.place.factory, stage.market.contracts.bank, **LENIENT)
+    return Configuration(table, str(stage.anvil.url), execution_class="0x" + stage.class_id.hex())

@@ -1,4 +1,4 @@
-"""A real `troth client serve` process before a scheduler with toy nodes."""
+"""A real `troth client serve` process before a scheduler on tabs with toy nodes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Gateway:
             return await client.get(path)
 
     async def receipt(self, identifier: str) -> dict[str, Any]:
-        """The receipt once the chain has decided."""
+        """The receipt once it is known whether the answer is paid."""
         async with asyncio.timeout(SECONDS):
             while True:
                 found = (await self.get(f"/v1/receipts/{identifier}")).json()

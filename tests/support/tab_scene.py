@@ -219,7 +219,6 @@ class TabScene:
         operator = Operator(self.scheduler_key, self.domain)
         self.database = database(self.folder / "market.sqlite")
         store = OrderStore(self.database)
-        served = Served(self.class_id, self.ends, texts(self.folder / "model"), CONTEXT)
         self.desk = Desk(
             operator=operator,
             vrf_secret=self.vrf_secret,
@@ -230,19 +229,22 @@ class TabScene:
             node_tabs=NodeTabs(self.database, operator),
             rows=KeptRows(self.folder / "rows"),
             peers=self.peers,  # type: ignore[arg-type]
-            offers=Offers([served], {self.class_id: LISTED}),
+            offers=Offers([self.served()], {self.class_id: LISTED}),
             waits=Waits(Patience(token=0.5, prefill=1.0), check=1.0),
             factory=FACTORY,
             clock=lambda: float(self.now),
         )
         self.book = LogBook(self.database, store, self.ledger, operator.address, clock=lambda: float(self.now), **log)
         self.orders = Orders(self.desk, self.book, concurrent=concurrent)
-        app = FastAPI()
-        app.include_router(order_routes(self.orders))
-        refuse_with_words(app)
-        transport = httpx.ASGITransport(app=app)
+        self.app = FastAPI()
+        self.app.include_router(order_routes(self.orders))
+        refuse_with_words(self.app)
+        transport = httpx.ASGITransport(app=self.app)
         self.http = httpx.AsyncClient(transport=transport, base_url="https://scheduler", timeout=30)
         return self.orders
+
+    def served(self) -> Served:
+        return Served(self.class_id, self.ends, texts(self.folder / "model"), CONTEXT)
 
     async def stop(self) -> None:
         await self.orders.abandon()

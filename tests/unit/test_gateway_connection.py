@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,7 +14,6 @@ from troth.chain.errors import ChainUnavailable
 from troth.client.errors import OverlayFailed, SchedulerUnreachable
 from troth.client.gateway.connection import Connection
 from troth.client.gateway.errors import NotReady
-from troth.client.gateway.task_serving import SessionFactory
 
 
 class Followed:
@@ -50,7 +49,7 @@ class Sessions:
             self.open.discard(number)
 
     @property
-    def factory(self) -> SessionFactory:
+    def factory(self) -> Callable[[], AbstractAsyncContextManager[Any]]:
         return self._make
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.client_stage import LANGUAGE, signed_order, tokens_of
+from support.byte_language import LANGUAGE, tokens_of
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
@@ -16,6 +16,7 @@ from troth.client.gateway.body import DEEPEST, parse
 from troth.client.gateway.errors import InvalidRequest
 from troth.client.gateway.ledger import Ledger, today
 from troth.client.gateway.logprobs import token_bytes, token_text
+from troth.client.gateway.market.completion import Asked, new_question
 from troth.client.gateway.prices import ether
 from troth.client.gateway.serving import Settings
 
@@ -48,7 +49,7 @@ def test_only_loopback_is_listened_on_unless_allowed(host: str) -> None:
 
 def test_the_ledger_survives_and_counts_what_was_paid(tmp_path: Path) -> None:
     path = tmp_path / "gateway.sqlite3"
-    orders = [signed_order(), signed_order()]
+    orders = [Asked(new_question(), 70), Asked(new_question(), 70)]
     first = Ledger(path)
     first.ordered("chatcmpl-1", "toy", orders)
     first.close()
@@ -61,10 +62,9 @@ def test_the_ledger_survives_and_counts_what_was_paid(tmp_path: Path) -> None:
     again.paid(entry.tasks[0], 0)
     assert again.spent(today()) == orders[0].fee
     assert again.spent("1999-01-01") == 0
-    assert again.open_tasks() == [entry.tasks[1]]
     assert again.find("chatcmpl-2") is None
     with pytest.raises(ReceiptsUnreadable):
-        again.ordered("chatcmpl-3", "toy", [replace(orders[0])])
+        again.ordered("chatcmpl-3", "toy", [Asked(new_question(), 1), orders[0]])
     # All of a completion is written down, or nothing.
     assert again.find("chatcmpl-3") is None
     again.close()

@@ -7,12 +7,10 @@ ClientError
 ├── PromptError             the question is empty, too long, or not text
 ├── ModelUnavailable        no such execution class, or its tokenizer is not what the chain says
 ├── FeeTooHigh              the fee is above --max-cost
-├── InsufficientBalance     the escrow balance does not cover the fee
 ├── SchedulerUnreachable    no answer from the scheduler's registered endpoint
 │   ├── WrongSchedulerKey   somebody else answers there
 │   └── OverlayFailed       a relay, or the way to an overlay entry of scheduler or node; names the class of the hop
 ├── SchedulerRefused        the scheduler answered with an error
-│   └── OutdatedOffer       it splits the layers otherwise by now: sign its new offer
 ├── StreamError             the scheduler's answer or stream was malformed
 ├── ProofError              what the scheduler sent contradicts the chain or its own proofs
 ├── TransactionRefused      the chain would not, or did not, take a transaction
@@ -59,14 +57,6 @@ class FeeTooHigh(ClientError):
     """The fee is above what the user allowed."""
 
 
-class InsufficientBalance(ClientError):
-    """The escrow balance does not cover the fee; `shortfall` in wei."""
-
-    def __init__(self, what: str, value: object, remedy: str, shortfall: int = 0) -> None:
-        super().__init__(what, value, remedy)
-        self.shortfall = shortfall
-
-
 class SchedulerUnreachable(ClientError):
     """No answer from the scheduler's registered endpoint."""
 
@@ -92,10 +82,6 @@ class OverlayFailed(SchedulerUnreachable):
 
 class SchedulerRefused(ClientError):
     """The scheduler answered with an error."""
-
-
-class OutdatedOffer(SchedulerRefused):
-    """The scheduler has split the layers anew since it was asked: nothing is charged; sign its new offer."""
 
 
 class StreamError(ClientError):

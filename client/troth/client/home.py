@@ -28,11 +28,6 @@ class Home:
         return self.folder / "wallet.json"
 
     @property
-    def receipts(self) -> Path:
-        """The journal of orders and receipts (SQLite)."""
-        return self.folder / "receipts.sqlite3"
-
-    @property
     def tabs(self) -> Path:
         """Tabs, their vouchers and the orders on them (SQLite)."""
         return self.folder / "tabs.sqlite3"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import time
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -223,13 +222,6 @@ async def logged(stage: MarketStage) -> None:
         f"block {entry.meta.block}: the scheduler posts entry {entry.number} of its log: {counts.orders} answers, "
         f"{counts.drawn} drawn, {counts.rejected} rejected"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Spent:
-    what: str
-    gas: int
-    answers: str
 
 
 async def gas(stage: MarketStage) -> None:

@@ -100,11 +100,6 @@ class Ledger:
         rows = self._execute("SELECT COALESCE(paid, fee) FROM tasks WHERE day = ?", day).fetchall()
         return sum(int(wei) for (wei,) in rows)
 
-    def open_tasks(self, limit: int = 1000) -> list[str]:
-        """Tasks whose cost is not known yet, newest first."""
-        rows = self._execute("SELECT task_id FROM tasks WHERE paid IS NULL ORDER BY rowid DESC LIMIT ?", limit)
-        return [task for (task,) in rows.fetchall()]
-
     def _execute(self, statement: str, *values: object) -> sqlite3.Cursor:
         try:
             return self._database.execute(statement, values)

@@ -27,7 +27,6 @@ from troth.protocol.types import Address, Hash32, to_address
 
 KEPT_VOUCHERS = 256
 """Of a tab. The newest says all; older ones are for whoever wonders how it came about."""
-_VOUCHER_LIMIT = 1 << 12
 _BEGINNING = re.compile(r"0x[0-9a-f]{1,64}")
 _COLUMNS = "id, chain_id, bank, factory, start_block, rpc, payer, payee, key, created, book, voucher, delivered, doubt"
 
