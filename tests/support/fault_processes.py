@@ -49,7 +49,13 @@ STOP_SECONDS = 60.0
 CONTEXT = multiprocessing.get_context("forkserver")
 # What is imported here is not imported by each of a dozen processes: torch and its models take seconds.
 CONTEXT.set_forkserver_preload(
-    ["support.fault_network", "accelerate", "troth.node.loading", "troth.node.engine.torch_engine", "troth.audit.command"]
+    [
+        "support.fault_network",
+        "accelerate",
+        "troth.node.loading",
+        "troth.node.engine.torch_engine",
+        "troth.audit.command",
+    ]
 )
 
 
@@ -165,7 +171,7 @@ async def _schedule(settings: SchedulerSettings) -> None:
 
 def client_configuration(settings: ClientSettings) -> ClientConfiguration:
     table = MarketTable(factory=settings.factory, bank=settings.bank, reviewers=5, seats=1, outside=0, stall=5)
-    return ClientConfiguration(contract="", rpc=settings.rpc, market=table)
+    return ClientConfiguration(table, settings.rpc)
 
 
 def client_main(settings: ClientSettings, plan: Plan) -> None:
