@@ -31,7 +31,7 @@ from troth.overlay.server import TlsServer, serving
 from troth.overlay.tls import pinned_context
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
-from troth.protocol.wire import Dismiss, OrderReply, OrderRequest, Received, Released
+from troth.protocol.wire import ORDER_REQUESTS, Dismiss, OrderReply, OrderRequest, Received, Released
 
 DOMAIN = Domain(31337, Address("0x5FbDB2315678afecb367f032d93F642f64180aa3"))
 NODE = Operator(b"\x01" * 32, DOMAIN)
@@ -70,7 +70,14 @@ async def endpoint(
 ) -> AsyncIterator[Endpoint]:
     identity = create_identity(folder)
     app = FastAPI()
-    channels = ChannelServer(NODE, handler, lambda sender: sender == SCHEDULER.address, limits=limits, clock=clock)
+    channels = ChannelServer(
+        NODE,
+        handler,
+        lambda sender: sender == SCHEDULER.address,
+        limits=limits,
+        clock=clock,
+        requests=ORDER_REQUESTS,
+    )
     channels.mount(app)
 
     @app.get("/v1/info")

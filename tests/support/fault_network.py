@@ -205,9 +205,8 @@ class FaultNetwork:
         await self.until(self._is_paid, "everything is acknowledged")
 
     def _is_paid(self) -> bool:
-        return not any(
-            self.read("scheduler", "market.sqlite", f"SELECT * FROM {table}") for table in ("node_number", "client_number")
-        )  # fmt: skip
+        tables = ("node_number", "client_number")
+        return not any(self.read("scheduler", "market.sqlite", f"SELECT * FROM {table}") for table in tables)
 
     def acknowledged_by_client(self) -> int:
         """What the scheduler's best word of the client is worth."""
@@ -248,7 +247,9 @@ class FaultNetwork:
 
 
 @asynccontextmanager
-async def fault_network(anvil: Any, folder: Path, *, nodes: int = NODES, **parameters: Any) -> AsyncIterator[FaultNetwork]:
+async def fault_network(
+    anvil: Any, folder: Path, *, nodes: int = NODES, **parameters: Any
+) -> AsyncIterator[FaultNetwork]:
     """Everybody set up, registered and ready; the scheduler has opened its tabs with all nodes."""
     model = small_model(folder / "model")
     names = {_key(f"node {number}").address: f"node {number}" for number in range(nodes)}
@@ -305,11 +306,12 @@ def _add(network: FaultNetwork, name: str, operator: Address, port: int) -> None
         stage.anvil.fund(stage.scheduler)
         configuration = scheduler_configuration(stage, folder, port, (2,))
         served = Served(stage.class_id, (2,), Texts.load(network.folder / "model"), 256)
-        settings: Any = SchedulerSettings(replace(configuration, served=(served,)), stage.scheduler.secret, stage.vrf_secret)
+        configured = replace(configuration, served=(served,))
+        settings: Any = SchedulerSettings(configured, stage.scheduler.secret, stage.vrf_secret)
         network.processes[name] = Process(name, scheduler_main, settings, network.plan, log)
         return
     key = next(one for one in stage.nodes if one.address == operator)
     stage.anvil.fund(key)
     plain = node_configuration(stage, folder, port, segments_from_ends((2,), 2))
-    configured = replace(plain, model=str(network.folder / "model"), threads=1, positions=256)
-    network.processes[name] = Process(name, node_main, NodeSettings(configured, key.secret), network.plan, log)
+    hosting = replace(plain, model=str(network.folder / "model"), threads=1, positions=256)
+    network.processes[name] = Process(name, node_main, NodeSettings(hosting, key.secret), network.plan, log)
