@@ -167,7 +167,9 @@ async def _until_tabs(scheduler: Any, count: int) -> Any:
 def test_the_command_line_says_what_is_missing(tmp_path: Path) -> None:
     plain = ["init", "--rpc", "http://x", "--class", "0x" + "11" * 32, "--model", str(tmp_path), "--ends", "2"]
     market = [*plain, "--factory", "0x" + "11" * 20, "--home", str(tmp_path / "home")]
-    refused = CliRunner().invoke(app, market)
+    assert CliRunner().invoke(app, market).exit_code == 2, "prices, deposit and endpoint have no defaults"
+    told = [*market, "--endpoint", "https://s.example", "--deposit", "5", "--prices", "1,2"]
+    refused = CliRunner().invoke(app, told)
     assert isinstance(refused.exception, ConfigurationInvalid)
     assert "three prices" in str(refused.exception)
     assert {"run", "tabs", "prices", "status"} <= {
