@@ -130,12 +130,12 @@ def _open_as_told(conspiracy: Conspiracy) -> None:
     async def opened(bench: Bench, trace: Any, drawn: Any, picked: Any) -> Opened:
         own = await honest(bench, trace, drawn, picked)
         infers = trace.attempt == INFERS
-        deceit = conspiracy.deceit(trace.task_id, trace.segment, bench.me, infers=infers)
+        deceit = conspiracy.deceit(trace.order_id, trace.segment, bench.me, infers=infers)
         if deceit.opening == "leaked":
-            conspiracy.notes.share(trace.task_id, canonical.encode(own))
+            conspiracy.notes.share(trace.order_id, canonical.encode(own))
         if deceit.opening != "copied":
             return own
-        leaked = conspiracy.notes.shared(trace.task_id)
+        leaked = conspiracy.notes.shared(trace.order_id)
         if leaked is None:
             raise Busy("nothing was leaked yet", None, "Ask again.")
         return canonical.decode(Opened, leaked, len(leaked))

@@ -315,7 +315,7 @@ async def _client(network: Network, folder: Path, name: str) -> AsyncIterator[Cl
         place.factory, place.contracts.bank, place.block, "5ether", case, stall=30, reviewers=5, seats=1, outside=0
     )
     class_id = "0x" + network.plan.class_id
-    configuration = Configuration("", network.plan.rpc, execution_class=class_id, market=table)
+    configuration = Configuration(table, network.plan.rpc, execution_class=class_id)
     opened = await open_tab(Purse(home, password, DEMO_SCRYPT_N), configuration, "0.01ether", broadcast=True)
     async with running(home, configuration, password) as run:
         if not network.plan.model:

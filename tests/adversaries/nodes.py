@@ -19,12 +19,11 @@ from adversaries.sessions import Session
 from adversaries.workshop import Workshop
 from troth.chain.keystore import Key
 from troth.node.configuration import Configuration, MarketPlace
-from troth.node.dispute_policy import DisputePolicy
 from troth.node.engine.interface import SessionKey
 from troth.node.orders.running import MarketParts, RunningMarketNode
 from troth.node.orders.session import INFERS
 from troth.overlay.logs import configure
-from troth.protocol.types import ZERO_ADDRESS, Segment
+from troth.protocol.types import Segment
 
 
 def configuration_of(plan: Plan, number: int) -> Configuration:
@@ -33,9 +32,7 @@ def configuration_of(plan: Plan, number: int) -> Configuration:
     return Configuration(
         folder=folder,
         rpc=plan.rpc,
-        contract=ZERO_ADDRESS,
         chain_id=31337,
-        start_block=0,
         poll_seconds=POLL_SECONDS,
         execution_class=plan.execution_class,
         model=plan.model or "toy",
@@ -52,7 +49,6 @@ def configuration_of(plan: Plan, number: int) -> Configuration:
         sessions=16,
         positions=CONTEXT,
         trace_bytes=1 << 30,
-        disputes=DisputePolicy(),
         market=MarketPlace(*plan.addresses),
     )
 

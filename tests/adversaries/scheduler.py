@@ -22,13 +22,11 @@ from troth.protocol import vrf
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import messages
 from troth.protocol.types import Address, Hash32
-from troth.scheduler.keys import Keys
-from troth.scheduler.served import Served
-from troth.scheduler.served import Texts
 from troth.scheduler.checks import running as checking
 from troth.scheduler.checks import seat as seats
 from troth.scheduler.checks.summons import SummonsDuty
 from troth.scheduler.errors import Busy, TaskFailed
+from troth.scheduler.keys import Keys
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.market.assembly import assembled_market
 from troth.scheduler.market.configuration import MarketConfiguration
@@ -37,7 +35,8 @@ from troth.scheduler.orders import admission, concluding
 from troth.scheduler.orders.desk import Waits
 from troth.scheduler.orders.offers import PriceList
 from troth.scheduler.orders.service import Orders
-from troth.scheduler.pipeline import Patience
+from troth.scheduler.patience import Patience
+from troth.scheduler.served import Served, Texts
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.scheduler.tabs.opening import Deposits
 

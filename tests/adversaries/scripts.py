@@ -14,8 +14,8 @@ from adversaries.money import rows_of
 from adversaries.registry import CONVICTED, SCHEDULER_CONVICTED
 from adversaries.trial import Trial
 from troth.cases.evidence import Evidence
-from troth.client.errors import ClientError
 from troth.client.choices import Choices
+from troth.client.errors import ClientError
 from troth.client.orders import building
 from troth.client.orders.asking import new_question
 from troth.client.orders.building import secrets_of

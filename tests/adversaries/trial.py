@@ -14,8 +14,8 @@ from adversaries.money import Accountant, Count, open_work, paid_work
 from adversaries.network import Client, Network
 from adversaries.notes import INFERENCER, SCHEDULER, verifier
 from adversaries.registry import CHECKED, CONVICTED, FAILED, SCHEDULER_CONVICTED, UNPAID, Row
-from troth.client.errors import ClientError
 from troth.client.choices import Choices
+from troth.client.errors import ClientError
 from troth.client.orders.asking import ask
 from troth.client.orders.journal import Entry, Phase
 from troth.client.orders.updates import Drawn, Ended, Finished, Sent, Served

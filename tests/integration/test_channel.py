@@ -31,18 +31,18 @@ from troth.overlay.server import TlsServer, serving
 from troth.overlay.tls import pinned_context
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
-from troth.protocol.wire import NodeReply, NodeRequest, Received, Release, Released
+from troth.protocol.wire import ORDER_REQUESTS, Dismiss, OrderReply, OrderRequest, Received, Released
 
 DOMAIN = Domain(31337, Address("0x5FbDB2315678afecb367f032d93F642f64180aa3"))
 NODE = Operator(b"\x01" * 32, DOMAIN)
 SCHEDULER = Operator(b"\x02" * 32, DOMAIN)
 STRANGER = Operator(b"\x03" * 32, DOMAIN)
-TASK = Release(task_id=b"\x07" * 32)
+TASK = Dismiss(order=b"\x07" * 32)
 
 
-async def echo(sender: Address, header: NodeRequest, payload: memoryview) -> tuple[NodeReply, bytes]:
+async def echo(sender: Address, header: OrderRequest, payload: memoryview) -> tuple[OrderReply, bytes]:
     assert sender == SCHEDULER.address
-    assert isinstance(header, Release)
+    assert isinstance(header, Dismiss)
     return Received(positions=len(payload)), bytes(payload)
 
 
@@ -70,7 +70,14 @@ async def endpoint(
 ) -> AsyncIterator[Endpoint]:
     identity = create_identity(folder)
     app = FastAPI()
-    channels = ChannelServer(NODE, handler, lambda sender: sender == SCHEDULER.address, limits=limits, clock=clock)
+    channels = ChannelServer(
+        NODE,
+        handler,
+        lambda sender: sender == SCHEDULER.address,
+        limits=limits,
+        clock=clock,
+        requests=ORDER_REQUESTS,
+    )
     channels.mount(app)
 
     @app.get("/v1/info")
@@ -102,7 +109,7 @@ async def test_a_megabyte_travels_whole(tmp_path: Path) -> None:
 async def test_concurrent_requests_are_answered_in_any_order(tmp_path: Path) -> None:
     release_first = asyncio.Event()
 
-    async def out_of_order(sender: Address, header: NodeRequest, payload: memoryview) -> tuple[NodeReply, bytes]:
+    async def out_of_order(sender: Address, header: OrderRequest, payload: memoryview) -> tuple[OrderReply, bytes]:
         if bytes(payload) == b"first":
             await release_first.wait()
         return Released(), bytes(payload)
@@ -155,7 +162,7 @@ async def test_a_signature_for_another_contract_is_refused(tmp_path: Path) -> No
 
 
 async def test_an_error_of_ours_reaches_the_peer_and_another_one_stays_inside(tmp_path: Path) -> None:
-    async def failing(sender: Address, header: NodeRequest, payload: memoryview) -> tuple[NodeReply, bytes]:
+    async def failing(sender: Address, header: OrderRequest, payload: memoryview) -> tuple[OrderReply, bytes]:
         if len(payload):
             raise OverlayError("The slice is not loaded", "[0, 15)", "Ask another node.")
         raise RuntimeError("secret path /home/operator")
@@ -174,7 +181,7 @@ async def test_an_error_of_ours_reaches_the_peer_and_another_one_stays_inside(tm
 async def test_over_the_limit_is_refused_and_the_connection_lives_on(tmp_path: Path) -> None:
     release, working = asyncio.Event(), asyncio.Event()
 
-    async def waiting(sender: Address, header: NodeRequest, payload: memoryview) -> tuple[NodeReply, bytes]:
+    async def waiting(sender: Address, header: OrderRequest, payload: memoryview) -> tuple[OrderReply, bytes]:
         working.set()
         await release.wait()
         return Released(), b""
@@ -204,7 +211,7 @@ async def test_a_frame_over_the_limit(tmp_path: Path) -> None:
 
 
 async def test_silence_ends_in_a_timeout_and_the_next_request_works(tmp_path: Path) -> None:
-    async def slow_then_fast(sender: Address, header: NodeRequest, payload: memoryview) -> tuple[NodeReply, bytes]:
+    async def slow_then_fast(sender: Address, header: OrderRequest, payload: memoryview) -> tuple[OrderReply, bytes]:
         if not payload:
             await asyncio.Event().wait()
         return Released(), b""
@@ -332,7 +339,7 @@ async def test_one_host_cannot_take_all_connections(tmp_path: Path, monkeypatch:
 async def test_one_sender_cannot_take_all_connections_or_all_work(tmp_path: Path) -> None:
     gate = asyncio.Event()
 
-    async def wait(_sender: Address, _header: NodeRequest, _payload: memoryview) -> tuple[NodeReply, bytes]:
+    async def wait(_sender: Address, _header: OrderRequest, _payload: memoryview) -> tuple[OrderReply, bytes]:
         await gate.wait()
         return Released(), b""
 
@@ -353,7 +360,7 @@ async def test_one_sender_cannot_take_all_connections_or_all_work(tmp_path: Path
 async def test_the_bytes_of_all_requests_together_are_bounded(tmp_path: Path) -> None:
     gate = asyncio.Event()
 
-    async def wait(_sender: Address, _header: NodeRequest, _payload: memoryview) -> tuple[NodeReply, bytes]:
+    async def wait(_sender: Address, _header: OrderRequest, _payload: memoryview) -> tuple[OrderReply, bytes]:
         await gate.wait()
         return Released(), b""
 
@@ -371,7 +378,7 @@ async def test_the_bytes_of_all_requests_together_are_bounded(tmp_path: Path) ->
 async def test_answers_that_nobody_asked_for_end_the_connection(tmp_path: Path) -> None:
     gate = asyncio.Event()
 
-    async def late(_sender: Address, _header: NodeRequest, _payload: memoryview) -> tuple[NodeReply, bytes]:
+    async def late(_sender: Address, _header: OrderRequest, _payload: memoryview) -> tuple[OrderReply, bytes]:
         await gate.wait()
         return Released(), b""
 

@@ -64,9 +64,8 @@ async def test_nothing_is_lost_whoever_is_killed_whenever(anvil: Any, tmp_path: 
         await network.nothing_lost()
         entries = network.entries()
         phases = Counter(entry.phase.value for entry in entries)
-        print(
-            f"\n{len(entries)} orders in {time.monotonic() - begun:.0f} s, {sum(killed.values())} kills: {dict(killed)}"
-        )
+        kills = f"{sum(killed.values())} kills: {dict(killed)}"
+        print(f"\n{len(entries)} orders in {time.monotonic() - begun:.0f} s, {kills}")
         print(f"they ended {dict(phases)}; {network.spent()} paid, 0 wei missing, nobody slashed")
         assert set(phases) <= {Phase.CHECKED, Phase.UNDRAWN, Phase.FAILED, Phase.UNCLEAR}
 

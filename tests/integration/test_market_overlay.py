@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -23,24 +24,26 @@ from support.waiting import SECONDS
 
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
 from troth.client.configuration import Configuration
-from troth.client.reaching import reaching
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
-from troth.client.orders.session import scheduler_from
+from troth.client.reaching import reaching
 from troth.demo.overlay import PERIOD, LocalOverlay
 from troth.demo.plan import Plan
 from troth.demo.ports import free_port
 from troth.demo.processes import ProcessGroup
+from troth.node.direct.assembly import Direct
 from troth.node.errors import ConfigError
 from troth.node.orders.running import MarketParts, RunningMarketNode
 from troth.overlay.directory.listing import Listing
 from troth.overlay.identity import create_identity
+from troth.overlay.operator import Operator
 from troth.overlay.paths.pool import CircuitPool
 from troth.overlay.sessions.entry import EntryKeys, OverlayEntry, overlay_entry
 from troth.overlay.sessions.sessions import Sessions
 from troth.overlay.sessions.transport import OverlayTransport
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.types import NO_ADDRESS, Opinion
+from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Segment, to_address
 
 pytestmark = [
@@ -109,7 +112,7 @@ async def whole_network(anvil: Any, folder: Path) -> AsyncIterator[Whole]:
             stage = network.stage
             plan, place = Plan(members=MEMBERS, relays=RELAYS), stage.market.place
             payer = folder / "payer.json"
-            overlay = LocalOverlay(folder, plan, processes, password, anvil.url, "", payer, place.factory)
+            overlay = LocalOverlay(folder, plan, processes, password, anvil.url, payer, place.factory)
             await asyncio.to_thread(overlay.set_up)
             # In this thread: they end with the one that starts them.
             overlay.start()
@@ -157,7 +160,7 @@ async def node_as_entry(whole: Whole, folder: Path) -> AsyncIterator[None]:
 async def client_of(whole: Whole, folder: Path) -> AsyncIterator[Any]:
     place = whole.network.stage.market.place
     table = MarketTable(place.factory, place.contracts.bank)
-    configuration = Configuration("", whole.overlay.rpc, committee=whole.overlay.committee, market=table)
+    configuration = Configuration(table, whole.overlay.rpc, committee=whole.overlay.committee)
     home = Home(folder / "client")
     home.create()
     async with reaching(home, configuration) as reach:
@@ -172,7 +175,7 @@ async def test_orders_and_checks_go_over_circuits_and_bonded_parties_alone_are_l
         assert await whole.destinations() == {("scheduler", stage.scheduler.address), ("node", whole.node.address)}
         async with client_of(whole, tmp_path) as reach:
             party = whole.network.follower.state.parties[stage.scheduler.address]
-            over = (await reach.to(scheduler_from(party)))._client
+            over = (await reach.to(party))._client
             plain, scene.http = scene.http, over
             await answered_and_checked(whole)
             assert await ready_through_a_node(whole, reach.pool, reach.directory) == {"ready": True, "reasons": []}
@@ -235,14 +238,10 @@ async def until(whole: Whole, condition: Callable[[Listing], bool]) -> Listing:
         await asyncio.sleep(PERIOD / 4)
 
 
-def test_an_entry_of_a_part_of_the_model_is_refused() -> None:
-    from types import SimpleNamespace
-
-    from troth.node.orders.entry import require_whole_model
-
-    part = SimpleNamespace(slice=Segment(0, 1), layers=2)
-    with_entry = SimpleNamespace(overlay=object())
+async def test_an_entry_of_a_part_of_the_model_is_refused() -> None:
+    nothing: Any = None
+    part: Any = SimpleNamespace(engine=SimpleNamespace(slice=Segment(0, 1), layers=2))
+    entry: Any = SimpleNamespace(overlay=OverlayEntry("127.0.0.1", 0, ("127.0.0.1", 0), nothing, 2.0))
+    direct = Direct(entry, Operator(b"\x01" * 32, Domain(31337, NO_ADDRESS)), CollectorRegistry(), list)
     with pytest.raises(ConfigError, match="whole model"):
-        require_whole_model(with_entry, part)  # type: ignore[arg-type]
-    require_whole_model(SimpleNamespace(overlay=None), part)  # type: ignore[arg-type]
-    require_whole_model(with_entry, SimpleNamespace(slice=Segment(0, 2), layers=2))  # type: ignore[arg-type]
+        await direct.run(part, nothing, nothing)

@@ -20,7 +20,7 @@ from troth.scheduler.founding import Wishes
 from troth.scheduler.keys import Keys
 from troth.scheduler.market.assembly import assembled_market
 from troth.scheduler.market.command import init_market
-from troth.scheduler.market.configuration import is_market, load_market
+from troth.scheduler.market.configuration import load_market
 from troth.scheduler.market.duties import Pace
 from troth.scheduler.market.money import (
     claim_of_market,
@@ -49,7 +49,6 @@ def wishes(stage: TabsStage, folder: Path, **changes: Any) -> Wishes:
     texts(folder / "model")
     plain: dict[str, Any] = {
         "rpc": stage.anvil.url,
-        "contract": "",
         "class_id": "0x" + stage.class_id.hex(),
         "model": folder / "model",
         "ends": "2",
@@ -69,7 +68,6 @@ async def test_from_init_to_a_scheduler_that_is_ready(anvil: Any, tmp_path: Path
         home, secret = tmp_path / "home", password_file(tmp_path)
         place = (stage.market.place.factory, stage.market.contracts.bank)
         made = init_market(home, wishes(stage, tmp_path), place, MONEY, secret)
-        assert is_market(home)
         with pytest.raises(ConfigurationInvalid):
             init_market(home, wishes(stage, tmp_path), place, MONEY, secret)
         found = await status_of_market(home)
@@ -169,7 +167,9 @@ async def _until_tabs(scheduler: Any, count: int) -> Any:
 def test_the_command_line_says_what_is_missing(tmp_path: Path) -> None:
     plain = ["init", "--rpc", "http://x", "--class", "0x" + "11" * 32, "--model", str(tmp_path), "--ends", "2"]
     market = [*plain, "--factory", "0x" + "11" * 20, "--home", str(tmp_path / "home")]
-    refused = CliRunner().invoke(app, market)
+    assert CliRunner().invoke(app, market).exit_code == 2, "prices, deposit and endpoint have no defaults"
+    told = [*market, "--endpoint", "https://s.example", "--deposit", "5", "--prices", "1,2"]
+    refused = CliRunner().invoke(app, told)
     assert isinstance(refused.exception, ConfigurationInvalid)
     assert "three prices" in str(refused.exception)
     assert {"run", "tabs", "prices", "status"} <= {

@@ -19,14 +19,13 @@ from support.toy_engine import ToyEngine
 from troth.chain.keystore import Key
 from troth.demo.ports import free_port
 from troth.node.configuration import Configuration, MarketPlace
-from troth.node.dispute_policy import DisputePolicy
 from troth.node.engine.interface import Computed, SessionKey
 from troth.node.orders.running import MarketParts, RunningMarketNode
 from troth.node.orders.session import INFERS
 from troth.overlay.identity import TlsIdentity, create_identity
 from troth.overlay.server import TlsServer, serving
 from troth.protocol.market import messages, tabs
-from troth.protocol.types import ZERO_ADDRESS, Address, Hash32, Segment, segments_from_ends
+from troth.protocol.types import Address, Hash32, Segment, segments_from_ends
 from troth.scheduler.keys import Keys
 from troth.scheduler.market.assembly import assembled_market
 from troth.scheduler.market.configuration import MarketConfiguration
@@ -84,9 +83,7 @@ def node_configuration(stage: TabsStage, folder: Path, port: int, segments: tupl
     return Configuration(
         folder=folder,
         rpc=stage.anvil.url,
-        contract=ZERO_ADDRESS,
         chain_id=31337,
-        start_block=0,
         poll_seconds=0.2,
         execution_class=stage.class_id,
         model="toy",
@@ -103,7 +100,6 @@ def node_configuration(stage: TabsStage, folder: Path, port: int, segments: tupl
         sessions=16,
         positions=CONTEXT,
         trace_bytes=1 << 30,
-        disputes=DisputePolicy(),
         market=MarketPlace(stage.market.place.factory, stage.market.contracts.bank),
     )
 

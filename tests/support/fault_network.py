@@ -315,13 +315,12 @@ def _add(network: FaultNetwork, name: str, operator: Address, port: int) -> None
         stage.anvil.fund(stage.scheduler)
         configuration = scheduler_configuration(stage, folder, port, (2,))
         served = Served(stage.class_id, (2,), Texts.load(network.folder / "model"), 256)
-        settings: Any = SchedulerSettings(
-            replace(configuration, served=(served,)), stage.scheduler.secret, stage.vrf_secret
-        )
+        configured = replace(configuration, served=(served,))
+        settings: Any = SchedulerSettings(configured, stage.scheduler.secret, stage.vrf_secret)
         network.processes[name] = Process(name, scheduler_main, settings, network.plan, log)
         return
     key = next(one for one in stage.nodes if one.address == operator)
     stage.anvil.fund(key)
     plain = node_configuration(stage, folder, port, segments_from_ends((2,), 2))
-    configured = replace(plain, model=str(network.folder / "model"), threads=1, positions=256)
-    network.processes[name] = Process(name, node_main, NodeSettings(configured, key.secret), network.plan, log)
+    hosting = replace(plain, model=str(network.folder / "model"), threads=1, positions=256)
+    network.processes[name] = Process(name, node_main, NodeSettings(hosting, key.secret), network.plan, log)

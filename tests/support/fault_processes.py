@@ -171,7 +171,7 @@ async def _schedule(settings: SchedulerSettings) -> None:
 
 def client_configuration(settings: ClientSettings) -> ClientConfiguration:
     table = MarketTable(factory=settings.factory, bank=settings.bank, reviewers=5, seats=1, outside=0, stall=45)
-    return ClientConfiguration(contract="", rpc=settings.rpc, market=table)
+    return ClientConfiguration(table, settings.rpc)
 
 
 def client_main(settings: ClientSettings, plan: Plan) -> None:

@@ -190,9 +190,10 @@ class Stage:
             models=state.models.with_item(RULES.model, MODEL), classes=state.classes.with_item(CLASS, RULES)
         )
 
-    def register(self, member: Member, *, hosted: Segment = WHOLE) -> None:
+    def register(self, member: Member, *, hosted: Segment = WHOLE, exit_block: int = 0) -> None:
         key_hash = Hash32(member.identity.spki_sha256)
-        self.chain = with_node(self.chain, member.address, f"https://127.0.0.1:{member.port}", key_hash, hosted)
+        endpoint = f"https://127.0.0.1:{member.port}"
+        self.chain = with_node(self.chain, member.address, endpoint, key_hash, hosted, exit_block=exit_block)
 
     def make(self, number: int) -> Member:
         member = Member(self, number, self._folder)

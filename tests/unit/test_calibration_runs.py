@@ -23,8 +23,8 @@ from troth.node.calibration.report import Subject, as_json, write  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.calibration.thresholds import LENGTHS  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
-from troth.node.models.classes import default_class  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
+from troth.node.models.market_class import rough_class  # noqa: E402
 from troth.node.models.thresholds import read_calibration  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
 
@@ -109,7 +109,7 @@ def test_honest_runs_pass_and_cheats_do_not(folder: ModelFolder, tmp_path: Path,
     read = read_calibration(data, MODEL, "float32")
     assert (read.thresholds, read.data) == (findings.thresholds, kept.digest())
     assert page.read_text().count("<svg") == 2
-    chosen = read.apply(default_class(MODEL, 0, "tiny", 10**12))
+    chosen = read.apply(rough_class(MODEL, 0, "tiny", candidates=2))
     assert (chosen.theta, chosen.calibration) == (findings.thresholds.tile.theta, kept.digest())
 
 

@@ -198,13 +198,6 @@ async def test_init_writes_the_market_that_is_followed(tmp_path: Path) -> None:
             home, Wishes("http://localhost:8545", "", bonding, "127.0.0.1", 8543, "https://203.0.113.5"), password
         )
         assert load(home).market == MarketPlace(to_address(CONTRACT), found, 7)
-        assert load(home).contract is None
-    both = Wishes(
-        "http://r", "", Bonding(contract=CONTRACT, factory=CONTRACT), "127.0.0.1", 8543, "https://203.0.113.5"
-    )
-    with pytest.raises(ConfigurationInvalid, match="Either"):
-        initialise(tmp_path / "both", both, password)
-    assert not (tmp_path / "both" / "committee.toml").exists()
 
 
 @pytest.mark.parametrize("text", ["", CONTRACT, f"{CONTRACT},0x12,https://a", f"0x12,0x{'0' * 64},https://a"])

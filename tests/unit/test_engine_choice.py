@@ -21,12 +21,12 @@ from troth.node.engine.vllm.settings import ENVIRONMENT, Settings
 from troth.node.engine.vllm.supervision import Supervisor
 from troth.node.errors import BadInput, ConfigError, EngineError, ModelError, OutOfOrder
 from troth.node.loading import load_engine, require_engine
-from troth.node.models.classes import default_class
 from troth.node.models.folder import open_folder
+from troth.node.models.market_class import rough_class
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.types import Hash32, ModelDescriptor, Segment
 
-EXACT = replace(default_class(Hash32(bytes(32)), 1, "tiny/vllm", 1), exact=True)
+EXACT = replace(rough_class(Hash32(bytes(32)), 1, "tiny/vllm", candidates=2), exact=True)
 DESCRIPTOR = ModelDescriptor("", 4, 8, 50, 1, Hash32(bytes(32)))
 
 

@@ -25,8 +25,8 @@ from troth.node.engine.layers import LayerSlice  # noqa: E402
 from troth.node.engine.probe import MARK, probe, probe_of, probe_text, require_class  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
-from troth.node.models.classes import default_class  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
+from troth.node.models.market_class import rough_class  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
 
 WHOLE = Segment(0, 3)
@@ -119,7 +119,7 @@ def test_every_product_has_the_same_shape(count: int) -> None:
 
 
 async def test_a_machine_of_the_class_serves_it(engine: TorchEngine) -> None:
-    exact = replace(default_class(Hash32(bytes(32)), engine.dtype, "x", 1), exact=True)
+    exact = replace(rough_class(Hash32(bytes(32)), engine.dtype, "x", candidates=2), exact=True)
     found = await probe(engine)
     assert probe_of(f"tiny/torch/{MARK}{found}") == found
     await require_class(engine, replace(exact, name=f"tiny/torch/{MARK}{found}"))
@@ -131,7 +131,7 @@ async def test_a_machine_of_the_class_serves_it(engine: TorchEngine) -> None:
 
 @pytest.mark.parametrize("hosted", [Segment(0, 2), Segment(1, 3)], ids=str)
 async def test_a_slice_is_asked_whether_decode_is_prefill(llama: ModelFolder, hosted: Segment) -> None:
-    exact = replace(default_class(Hash32(bytes(32)), 1, "tiny/torch", 1), exact=True)
+    exact = replace(rough_class(Hash32(bytes(32)), 1, "tiny/torch", candidates=2), exact=True)
     steady, unsteady = (TorchEngine(llama, hosted, 1, layers=slices) for slices in (ExactSlice, LayerSlice))
     await require_class(steady, exact)
     unsteady.__class__ = Unsteady
@@ -155,7 +155,7 @@ async def test_a_machine_whose_decode_differs_does_not_serve(llama: ModelFolder)
     unsteady = Unsteady(llama, WHOLE, 1, layers=ExactSlice)
     with pytest.raises(ModelError, match="decode and prefill differ"):
         await probe(unsteady)
-    tolerant = default_class(Hash32(bytes(32)), 1, "x", 1)
+    tolerant = rough_class(Hash32(bytes(32)), 1, "x", candidates=2)
     await require_class(unsteady, tolerant)
     await unsteady.close()
 

@@ -140,7 +140,7 @@ async def test_a_stranger_is_turned_away(stage: Stage) -> None:
     one, two = await stage.started(2)
     names = two.names
     strangers = [stage.make(number) for number in (7, 8, 9)]
-    stage.register(strangers[1], stake=99)
+    stage.register(strangers[1], exit_block=9)
     stage.register(strangers[2], hosted=Segment(0, 1))
     update = encode_update(Update(True, names, 2**60, 1, Load(), (Run(0, (1,)),)))
     for stranger in strangers:
@@ -158,7 +158,7 @@ async def test_a_stranger_is_turned_away(stage: Stage) -> None:
 
 async def test_a_member_that_leaves_the_chain_is_let_go(stage: Stage) -> None:
     members = await stage.started(3)
-    stage.register(members[1], stake=0)
+    stage.register(members[1], exit_block=9)
     await eventually(lambda: all(m.address not in members[0].group._sharing.telling._ears for m in members[1:2]))
     assert not members[0].group.is_member(members[1].address)
     assert members[1].address not in members[0].group._sharing.view.members

@@ -10,14 +10,14 @@ import pytest
 
 from troth.chain.errors import KeystoreError, RawKeyRefused
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
-from troth.node.configuration import FILE, Choices, load, render, with_engine
+from troth.node.configuration import FILE, Choices, MarketPlace, load, render, with_engine
 from troth.node.errors import ConfigError
 from troth.node.setup import set_up
-from troth.protocol.types import Segment
+from troth.protocol.types import Address, Segment
 
 CHOICES = Choices(
     rpc="http://127.0.0.1:8545",
-    contract="0x5FbDB2315678afecb367f032d93F642f64180aa3",
+    factory="0x5FbDB2315678afecb367f032d93F642f64180aa3",
     execution_class="0x" + "ab" * 32,
     model='a "quoted" name',
     slice="0:15",
@@ -46,7 +46,7 @@ def test_what_is_written_can_be_read(tmp_path: Path) -> None:
     assert configuration.execution_class == b"\xab" * 32
     assert configuration.operator_keystore == tmp_path / "keys" / "operator.json"
     assert configuration.threads == 1
-    assert configuration.start_block == 7
+    assert configuration.market == MarketPlace(Address(CHOICES.factory), None, 7)
 
 
 def test_the_engine_of_the_file_can_be_overruled(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_the_engine_of_the_file_can_be_overruled(tmp_path: Path) -> None:
         ('segments = ["0:15", "5:15"]', 'segments = ["5:16"]', "outside of the slice"),
         ('segments = ["0:15", "5:15"]', 'segments = ["9:9"]', "FIRST:END"),
         ('endpoint = "https', 'endpoint = "http', "endpoint"),
-        ('contract = "0x5FbD', 'contract = "0x5fbD', "contract"),
+        ('factory = "0x5FbD', 'factory = "0x5fbD', "factory"),
         ("[limits]", "[limit]", "limit"),
     ],
 )
@@ -79,7 +79,7 @@ def test_mistakes_are_named(tmp_path: Path, old: str, new: str, named: str) -> N
 
 
 def with_entry(tmp_path: Path, **changes: Any) -> Path:
-    entry = {"committee": CHOICES.contract, "overlay_address": "node.example.org:9555", **changes}
+    entry = {"committee": CHOICES.factory, "overlay_address": "node.example.org:9555", **changes}
     (tmp_path / FILE).write_text(render(replace(CHOICES, **entry)))
     return tmp_path
 
@@ -90,7 +90,7 @@ def test_an_overlay_entry_is_written_and_read(tmp_path: Path) -> None:
     assert entry is not None
     assert entry.address == ("node.example.org", 9555)
     assert (entry.host, entry.port, entry.publish_seconds) == ("127.0.0.1", 9444, 1800.0)
-    assert entry.committee == CHOICES.contract
+    assert entry.committee == CHOICES.factory
     plain = load(with_entry(tmp_path, overlay_address="", overlay_port=9777)).overlay
     assert plain is not None
     assert (plain.address, plain.port) == (("127.0.0.1", 9777), 9777)

@@ -1,4 +1,4 @@
-"""node.toml of a node on tabs: [market] in place of a contract, and what the operator may say about money."""
+"""[market] of node.toml, and what the operator may say about money."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from troth.node.earning.policy import UNPAID_ORDERS, EarningPolicy
 from troth.node.errors import ConfigError
 from troth.node.market_membership import ask_of, asks_of
 from troth.protocol.market.types import Ask
-from troth.protocol.types import ZERO_ADDRESS, Segment
+from troth.protocol.types import Segment
 
 FACTORY, BANK = "0x" + "11" * 20, "0x" + "22" * 20
 
 
 def written(folder: Path, text: str | None = None, **changes: str) -> Path:
     plain = {
-        "rpc": "http://127.0.0.1:8545", "contract": "", "execution_class": "0x" + "ab" * 32, "model": "m",
+        "rpc": "http://127.0.0.1:8545", "execution_class": "0x" + "ab" * 32, "model": "m",
         "slice": "0:2", "host": "127.0.0.1", "endpoint": "https://127.0.0.1:9443", "device": "cpu", "factory": FACTORY,
     }  # fmt: skip
     choices = Choices(**{**plain, **changes}, segments=("0:2",), port=9443, threads=0, start_block=7)  # type: ignore[arg-type]
@@ -29,9 +29,7 @@ def written(folder: Path, text: str | None = None, **changes: str) -> Path:
 def test_a_market_is_read_back_as_it_was_chosen(tmp_path: Path) -> None:
     configuration = load(written(tmp_path, bank=BANK))
     place = configuration.market
-    assert place is not None
     assert (place.factory, place.bank, place.start_block) == (FACTORY, BANK, 7)
-    assert configuration.contract == ZERO_ADDRESS
     assert configuration.earning == EarningPolicy()
     assert configuration.earning.limit(fee_cap=5) == 5 * UNPAID_ORDERS
 
@@ -51,13 +49,13 @@ def render_with(folder: Path, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
-def test_a_node_serves_one_way_alone(tmp_path: Path) -> None:
-    both = render_with(tmp_path, "[chain]\n", f'[chain]\ncontract = "{BANK}"\n')
-    neither = render_with(tmp_path, "[market]\n", "[markt]\n").split("[markt]")[0]
+def test_a_node_names_its_market(tmp_path: Path) -> None:
+    without = render_with(tmp_path, "[market]\n", "[markt]\n").split("[markt]")[0]
     rest = (written(tmp_path) / "node.toml").read_text().split("[node]")[1]
-    for text, word in ((both, "both"), (neither + "[node]" + rest, "neither")):
-        with pytest.raises(ConfigError, match=word):
-            load(written(tmp_path, text))
+    with pytest.raises(ConfigError, match="market"):
+        load(written(tmp_path, without + "[node]" + rest))
+    with pytest.raises(ConfigError, match="contract"):
+        load(written(tmp_path, render_with(tmp_path, "[chain]\n", f'[chain]\ncontract = "{BANK}"\n')))
     with pytest.raises(ConfigError, match=r"market\.factory is no address"):
         load(written(tmp_path, factory="0x12"))
 

@@ -1,8 +1,7 @@
-"""Traces outlive the process, are bounded, and damage is named."""
+"""Traces outlive the process, are counted, and damage is named."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +22,7 @@ class Clock:
 
 
 def trace(task: int, created_at: float = 1000.0, dtype: int = 0) -> StoredTrace:
-    return StoredTrace(
-        bytes([task]) * 32, 0, 0, 0, 5, 8, dtype, b"r" * 32, b"s" * 32, bytes(32), -1, b"", b"", b"{}", created_at
-    )
+    return StoredTrace(bytes([task]) * 32, 0, 0, 5, 8, dtype, b"r" * 32, b"s" * 32, created_at)
 
 
 ROWS = np.arange(40, dtype=np.float32).reshape(5, 8)
@@ -50,25 +47,15 @@ def test_states_are_private(tmp_path: Path) -> None:
     assert (tmp_path / "traces").stat().st_mode & 0o077 == 0
 
 
-def test_a_verdict_is_added(tmp_path: Path) -> None:
-    store = TraceStore(tmp_path)
-    store.keep(trace(1), ROWS)
-    store.decide(trace(1), verdict=False, commitment=b"c" * 32, judged=b"j" * 32)
-    assert store.find(b"\x01" * 32, 0, 0) == dataclasses.replace(
-        trace(1), verdict=0, commitment=b"c" * 32, judged=b"j" * 32
-    )
-
-
-def test_old_traces_give_way_and_young_ones_do_not(tmp_path: Path) -> None:
+def test_traces_are_listed_from_the_oldest_on(tmp_path: Path) -> None:
     clock = Clock()
-    store = TraceStore(tmp_path, limit=2 * ROWS.nbytes, minimum_age=100.0, clock=clock)
-    for task in (1, 2, 3):
-        store.keep(trace(task, clock.now), ROWS)
+    store = TraceStore(tmp_path, clock)
+    for order in (3, 1, 2):
+        store.keep(trace(order, store.now()), ROWS)
         clock.now += 10
-    assert [kept.task_id[0] for kept in store.all()] == [1, 2, 3]
-    clock.now += 100
-    store.keep(trace(4, clock.now), ROWS)
-    assert [kept.task_id[0] for kept in store.all()] == [3, 4]
+    assert [kept.order_id[0] for kept in store.all()] == [3, 1, 2]
+    store.drop(next(store.all()))
+    assert [kept.order_id[0] for kept in store.all()] == [1, 2]
     assert len(list(tmp_path.glob("*.trace"))) == 2
 
 
@@ -78,7 +65,7 @@ def test_bytes_on_disk_are_counted_without_reading_them_all(tmp_path: Path) -> N
         store.keep(trace(task), ROWS)
     store.drop(trace(3))
     store.drop(trace(3))
-    assert store.bytes == 2 * ROWS.nbytes == TraceStore(tmp_path).bytes
+    assert store.kept == 2 * ROWS.nbytes == TraceStore(tmp_path).kept
 
 
 def test_damage_is_named(tmp_path: Path) -> None:

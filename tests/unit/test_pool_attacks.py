@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.client_stage import CLASS as CLASS_ID
-from support.client_stage import META, RULES, SCHEDULER, base_state
-from support.pool_members import LAYERS, SHAPE, name, report, side
+from support.market_logs import META, address
+from support.pool_members import CLASS, LAYERS, SHAPE, name, report, side
+from support.tab_scene import TabScene
 
-from troth.protocol.contract_types import Account, Role
-from troth.protocol.state import Node, bonded_schedulers
-from troth.protocol.types import ZERO_HASH, Segment
+from troth.node.pool.contacts import MarketContacts
+from troth.protocol.market import events as on
+from troth.protocol.market.state import State, account_id
+from troth.protocol.market.types import PotKind
+from troth.protocol.market.views import parameters_of
+from troth.protocol.types import Address
 from troth.scheduler.chains.graph import Host
 from troth.scheduler.chains.live_map import LiveMap
 from troth.scheduler.chains.live_map import Report as LiveReport
 from troth.scheduler.pool import routes
 from troth.scheduler.pool.chain_side import ChainSide
 from troth.scheduler.pool.class_pool import ORDER_SECONDS, PROBES, UNMOVED_SECONDS, ClassPool
+from troth.scheduler.pool.coordinator import Coordinator
 from troth.scheduler.pool.pace import Pace
 from troth.scheduler.pool.showing import SHOWN_WAYS, shown
-from troth.scheduler.pool.task_coordinator import TaskCoordinator
-from troth.scheduler.pool.task_sides import chain_side
+from troth.scheduler.pool.sides import MarketSides
 
-STAKED = Account(RULES.minimum_stake, role=Role.NODE)
 HALF = 6 * SHAPE.layer_bytes
 LIAR = 9
 
@@ -106,35 +109,36 @@ def test_nodes_to_which_there_is_no_way_do_not_stand_before_the_rest() -> None:
     assert set().union(*asked) == {name(number) for number in range(20) if number != 3}
 
 
-def test_who_has_withdrawn_or_lost_its_stake_is_no_host_any_more() -> None:
-    state = base_state()
-    standings = (
-        STAKED,
-        Account(),
-        Account(RULES.minimum_stake, exit_block=9, role=Role.NODE),
-        Account(RULES.minimum_stake - 1, role=Role.NODE),
-    )
-    for number, account in enumerate(standings):
-        node = Node(name(number), name(number), name(number), CLASS_ID, Segment(0, 2), "https://a", ZERO_HASH, META)
-        state = replace(
-            state,
-            nodes=state.nodes.with_item(node.operator, node),
-            accounts=state.accounts.with_item(node.operator, account),
-        )
-    found = chain_side(state, CLASS_ID, 5)
+def test_who_has_withdrawn_or_lost_its_stake_is_no_host_any_more(tmp_path: Path) -> None:
+    scene = TabScene(tmp_path, nodes=4)
+    kept, gone, empty, short = list(scene.nodes)
+    scene.ledger.fold(on.Deregistered(gone, 9, META))
+    state = with_stake(with_stake(scene.ledger.state, empty, 0), short, scene.definition.seat - 1)
+    found = MarketSides(lambda: (state, scene.ledger.block)).side(scene.class_id)
     assert found is not None
-    assert set(found.slices) == {name(0)}
+    assert set(found.slices) == {kept}
+    assert set(MarketSides(lambda: (scene.ledger.state, 0)).side(scene.class_id).slices) == {kept, empty, short}  # type: ignore[union-attr]
 
 
-def test_schedulers_that_have_withdrawn_take_no_place() -> None:
+def with_stake(state: State, party: Address, stake: int) -> State:
+    return replace(state, pots=state.pots.with_item((PotKind.STAKE, account_id(party)), stake))
+
+
+def test_schedulers_that_have_withdrawn_take_no_place(tmp_path: Path) -> None:
     """A node speaks to so many; who comes and goes with one stake could else keep it from all others."""
-    state, gone = base_state(), replace(SCHEDULER, operator=name(77))
-    state = replace(
-        state,
-        schedulers=state.schedulers.with_item(gone.operator, gone),
-        accounts=state.accounts.with_item(SCHEDULER.operator, Account(1, role=Role.SCHEDULER)),
-    )
-    assert bonded_schedulers(state) == [SCHEDULER]
+    scene = TabScene(tmp_path, nodes=1)
+    state, operator = scene.ledger.state, scene.client_tab.payee
+    least = parameters_of(state).scheduler_stake
+    gone = replace(state.parties[operator], operator=address(77), exit_block=9)
+    poor = replace(state.parties[operator], operator=address(78))
+    state = with_stake(with_stake(state, address(77), least), address(78), least - 1)
+    for party in (gone, poor):
+        state = replace(state, parties=state.parties.with_item(party.operator, party))
+    state = with_stake(state, operator, least)
+    assert [one.operator for one in MarketContacts(lambda: state).schedulers()] == [operator]
+    leaving = replace(state.parties[operator], exit_block=9)
+    state = replace(state, parties=state.parties.with_item(operator, leaving))
+    assert not MarketContacts(lambda: state).schedulers()
 
 
 def test_a_map_that_everybody_asks_for_is_drawn_twice_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +182,8 @@ def test_a_stranger_who_asks_for_the_ends_has_nothing_placed() -> None:
         consider(seen)
 
     nothing: Any = None
-    entry: Any = SimpleNamespace(placing=True, class_id=CLASS_ID, ends=())
-    coordinator: Any = TaskCoordinator((), lambda: (base_state(), 5), nothing, nothing)
+    entry: Any = SimpleNamespace(placing=True, class_id=CLASS, ends=())
+    coordinator: Any = Coordinator((), nothing, nothing, nothing)
     coordinator.pool, coordinator._side = lambda _: room.pool, lambda _: chain
     room.pool.consider = look  # type: ignore[method-assign]
     assert [coordinator.ends(entry) for _ in range(100)] == [(LAYERS,)] * 100

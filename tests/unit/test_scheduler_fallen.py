@@ -20,7 +20,7 @@ from troth.protocol.market.bodies import Acknowledgement
 from troth.protocol.market.checks import candidates
 from troth.protocol.market.messages import sign
 from troth.protocol.market.state import Conviction
-from troth.protocol.market.types import Fault
+from troth.protocol.market.types import Fault, SummonsKind
 from troth.protocol.types import Hash32
 from troth.protocol.wire_market import Conclude
 
@@ -105,18 +105,27 @@ class Sent:
 
 @pytest.mark.parametrize(
     ("block", "mine", "answered", "ended"),
-    [(20, True, None, 1), (19, True, None, 0), (20, False, None, 0), (20, True, True, 0)],
+    [(21, True, None, 1), (20, True, None, 0), (21, False, None, 0), (21, True, True, 0)],
 )
 async def test_a_client_convicts_the_silence_that_its_own_summons_met(
     monkeypatch: pytest.MonkeyPatch, block: int, mine: bool, answered: bool | None, ended: int
 ) -> None:
     key = _key("summoner")
     summoner = key.address if mine else _key("another").address
-    record = SimpleNamespace(state=SimpleNamespace(summoner=summoner, deadline=20), answered=answered)
+    order = Hash32(b"\x06" * 32)
+    summoned = SimpleNamespace(summoner=summoner, deadline=20, kind=SummonsKind.CHECK, order=order)
+    record = SimpleNamespace(state=summoned, answered=answered)
     state: Any = SimpleNamespace(summons={Hash32(b"\x05" * 32): record})
-    monkeypatch.setattr("troth.client.orders.summoning.build", lambda *words, **_: words)
+    monkeypatch.setattr("troth.client.orders.summoning.convict_silence", lambda *words: words)
     for refuses in (False, True):
         chain: Any = Sent(refuses=refuses)
-        told = await AutomaticSummons(chain, None, key, 1).end_overdue(state, block)  # type: ignore[arg-type]
+        summons = AutomaticSummons(chain, None, key, 1)  # type: ignore[arg-type]
+        overdue = summons.overdue(state, block)
+        assert len(overdue) == ended
+        for name, one in overdue.items():
+            if refuses:
+                with pytest.raises(ChainRejected):
+                    await summons.end(name, one)
+            else:
+                assert "convicted on chain" in await summons.end(name, one)
         assert len(chain.calls) == ended
-        assert len(told) == (0 if refuses else ended)

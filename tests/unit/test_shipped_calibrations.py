@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from troth.node.models import thresholds
-from troth.node.models.classes import default_class
+from troth.node.models.market_class import rough_class
 from troth.node.models.thresholds import SHIPPED, shipped_calibration
 from troth.protocol.types import Hash32
 
@@ -33,7 +33,7 @@ def model_of(report: dict[str, Any]) -> Hash32:
 def test_a_shipped_calibration_is_found_and_applied(report: dict[str, Any]) -> None:
     found = shipped_calibration(model_of(report), report["dtype"])
     assert found is not None
-    applied = found.apply(default_class(model_of(report), int(report["dtype"] == "bfloat16"), "name", 10**12))
+    applied = found.apply(rough_class(model_of(report), int(report["dtype"] == "bfloat16"), "name", candidates=2))
     assert "0x" + applied.calibration.hex() == report["data"]
     assert (applied.state_cut, applied.margin_cut, applied.theta, applied.tiles) == tuple(
         report["thresholds"][name] for name in ("state_cut", "margin_cut", "theta", "tiles")

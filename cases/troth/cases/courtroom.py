@@ -20,9 +20,6 @@ from troth.protocol.market.types import NO_ADDRESS, Contracts, DrawRequest
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 
-REACH_TIMEOUT = 60.0
-"""Seconds in which the follower sees a block that a receipt named."""
-
 
 class Refused(Exception):
     """A call that would fail was not sent: ``name`` of the contract's error. The chain has moved on, or will."""

@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import Engine
 from troth.protocol.comparison import StateReport, Tolerance, judge_states
 from troth.protocol.dtype import Dtype
-from troth.protocol.identifiers import model_id
 from troth.protocol.pooling import EMPTY, Pool
 from troth.protocol.request import Request
 from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens, margins
-from troth.protocol.trace import TileLayout
-from troth.protocol.types import Hash32, ModelDescriptor, Segment
+from troth.protocol.types import Hash32, Segment
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +36,8 @@ class Cuts(Tolerance, Protocol):
 
 
 class Place(Protocol):
-    """Which segment of which task or order is judged."""
+    """Which segment of which order is judged."""
 
-    @property
-    def task_id(self) -> Hash32: ...
-    @property
-    def descriptor(self) -> ModelDescriptor: ...
     @property
     def execution_class(self) -> Cuts: ...
     @property
@@ -59,7 +53,7 @@ class Place(Protocol):
 
 
 class Judged(Protocol):
-    """A verifier's session, of either way of settling: what it was given and what it computed."""
+    """A verifier's session: what it was given and what it computed."""
 
     @property
     def seat(self) -> Place: ...
@@ -86,16 +80,8 @@ class Judgement:
         return self.root_matches and self.states.accepted and tokens_accepted and self.pool.accepted
 
 
-async def judge(engine: Engine, work: Judged, claimed: NDArray[Any], signed_root: bytes) -> Judgement:
-    """Judge the claimed rows against this node's own; `signed_root` is the inferencer's. The pool is not asked yet."""
-    seat = work.seat
-    layout = TileLayout(seat.task_id, model_id(seat.descriptor), len(claimed), claimed.shape[1], seat.dtype)
-    root = (await asyncio.to_thread(layout.commit, claimed)).root
-    return await judge_rows(engine, work, claimed, root_matches=root == signed_root)
-
-
 async def judge_rows(engine: Engine, work: Judged, claimed: NDArray[Any], *, root_matches: bool) -> Judgement:
-    """The same where the caller has compared the root."""
+    """Judge the claimed rows against this node's own; the caller has compared the root. The pool is not asked yet."""
     seat, own = work.seat, work.all_outputs()
     reference = await reference_rows(engine, work)
     states = await asyncio.to_thread(judge_states, seat.execution_class, claimed, own, reference)

@@ -62,14 +62,6 @@ class Metrics:
         self.prompt_tokens.labels(source="cache").set_function(lambda: load().cached_tokens)
         self.prompt_tokens.labels(source="computed").set_function(lambda: load().prompt_tokens - load().cached_tokens)
 
-    def note_load(self, load: Load) -> None:
-        """Show what a whole-model engine says of itself."""
-        self.engine_requests.labels(state="running").set(load.running)
-        self.engine_requests.labels(state="waiting").set(load.waiting)
-        self.cache_used.set(load.cache_used)
-        self.prompt_tokens.labels(source="cache").set(load.cached_tokens)
-        self.prompt_tokens.labels(source="computed").set(load.prompt_tokens - load.cached_tokens)
-
     def observe(self, message: str, outcome: str, seconds: float) -> None:
         """Count one message."""
         self.requests.labels(message=message, outcome=outcome).inc()

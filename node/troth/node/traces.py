@@ -1,8 +1,7 @@
 """Traces this node committed to, on disk, so that a node that was killed after it signed can still open.
 
 A trace is one file of raw little-endian rows, fsynced before the index line that names it; the index is SQLite in WAL
-mode. Old traces go first when the total exceeds its limit; a trace younger than `minimum_age` is never dropped, since
-its task may still be open.
+mode. None is dropped before its order has ended: who keeps too much takes no more orders.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +19,15 @@ from numpy.typing import NDArray
 
 from troth.node.errors import StorageError
 from troth.protocol.dtype import Dtype
-from troth.protocol.types import Hash32
-
-DAY = 86_400.0
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS traces (
-    task_id BLOB NOT NULL, segment INTEGER NOT NULL, attempt INTEGER NOT NULL, inferred INTEGER NOT NULL,
-    positions INTEGER NOT NULL, columns INTEGER NOT NULL, dtype INTEGER NOT NULL, root BLOB NOT NULL,
-    salt BLOB NOT NULL, output_hash BLOB NOT NULL, verdict INTEGER NOT NULL, commitment BLOB NOT NULL,
-    judged BLOB NOT NULL, announcement BLOB NOT NULL, created_at REAL NOT NULL,
-    review_id BLOB NOT NULL DEFAULT x'', PRIMARY KEY (task_id, segment, attempt)
+CREATE TABLE IF NOT EXISTS kept (
+    order_id BLOB NOT NULL, segment INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    positions INTEGER NOT NULL, columns INTEGER NOT NULL, dtype INTEGER NOT NULL,
+    root BLOB NOT NULL, salt BLOB NOT NULL, created_at REAL NOT NULL,
+    PRIMARY KEY (order_id, segment, attempt)
 ) WITHOUT ROWID;
 """
-UNDECIDED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,37 +35,19 @@ class StoredTrace:
     """What is needed to open a trace, or to commit to it, without the session that made it.
 
     Args:
-        inferred: this node is the inferencer (1), else a verifier (0).
-        salt: the verifier's, for both of its commitments; zero for an inferencer.
-        verdict: -1 before Compare, then 0 or 1; an inferencer's is 1.
-        commitment: the verdict commitment, empty before Compare and for an inferencer.
-        judged: the struct hash of the TraceRoot that the verdict is about, empty where there is no commitment.
-        announcement: the scheduler's announcement as JSON without its request salt.
-        review_id: the second verification that a reviewer made it for, empty in the first round. What a reviewer signs
-            about the trace is signed for this id and segment 0.
+        attempt: whether this node inferred or checks.
+        salt: of this node's commitment to the root.
     """
 
-    task_id: bytes
+    order_id: bytes
     segment: int
     attempt: int
-    inferred: int
     positions: int
     columns: int
     dtype: int
     root: bytes
     salt: bytes
-    output_hash: bytes
-    verdict: int
-    commitment: bytes
-    judged: bytes
-    announcement: bytes
     created_at: float
-    review_id: bytes = b""
-
-    @property
-    def statement(self) -> tuple[Hash32, int]:
-        """The id and the segment for which this node's statements about the trace are signed."""
-        return (Hash32(self.review_id), 0) if self.review_id else (Hash32(self.task_id), self.segment)
 
     @property
     def bytes(self) -> int:
@@ -82,20 +58,11 @@ class StoredTrace:
 class TraceStore:
     """Trace files and their index under one folder."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        limit: int = 8 << 30,
-        minimum_age: float = DAY,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         # States tell of prompts: nobody else on this machine may read them.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
         self._folder = folder
-        self._limit = limit
-        self._minimum_age = minimum_age
         self._clock = clock
         try:
             self._index = sqlite3.connect(folder / "index.sqlite", isolation_level=None, check_same_thread=False)
@@ -116,7 +83,7 @@ class TraceStore:
 
     def keep(self, trace: StoredTrace, rows: NDArray[Any]) -> None:
         """Write the rows, then the index line; both are on stable storage when this returns."""
-        path, known = self._path(trace), self.find(trace.task_id, trace.segment, trace.attempt)
+        path, known = self._path(trace), self.find(trace.order_id, trace.segment, trace.attempt)
         staging = path.with_suffix(".part")
         try:
             with staging.open("wb") as file:
@@ -129,18 +96,10 @@ class TraceStore:
         except (OSError, sqlite3.Error) as error:
             raise StorageError("the trace cannot be kept", str(error), "Free the disk, then restart.") from error
         self._kept += trace.bytes - (known.bytes if known is not None else 0)
-        if self._kept > self._limit:
-            self._make_room()
 
-    def decide(self, trace: StoredTrace, *, verdict: bool, commitment: bytes, judged: bytes) -> StoredTrace:
-        """Add a verifier's verdict to its trace."""
-        decided = replace(trace, verdict=int(verdict), commitment=commitment, judged=judged)
-        self._write(decided)
-        return decided
-
-    def find(self, task_id: bytes, segment: int, attempt: int) -> StoredTrace | None:
-        """The trace of a task's segment at an attempt."""
-        found = list(self._select("task_id=? AND segment=? AND attempt=?", (task_id, segment, attempt)))
+    def find(self, order_id: bytes, segment: int, attempt: int) -> StoredTrace | None:
+        """The trace of an order's segment."""
+        found = list(self._select("order_id=? AND segment=? AND attempt=?", (order_id, segment, attempt)))
         return found[0] if found else None
 
     def all(self) -> Iterator[StoredTrace]:
@@ -164,10 +123,10 @@ class TraceStore:
         return flat.reshape(trace.positions, trace.columns)
 
     def drop(self, trace: StoredTrace) -> None:
-        """Forget a trace whose task has ended."""
+        """Forget a trace whose order has ended."""
         gone = self._index.execute(
-            "DELETE FROM traces WHERE task_id=? AND segment=? AND attempt=?",
-            (trace.task_id, trace.segment, trace.attempt),
+            "DELETE FROM kept WHERE order_id=? AND segment=? AND attempt=?",
+            (trace.order_id, trace.segment, trace.attempt),
         )
         self._kept -= trace.bytes * gone.rowcount
         self._path(trace).unlink(missing_ok=True)
@@ -178,15 +137,15 @@ class TraceStore:
 
     def _select(self, condition: str, values: tuple[Any, ...]) -> Iterator[StoredTrace]:
         columns = ", ".join(field.name for field in fields(StoredTrace))
-        found = self._index.execute(f"SELECT {columns} FROM traces WHERE {condition} ORDER BY created_at", values)  # noqa: S608
+        found = self._index.execute(f"SELECT {columns} FROM kept WHERE {condition} ORDER BY created_at", values)  # noqa: S608
         return (StoredTrace(*line) for line in found.fetchall())
 
     def _write(self, trace: StoredTrace) -> None:
         places = ",".join("?" * len(fields(StoredTrace)))
-        self._index.execute(f"INSERT OR REPLACE INTO traces VALUES ({places})", astuple(trace))  # noqa: S608
+        self._index.execute(f"INSERT OR REPLACE INTO kept VALUES ({places})", astuple(trace))  # noqa: S608
 
     def _path(self, trace: StoredTrace) -> Path:
-        return self._folder / f"{trace.task_id.hex()}-{trace.segment}-{trace.attempt}.trace"
+        return self._folder / f"{trace.order_id.hex()}-{trace.segment}-{trace.attempt}.trace"
 
     def _sync_folder(self) -> None:
         descriptor = os.open(self._folder, os.O_RDONLY)
@@ -194,9 +153,3 @@ class TraceStore:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-    def _make_room(self) -> None:
-        for trace in list(self.all()):
-            if self._kept <= self._limit or self._clock() - trace.created_at < self._minimum_age:
-                return
-            self.drop(trace)

@@ -22,7 +22,7 @@ from troth.protocol.tensors import RowArray, finite, widen
 
 
 class Tolerance(Protocol):
-    """What of an execution class, of either way of settling, says how far two honest runs may differ."""
+    """What of an execution class says how far two honest runs may differ."""
 
     @property
     def dtype(self) -> int: ...

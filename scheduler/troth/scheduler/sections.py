@@ -18,8 +18,6 @@ FILE = "scheduler.toml"
 
 VERSION = 1
 
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
-
 Count = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]

@@ -20,7 +20,7 @@ from troth.protocol.types import Hash32, Segment
 
 
 class Arithmetic(Protocol):
-    """What of an execution class, of either way of settling, an engine must be able to do."""
+    """What of an execution class an engine must be able to do."""
 
     @property
     def name(self) -> str: ...

@@ -28,7 +28,7 @@ class Text(Protocol):
 
 
 class Writing(Protocol):
-    """A session, of either way of settling, that chooses tokens."""
+    """A session that chooses tokens."""
 
     @property
     def seat(self) -> Text: ...

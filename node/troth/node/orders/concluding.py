@@ -47,7 +47,7 @@ async def conclude(bench: Bench, session: Session, header: Conclude, payload: me
     salt = trace_salt(seat.order_id, seat.index, bench.me, seat.head_salt)
     committed = await asyncio.to_thread(committed_trace, session, rows)
     result = _result(session, header.positions, written, tokens, messages.trace_commitment(_root(committed), salt))
-    session.trace = await keep_trace(bench, session, rows, root=_root(committed), salt=salt, hashed=result.output_hash)
+    session.trace = await keep_trace(bench, session, rows, root=_root(committed), salt=salt)
     word = await bench.write(lambda: _sign(bench, session, result))
     await bench.engine.forget(session.key)
     session.drop_rows()
@@ -105,9 +105,7 @@ def committed_trace(session: Session, rows: NDArray[Any]) -> CommittedTrace:
     return layout.commit(rows)
 
 
-async def keep_trace(
-    bench: Bench, session: Session, rows: NDArray[Any], *, root: Hash32, salt: Hash32, hashed: Hash32 = ZERO_HASH
-) -> StoredTrace:
+async def keep_trace(bench: Bench, session: Session, rows: NDArray[Any], *, root: Hash32, salt: Hash32) -> StoredTrace:
     """The trace on disk; the one that was kept before, if there is one, since it may have been committed to."""
     seat, traces = session.seat, bench.stores.traces
     known = await bench.write(lambda: traces.find(seat.order_id, seat.index, session.key.attempt))
@@ -116,20 +114,14 @@ async def keep_trace(
             raise AlreadySigned("another trace was kept of this segment", len(rows), "Ask for what was signed.")
         return known
     trace = StoredTrace(
-        task_id=seat.order_id,
+        order_id=seat.order_id,
         segment=seat.index,
         attempt=session.key.attempt,
-        inferred=int(seat.infers),
         positions=len(rows),
         columns=int(rows.shape[1]),
         dtype=int(seat.dtype),
         root=root,
         salt=salt,
-        output_hash=hashed,
-        verdict=0,
-        commitment=b"",
-        judged=b"",
-        announcement=b"",
         created_at=traces.now(),
     )
     await bench.write(lambda: traces.keep(trace, rows))

@@ -383,7 +383,7 @@ def open_stores(folder: Path) -> Stores:
         words=Words(database),
         books=Books(database),
         rejections=Rejections(database),
-        traces=TraceStore(folder / "market-traces", limit=1 << 62),
+        traces=TraceStore(folder / "market-traces"),
         margins=MarginPool(folder / "margins.sqlite"),
     )
 

@@ -138,7 +138,7 @@ async def _opened(
     model = bench.ground.state.classes[bench.execution_class].model
 
     def tiles() -> TileOpening:
-        layout = TileLayout(trace.task_id, model, trace.positions, trace.columns, Dtype(trace.dtype))
+        layout = TileLayout(trace.order_id, model, trace.positions, trace.columns, Dtype(trace.dtype))
         return layout.commit(rows).open(indices)
 
     return Opened(root, salt, await asyncio.to_thread(tiles))

@@ -63,8 +63,3 @@ def decode(payload: bytes) -> Parcel:
     if kind not in _KINDS or length > len(payload) - _HEAD.size:
         raise MalformedCell("A parcel has an unknown kind or an impossible length", (kind, length))
     return Parcel(_KINDS[kind], payload[_HEAD.size : _HEAD.size + length])
-
-
-def size_for(length: int) -> int:
-    """The cell size that holds `length` bytes of content."""
-    return SMALL if length <= CAPACITY[SMALL] else LARGE

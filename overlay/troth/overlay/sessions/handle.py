@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator
 from troth.overlay.sessions.frames import AnswerKind
 from troth.overlay.sessions.path_keys import PathKeys
 
-MOST_ANSWERS = 1 << 32
 MOST_WAITING = 64
 """Above the 48 segments that are not acknowledged: what a slow proxy did not take by then came on other paths."""
 

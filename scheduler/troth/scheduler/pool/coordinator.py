@@ -58,7 +58,7 @@ class Coordinator:
     """Owns one ClassPool for each served class that the chain knows.
 
     Args:
-        chain: as it is now, of either way of settling.
+        chain: as it is now.
     """
 
     def __init__(

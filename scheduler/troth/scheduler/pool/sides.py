@@ -1,4 +1,4 @@
-"""What the pools ask of a chain, of either way of settling: a class's nodes, and who may report."""
+"""What the pools ask of a chain: a class's nodes, and who may report."""
 
 from __future__ import annotations
 
