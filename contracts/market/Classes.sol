@@ -154,10 +154,11 @@ contract Classes is IClasses {
             revert PenaltyOutOfRange(class.penalty, covering, SCHEDULER_STAKE);
         }
         uint256 convicting = Economy.conviction(class.honestShare, class.reviewers);
-        if (!Economy.rewards(class.penalty, convicting, GAS_PRICE)) {
+        uint256 spent = Economy.caseGas(class.reviewers, class.tiles);
+        if (!Economy.rewards(class.penalty, convicting, spent, GAS_PRICE)) {
             revert RewardTooLow(class.penalty, convicting, GAS_PRICE);
         }
-        uint256 least = Economy.leastSeat(class.penalty, GAS_PRICE);
+        uint256 least = Economy.leastSeat(class.penalty, spent, GAS_PRICE);
         if (class.seat < least) revert SeatTooLow(class.seat, least);
     }
 }

@@ -154,6 +154,51 @@ contract Court is ICourt, ReentrancyGuardTransient {
         emit ReviewersDrawn(caseId, msg.sender, given.round, randao, reviewers, seats);
     }
 
+    /// @inheritdoc ICourt
+    /// @dev The windows of the draw and of the commitments protect who has not spoken: here everybody has.
+    function convene(
+        bytes32 caseId,
+        CaseState calldata given,
+        bytes calldata,
+        bytes calldata,
+        bytes32[] calldata commitments,
+        bytes calldata signatures
+    ) external {
+        States.Copy memory state = _load(caseId, given, MOST_ARRAYS + 32 * commitments.length);
+        (bytes32 randao, address[] memory reviewers, uint8[] memory seats) =
+            _readDrawn(DOCKET.handOn(IDocket.drawReviewers.selector, 0));
+        if (commitments.length != reviewers.length) revert WrongCount(commitments.length, reviewers.length);
+        _requireSigned(caseId, given.round, reviewers, commitments, signatures);
+        state.setReviewers(reviewers, seats);
+        state.setCommitments(commitments);
+        state.set(States.COMMITTER, uint160(msg.sender));
+        _enter(caseId, state, CasePhase.Committed);
+        emit ReviewersDrawn(caseId, address(0), given.round, randao, reviewers, seats);
+        emit ReviewsCommitted(caseId, msg.sender, commitments);
+    }
+
+    /// @dev All of them, each by its reviewer.
+    function _requireSigned(
+        bytes32 caseId,
+        uint8 round,
+        address[] memory reviewers,
+        bytes32[] calldata commitments,
+        bytes calldata signatures
+    ) private view {
+        uint256 count = commitments.length;
+        if (signatures.length != Signatures.BYTES * count) {
+            revert WrongCount(signatures.length, Signatures.BYTES * count);
+        }
+        uint256 word = _word(Messages.separator(address(BANK)), Messages.hearing(caseId, round));
+        uint256 position = _position(signatures);
+        for (uint256 i = 0; i < count; ++i) {
+            if (commitments[i] == 0) revert ZeroCommitment(caseId);
+            address signer = Signatures.signerAt(_digest(word, commitments[i]), position);
+            if (signer != reviewers[i]) revert WrongSigner(i, signer, reviewers[i]);
+            position += Signatures.BYTES;
+        }
+    }
+
     /// @dev abi.decode without copies and checks: the Docket is one of our own.
     function _readDrawn(bytes memory answer)
         private
@@ -348,6 +393,14 @@ contract Court is ICourt, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc ICourt
+    function conclude(bytes32 caseId, CaseState calldata given, bytes calldata, NodeReveal calldata, bytes calldata)
+        external
+        nonReentrant
+    {
+        _conclude(caseId, given, IJudgement.conclude.selector);
+    }
+
+    /// @inheritdoc ICourt
     function expire(bytes32 caseId, CaseState calldata given) external nonReentrant {
         _conclude(caseId, given, IJudgement.expire.selector);
     }
@@ -358,6 +411,7 @@ contract Court is ICourt, ReentrancyGuardTransient {
         if (isVoided(given.order, given.segment)) marks |= Marks.VOIDED;
         (Finding memory finding, bytes memory transfers) =
             abi.decode(JUDGEMENT.handOn(question, marks), (Finding, bytes));
+        if (finding.seed != 0) emit CaseSeeded(caseId, address(0), finding.seed);
         if (finding.outcome == Outcome.None) {
             _restart(caseId, given, finding.left);
             _move(transfers);

@@ -20,6 +20,7 @@ import {
     PotKind,
     Rules
 } from "./interfaces/MarketTypes.sol";
+import {BlockHeader} from "./libraries/BlockHeader.sol";
 import {CaseGas} from "./libraries/CaseGas.sol";
 import {HandedOn} from "./libraries/HandedOn.sol";
 import {Ledger} from "./libraries/Ledger.sol";
@@ -66,8 +67,10 @@ contract Judgement is IJudgement {
     // ------------------------------------------------------------------------------------------------------- showing
 
     /// @dev What the checks of openings need to know of a case.
+    /// @param whole all who committed must be shown, whatever the block: the tiles are drawn in the deciding call
     struct Hearing {
         bytes32 id;
+        bool whole;
         uint256 segment;
         Rules rules;
         Openings.Sample sample;
@@ -114,11 +117,32 @@ contract Judgement is IJudgement {
 
     /// @dev Tolerant classes show once their tiles are known, exact ones once all have committed.
     function _hear(bytes32 caseId, CaseState calldata state) private view returns (Hearing memory hearing) {
+        hearing = _hearingOf(caseId, state);
+        if (!_isShowing(state.phase, hearing.rules)) revert WrongPhase(state.phase);
+        hearing.sample = Openings.sampleOf(state.seed, state.segment, state.rows, hearing.rules);
+    }
+
+    /// @dev In a tolerant class whose tiles nobody has drawn yet.
+    function _hearWhole(bytes32 caseId, CaseState calldata state, bytes calldata header)
+        private
+        view
+        returns (Hearing memory hearing, bytes32 seed)
+    {
+        hearing = _hearingOf(caseId, state);
+        if (hearing.rules.exact) revert ExactClass(state.executionClass);
+        if (state.phase != CasePhase.Committed) revert WrongPhase(state.phase);
+        uint256 due = state.phaseBlock + LOOKAHEAD;
+        _requireAfter(due);
+        _requireNotAfter(due + DRAW_WINDOW);
+        seed = Messages.tilesSeed(caseId, state.commitments, BlockHeader.randaoAt(due, header));
+        hearing.whole = true;
+        hearing.sample = Openings.sampleOf(seed, state.segment, state.rows, hearing.rules);
+    }
+
+    function _hearingOf(bytes32 caseId, CaseState calldata state) private view returns (Hearing memory hearing) {
         hearing.id = Messages.hearing(caseId, state.round);
         hearing.rules = REGISTRY.rulesOf(state.executionClass);
-        if (!_isShowing(state.phase, hearing.rules)) revert WrongPhase(state.phase);
         hearing.segment = state.segment;
-        hearing.sample = Openings.sampleOf(state.seed, state.segment, state.rows, hearing.rules);
     }
 
     function _openNode(Hearing memory hearing, bytes32 committed, NodeReveal calldata given)
@@ -224,6 +248,7 @@ contract Judgement is IJudgement {
     /// @param silent who committed nothing or did not show it
     /// @param telling who says Accept or Reject, and shows tiles for it
     /// @param wrong who says Accept or Reject outside a cluster that says one of them
+    /// @param node whether the node shows its trace
     struct Comparison {
         Outcome outcome;
         uint256 cluster;
@@ -234,6 +259,7 @@ contract Judgement is IJudgement {
         uint32 score;
         uint32 spread;
         bool pooled;
+        bool node;
     }
 
     /// @inheritdoc IJudgement
@@ -242,19 +268,47 @@ contract Judgement is IJudgement {
         view
         returns (Finding memory finding, bytes memory transfers)
     {
-        Hearing memory hearing = _hear(caseId, state);
+        return _decide(caseId, state, _hear(caseId, state), node, reveals);
+    }
+
+    /// @inheritdoc IJudgement
+    function conclude(
+        bytes32 caseId,
+        CaseState calldata state,
+        bytes calldata header,
+        NodeReveal calldata node,
+        bytes calldata reveals
+    ) external view returns (Finding memory finding, bytes memory transfers) {
+        (Hearing memory hearing, bytes32 seed) = _hearWhole(caseId, state, header);
+        (finding, transfers) = _decide(caseId, state, hearing, node, reveals);
+        finding.seed = seed;
+    }
+
+    function _decide(
+        bytes32 caseId,
+        CaseState calldata state,
+        Hearing memory hearing,
+        NodeReveal calldata node,
+        bytes calldata reveals
+    ) private view returns (Finding memory finding, bytes memory transfers) {
         Shown memory shown = _show(hearing, state, node, reveals);
         Comparison memory comparison = _compare(hearing.rules, state, shown);
         if (comparison.outcome == Outcome.None) {
-            uint256 spent = _spent(hearing, state, comparison, false);
+            uint256 spent = CaseGas.deciding(_decisionOf(hearing, state, comparison));
             return _leaveUndecided(caseId, state, hearing.rules, comparison.silent, HandedOn.caller(), spent);
         }
         return _settle(caseId, state, hearing, comparison);
     }
 
     /// @dev A party may be missing only after the window, and only if it did not show its part by its own call.
-    function _requireExcusable(CaseState calldata state, uint256 place, bool committed, uint256 mark) private view {
-        uint256 lastBlock = state.phaseBlock + REVEAL_WINDOW;
+    function _requireExcusable(
+        Hearing memory hearing,
+        CaseState calldata state,
+        uint256 place,
+        bool committed,
+        uint256 mark
+    ) private view {
+        uint256 lastBlock = hearing.whole ? type(uint256).max : state.phaseBlock + REVEAL_WINDOW;
         if ((committed && block.number <= lastBlock) || HandedOn.word() & mark != 0) {
             revert RevealMissing(place, lastBlock);
         }
@@ -267,6 +321,7 @@ contract Judgement is IJudgement {
     {
         uint8[] calldata seats = state.seats;
         finding.silent = ~shown.opened & ((1 << seats.length) - 1);
+        finding.node = shown.node;
         finding.telling = shown.saying[uint256(Opinion.Accept)] | shown.saying[uint256(Opinion.Reject)];
         finding.cluster = _properCluster(rules, shown, seats);
         uint256 opinion = finding.cluster == 0 ? 0 : shown.heads[_lowest(finding.cluster)].opinion;
@@ -292,7 +347,7 @@ contract Judgement is IJudgement {
         bytes32[] calldata commitments = state.commitments;
         shown.heads = new Reveals.Head[](reviewers.length);
         if (node.root == 0) {
-            _requireExcusable(state, NODE, true, Marks.NODE);
+            _requireExcusable(hearing, state, NODE, true, Marks.NODE);
         } else {
             shown.node = true;
             shown.nodeRoot = node.root;
@@ -306,7 +361,7 @@ contract Judgement is IJudgement {
             head.read(position, last);
             position = head.end;
             if (head.opinion == 0) {
-                _requireExcusable(state, i, commitments[i] != 0, 1 << Marks.REVEALS + i);
+                _requireExcusable(hearing, state, i, commitments[i] != 0, 1 << Marks.REVEALS + i);
                 continue;
             }
             _requireCommitted(hearing, i, reviewers[i], commitments[i], head);
@@ -549,10 +604,13 @@ contract Judgement is IJudgement {
         _convict(finding, state, rules, comparison.pooled);
         Ledger.Draft memory draft = Ledger.start(caseId, state.bond, _room(state));
         bool convicts = finding.convict != address(0);
-        uint256 taken = convicts ? _takePenalty(draft, state, finding, rules.penalty) : 0;
+        CaseGas.Decision memory done = _decisionOf(hearing, state, comparison);
+        (done.convicts, done.restores) = (convicts, state.suspends);
+        uint256 taken;
+        if (convicts) (taken, done.evicts) = _takePenalty(draft, state, finding, rules);
         if (comparison.paid) _payReviewers(draft, state, comparison.cluster);
         uint256 since = draft.count;
-        _payGas(draft, state, HandedOn.caller(), _spent(hearing, state, comparison, convicts), since);
+        _payGas(draft, state, HandedOn.caller(), CaseGas.deciding(done), since);
         if (convicts) _payOpener(draft, state, since, finding.fault == Fault.Pooled ? 0 : taken);
         else if (finding.outcome == Outcome.Refunded) draft.pay(state.opener, draft.left, since);
         draft.burnRest();
@@ -594,20 +652,23 @@ contract Judgement is IJudgement {
     /// @dev Takes L: what is locked, for this case or another, then free stake. A lock only keeps stake from leaving; were it one
     ///      case's own, friends could lock everything by sham cases before the true one. The client's refund comes first and out of
     ///      L alone, so that no opener pays for a convict without stake; a leaf that fell already is not refunded.
+    /// @return taken what is there of L
+    /// @return evicts whether a node loses its last seat by it
     function _takePenalty(
         Ledger.Draft memory draft,
         CaseState calldata state,
         Finding memory finding,
-        uint256 penalty
-    ) private view returns (uint256 taken) {
-        address convict = finding.convict;
+        Rules memory rules
+    ) private view returns (uint256 taken, bool evicts) {
+        (address convict, uint256 penalty) = (finding.convict, rules.penalty);
         (uint256 stake, uint256 locked) = BANK.stakeOf(convict);
         taken = locked < penalty ? locked : penalty;
         draft.take(PotKind.Locked, convict, taken);
         uint256 rest = penalty - taken < stake ? penalty - taken : stake;
         draft.take(PotKind.Stake, convict, rest);
         taken += rest;
-        if (finding.fault == Fault.Pooled || HandedOn.word() & Marks.VOIDED != 0) return taken;
+        evicts = convict == state.node && stake + locked >= rules.seat && stake + locked - taken < rules.seat;
+        if (finding.fault == Fault.Pooled || HandedOn.word() & Marks.VOIDED != 0) return (taken, evicts);
         draft.pay(state.client, state.fee < taken ? state.fee : taken);
     }
 
@@ -639,22 +700,35 @@ contract Judgement is IJudgement {
             draft.pay(state.drawer, CaseGas.worth(CaseGas.drawing(reviewers), price), since);
         }
         if (state.committer != address(0)) {
-            draft.pay(state.committer, CaseGas.worth(CaseGas.committing(reviewers), price), since);
+            draft.pay(state.committer, CaseGas.worth(_committing(state, reviewers), price), since);
         }
         if (state.seeder != address(0)) draft.pay(state.seeder, CaseGas.worth(CaseGas.seeding(reviewers), price), since);
         if (decider != address(0)) draft.pay(decider, CaseGas.worth(spent, price), since);
     }
 
-    /// @dev Gas of deciding, by what was shown and what follows.
-    function _spent(Hearing memory hearing, CaseState calldata state, Comparison memory comparison, bool convicts)
+    /// @dev Where nobody drew, the commitments were ended in the call that did.
+    function _committing(CaseState calldata state, uint256 reviewers) private pure returns (uint256) {
+        if (state.drawer == address(0)) return CaseGas.convening(reviewers);
+        uint256 posted = HandedOn.word() & ((1 << reviewers) - 1);
+        bytes32[] calldata commitments = state.commitments;
+        uint256 signed_ = 0;
+        for (uint256 i = 0; i < reviewers; ++i) {
+            if (commitments[i] != 0 && posted >> i & 1 == 0) ++signed_;
+        }
+        return CaseGas.committing(reviewers, Clusters.count(posted), signed_);
+    }
+
+    /// @dev Of what the gas of deciding depends on, what was shown.
+    function _decisionOf(Hearing memory hearing, CaseState calldata state, Comparison memory comparison)
         private
         pure
-        returns (uint256)
+        returns (CaseGas.Decision memory done)
     {
-        uint256 shown = state.reviewers.length - Clusters.count(comparison.silent);
-        uint256 paid = comparison.paid ? Clusters.count(comparison.cluster) : 0;
-        uint256 tiles = hearing.sample.places.length * Clusters.count(comparison.telling);
-        return CaseGas.deciding(shown, paid, convicts, tiles, hearing.sample.depth);
+        done.shown = state.reviewers.length - Clusters.count(comparison.silent);
+        done.paid = comparison.paid ? Clusters.count(comparison.cluster) : 0;
+        uint256 openings = Clusters.count(comparison.telling) + (comparison.node ? 1 : 0);
+        (done.tiles, done.depth) = (hearing.sample.places.length * openings, hearing.sample.depth);
+        done.proves = hearing.whole;
     }
 
     /// @dev Bond, gas and reward, a tenth of what was taken or of the bond; a full pool, which prompts may have filled, pays
@@ -663,7 +737,7 @@ contract Judgement is IJudgement {
     function _payOpener(Ledger.Draft memory draft, CaseState calldata state, uint256 since, uint256 taken) private view {
         uint256 reward = taken == 0 ? 0 : (taken > state.bond ? taken : state.bond) / 10;
         uint256 shared = state.kind == CaseKind.Rejection && _isStranger(state) ? reward / 2 : 0;
-        uint256 back = state.bond + CaseGas.worth(CaseGas.opening(state.kind == CaseKind.Doubt), _gasPrice());
+        uint256 back = state.bond + CaseGas.worth(CaseGas.opening(state.kind == CaseKind.Doubt, state.suspends), _gasPrice());
         draft.pay(state.opener, back + reward - shared, since);
         if (shared == 0) return;
         address[] calldata verifiers = state.verifiers;

@@ -144,14 +144,18 @@ contract MarketLibraryHarness {
         supermajority = Economy.supermajority(reviewers);
     }
 
-    function sound(uint256 penalty, uint256 feeCap, uint256 chance, uint256 gasPrice)
+    function caseGas(uint256 reviewers, uint256 tiles) external pure returns (uint256) {
+        return Economy.caseGas(reviewers, tiles);
+    }
+
+    function sound(uint256 penalty, uint256 feeCap, uint256 chance, uint256 spent, uint256 gasPrice)
         external
         pure
         returns (bool deters, bool rewards, uint256 leastSeat)
     {
         deters = Economy.deters(penalty, feeCap, chance);
-        rewards = Economy.rewards(penalty, chance, gasPrice);
-        leastSeat = Economy.leastSeat(penalty, gasPrice);
+        rewards = Economy.rewards(penalty, chance, spent, gasPrice);
+        leastSeat = Economy.leastSeat(penalty, spent, gasPrice);
     }
 
     function parse(bytes calldata header) external pure returns (uint256 number, bytes32 randao, bytes32 hash) {

@@ -36,17 +36,17 @@ def _near(source: random.Random) -> Iterator[ExecutionClass]:
         reviewers=source.choice((3, 5, 15)),
     )
     found = economy.detection_of(plain)
-    convicting = economy.conviction(plain.honest_share, plain.reviewers)
+    convicting, gas = economy.conviction(plain.honest_share, plain.reviewers), economy.case_gas_of(plain)
     limits = (
         economy.least_penalty(plain.fee_cap, found),
-        economy.least_rewarding(convicting, PLACE.gas_price),
+        economy.least_rewarding(convicting, gas, PLACE.gas_price),
         economy.FEES_COVERED * plain.fee_cap,
         STAKE,
     )
     for penalty in sorted({limit + step for limit in limits for step in (-1, 0, 1)} | {0}):
         if penalty < 0:
             continue
-        seat = economy.least_seat(penalty, PLACE.gas_price)
+        seat = economy.least_seat(penalty, gas, PLACE.gas_price)
         for less in (0, 1):
             yield replace(plain, penalty=penalty, seat=seat - less, name=f"{penalty} {less} {source.random()}")
 

@@ -165,10 +165,13 @@ def _compare(case: RandomCase, stage: Stage) -> tuple[Outcome, Fault | None]:
     stage.send(stage.harness.functions.setPool(case.pool.count, case.pool.since))
     packed = reveals.encode(case.reveals, case.node.tiles)
     arguments = (case.case_id, case.state, case.node, packed)
-    word = (1 << 127) * case.voided
+    posted = case.posted & (1 << len(case.state.reviewers)) - 1
+    word = (1 << 127) * case.voided | posted
     answer, transfers = stage.ask("decide", arguments, case.decider, word)
-    outcome, cluster, score, spread, convict, fault, owner, count, since, left = answer
-    found, around = _decided(case), _around(case, stage, case.decider)
+    outcome, cluster, score, spread, convict, fault, owner, count, since, left, seed = answer
+    assert not any(seed)
+    found = _decided(case)
+    around = replace(_around(case, stage, case.decider), posted=_places(case.state, posted))
     assert Outcome(outcome) is found.outcome
     movements = court_money.settle(case.state, found, case.rules, around)
     assert _movements(transfers) == movements
@@ -210,9 +213,14 @@ def test_cases_that_expire_move_the_same(stage: Stage, phase: CasePhase) -> None
             assert _movements(transfers) == court_money.lapse(case.state, case.rules, case.pots)
             continue
         found = Finding(Outcome.UNDECIDED if case.state.round % 2 else Outcome.NONE, silent=_silent(case.state, posted))
-        movements = court_money.settle(case.state, found, case.rules, _around(case, stage, ZERO_ADDRESS))
-        assert (Outcome(answer[0]), answer[-1]) == (found.outcome, _left(case, movements))
+        around = replace(_around(case, stage, ZERO_ADDRESS), posted=_places(case.state, posted))
+        movements = court_money.settle(case.state, found, case.rules, around)
+        assert (Outcome(answer[0]), answer[-2]) == (found.outcome, _left(case, movements))
         assert _movements(transfers) == movements
+
+
+def _places(state: CaseState, posted: int) -> frozenset[int]:
+    return frozenset(index for index in range(len(state.reviewers)) if posted >> index & 1)
 
 
 def _silent(state: CaseState, posted: int) -> frozenset[int]:

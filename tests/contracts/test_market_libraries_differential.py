@@ -180,17 +180,20 @@ def test_the_economy_is_equal(market_harness: Any, seed: int) -> None:
     detection, conviction = economy.detection(rate, share, verifiers, reviewers), economy.conviction(share, reviewers)
     assert chances == [detection, conviction, economy.supermajority(reviewers)]
     gain, gas_price = source.randrange(1, 2**90), source.choice((0, 1, source.randrange(10**12)))
+    tiles = source.choice((0, 1, 6))
+    gas = economy.case_gas(reviewers, tiles)
+    assert market_harness.functions.caseGas(reviewers, tiles).call() == gas
     limits = [source.randrange(1, 2**96)]
     if detection:
         limits.append(economy.least_penalty(gain, detection))
     if conviction:
-        limits.append(economy.least_rewarding(conviction, gas_price))
+        limits.append(economy.least_rewarding(conviction, gas, gas_price))
     for penalty in (limit + step for limit in limits for step in (-1, 0, 1) if limit + step >= 0):
         for chance in (detection, conviction):
-            assert market_harness.functions.sound(penalty, gain, chance, gas_price).call() == [
+            assert market_harness.functions.sound(penalty, gain, chance, gas, gas_price).call() == [
                 economy.deters(penalty, gain, chance),
-                economy.rewards(penalty, chance, gas_price),
-                economy.least_seat(penalty, gas_price),
+                economy.rewards(penalty, chance, gas, gas_price),
+                economy.least_seat(penalty, gas, gas_price),
             ]
 
 

@@ -12,7 +12,7 @@ from support.market_scene import Scene, hash_of, owner_of, rules
 
 from troth.protocol.market import court, court_money, draws, messages, prices
 from troth.protocol.market.court import Finding, Hearing, Showing
-from troth.protocol.market.court_money import BURNT, CONVICTING, CaseGas, Circumstances, Pool, Pot, pot_of
+from troth.protocol.market.court_money import BURNT, CONVICTING, CaseGas, Circumstances, Decision, Pool, Pot, pot_of
 from troth.protocol.market.errors import InvalidCase
 from troth.protocol.market.types import (
     CaseKind,
@@ -256,13 +256,15 @@ def test_the_median_is_that_of_the_seats(weighted: list[tuple[int, int]]) -> Non
 BOND = 7 * (8 + 6 * 15) + 500
 ROWS = 41
 GAS = CaseGas(EXACT, ROWS, GAS_PRICE)
+COMMITTED = GAS.committing(15, posted=0, signed=0)
+"""Nobody's commitments are in these states."""
 
 
-def _deciding(*, paid: int = 10, convicts: bool = False) -> int:
+def _deciding(*, paid: int = 10, convicts: bool = False, ends: bool = True) -> int:
     """Of the hearing in which ten of fifteen tell, and one is silent by decree."""
     hearing = _hearing(_told(REJECT, 10))
     finding = replace(court.judge(hearing, EXACT), silent=frozenset({14}), paid=paid > 0)
-    return GAS.deciding(15, finding, convicts=convicts)
+    return GAS.deciding(15, finding, Decision(convicts=convicts, restores=ends))
 
 
 def _settled(outcome: Outcome, stake: int = 0, pool: Pool = Pool(), **changes: object) -> dict[Pot, int]:
@@ -301,13 +303,13 @@ def test_the_client_comes_first_and_out_of_the_penalty_alone() -> None:
 def test_a_stranger_that_brings_a_rejection_shares_its_reward_with_the_rejecters() -> None:
     after = _settled(Outcome.CONVICTED)
     reward = L // 10
-    assert _credit(after, OPENER) == BOND + GAS.opening(CaseKind.REJECTION) + reward - reward // 2
+    assert _credit(after, OPENER) == BOND + GAS.opening(CaseKind.REJECTION, suspends=True) + reward - reward // 2
     assert all(_credit(after, one) == reward // 2 // 3 for one in VERIFIERS)
     own = _settled(Outcome.CONVICTED, opener=VERIFIERS[0])
-    assert _credit(own, VERIFIERS[0]) == BOND + GAS.opening(CaseKind.REJECTION) + reward
+    assert _credit(own, VERIFIERS[0]) == BOND + GAS.opening(CaseKind.REJECTION, suspends=True) + reward
     assert (
         _credit(_settled(Outcome.CONVICTED, opener=CLIENT), CLIENT)
-        == 130 + BOND + GAS.opening(CaseKind.REJECTION) + reward
+        == 130 + BOND + GAS.opening(CaseKind.REJECTION, suspends=True) + reward
     )
 
 
@@ -318,28 +320,35 @@ def test_a_lost_case_costs_its_opener_the_bond_and_its_rejecters_their_locks() -
     assert after[BURNT] >= 3 * L
     assert after[pot_of(PotKind.STAKE, NODE)] == 1_000 + L
     fallen = _settled(Outcome.REFUNDED, stake=1_000)
-    paid = 10 * 42 + GAS.drawing(15) + GAS.committing(15) + _deciding()
+    paid = 10 * 42 + GAS.drawing(15) + COMMITTED + _deciding()
     assert _credit(fallen, OPENER) == max(BOND - paid, 0)
     assert all(fallen[pot_of(PotKind.STAKE, one)] == 1_000 + L for one in VERIFIERS)
 
 
 def test_gas_is_paid_to_who_spent_it_in_one_movement() -> None:
     after = _settled(Outcome.CONVICTED)
-    assert _credit(after, DECIDER) == GAS.drawing(15) + GAS.committing(15) + _deciding(convicts=True)
+    assert _credit(after, DECIDER) == GAS.drawing(15) + COMMITTED + _deciding(convicts=True)
     tolerant = CaseGas(TOLERANT, ROWS, GAS_PRICE)
     everybody = frozenset(range(15))
-    most = court.Finding(Outcome.CONVICTED, cluster=everybody, paid=True, telling=everybody)
-    deciding = tolerant.deciding(15, most, convicts=True)
-    steps = tolerant.drawing(15) + tolerant.committing(15) + tolerant.seeding(15) + deciding
+    most = court.Finding(Outcome.CONVICTED, cluster=everybody, paid=True, telling=everybody, node=True)
+    deciding = tolerant.deciding(15, most, Decision())
+    ending = tolerant.deciding(15, most, Decision(convicts=True, evicts=True, restores=True)) - deciding
+    signed = tolerant.committing(15, posted=0, signed=15)
+    steps = tolerant.drawing(15) + signed + tolerant.seeding(15) + deciding
     # Each step is rounded down by itself, the bond once.
-    assert 0 <= tolerant.whole - tolerant.opening(CaseKind.REJECTION) - 2 * steps < 9
+    opening = tolerant.opening(CaseKind.REJECTION, suspends=True)
+    assert 0 <= tolerant.whole - opening - 2 * steps - ending < 10
+    # Where two steps are one call, it is paid less than they are.
+    assert tolerant.convening(15) < tolerant.drawing(15) + signed
+    concluding = tolerant.deciding(15, most, Decision(proves=True))
+    assert concluding < tolerant.seeding(15) + deciding
     assert court_money.bond_of(EXACT, 41, GAS_PRICE) == prices.unit(EXACT, 42) * 98 + GAS.whole
 
 
 def test_a_round_without_cluster_leaves_the_bond_for_the_next() -> None:
     first = _settled(Outcome.NONE, stake=1_000)
     case = (PotKind.BOND, court.case_of(CaseState(order=hash_of("order"), kind=CaseKind.REJECTION)))
-    assert first[case] == max(BOND - GAS.drawing(15) - GAS.committing(15) - _deciding(), 0)
+    assert first[case] == max(BOND - GAS.drawing(15) - COMMITTED - _deciding(ends=False), 0)
     assert first[pot_of(PotKind.LOCKED, NODE)] == L
     assert first[pot_of(PotKind.STAKE, REVIEWERS[14])] == 1_000 - 14
     second = _settled(Outcome.UNDECIDED, stake=1_000, round=1)

@@ -54,6 +54,8 @@ class RandomCase:
     pool: Pool
     decider: Address
     voided: bool
+    posted: int
+    """Bit i: reviewer i committed by its own call."""
 
     @property
     def case_id(self) -> Hash32:
@@ -87,6 +89,7 @@ class Maker:
             pool=Pool(source.randint(used.pool_limit - 1, used.pool_limit + 1), max(0, block - source.randint(0, 40))),
             decider=source.choice(parties),
             voided=source.random() < 0.2,
+            posted=source.choice((0, source.getrandbits(31))),
         )
 
     def _rules(self, exact: bool) -> Rules:
@@ -96,6 +99,7 @@ class Maker:
             reviewers=source.choice((3, 5, 15)),
             verifiers=source.choice((1, 3)),
             penalty=source.choice((1, 1_000, 4_000_000)),
+            seat=source.choice((500, 20_000_000)),
             pool_limit=source.randint(1, 3),
             pool_window=source.randint(1, 30),
             second_cut=source.choice((1_500_000, 4_000_000)),

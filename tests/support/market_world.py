@@ -92,7 +92,7 @@ def class_of(*, exact: bool = True) -> ExecutionClass:
         calibration=Hash32(bytes(32)),
     )
     penalty = max(economy.least_penalty(made.fee_cap, economy.detection_of(made)), 2 * made.fee_cap)
-    return replace(made, penalty=penalty, seat=economy.least_seat(penalty, GAS_PRICE))
+    return replace(made, penalty=penalty, seat=economy.least_seat(penalty, economy.case_gas_of(made), GAS_PRICE))
 
 
 @dataclass

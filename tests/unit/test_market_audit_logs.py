@@ -21,7 +21,8 @@ from troth.audit.market.findings import ShownFindings
 from troth.audit.report import Finding, Kind
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import log_data
-from troth.protocol.market.log_data import Line, Said, Seen
+from troth.protocol.market.log_data import Line, Said, Seen, read_address
+from troth.protocol.market.state import State
 from troth.protocol.market.types import Opinion
 from troth.protocol.types import ZERO_HASH
 
@@ -139,6 +140,15 @@ def rejections() -> tuple[Said, ...]:
         Said(0, name, 2, one.message.locks, log_data.written(one.message.commitment), log_data.written(one.signature))
         for name, one in journey.checks[0].verdicts.items()
     )
+
+
+def test_a_verifier_that_spoke_is_not_passed_over_for_silence_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in court: its own verdict is there. A verdict that somebody else signed in its name is none."""
+    verifier = read_address(honest().verdicts[0].verifier)
+    monkeypatch.setattr(State, "silent_in_check", lambda *_: (verifier,))
+    assert examined(honest()) == []
+    forged = changed(verdicts=(flipped(honest().verdicts[0]), *honest().verdicts[1:]))
+    assert f"{verifier} was not drawn to check segment 0" in {found.message for found in examined(forged)}
 
 
 # ------------------------------------------------------------------------------------------------- served and promised

@@ -13,7 +13,7 @@ from troth.protocol.market.types import ExecutionClass, Parameters
 from troth.protocol.types import ZERO_HASH
 
 CLASS = ExecutionClass(
-    ZERO_HASH, "", 1, True, 7, 0, 10_000, 0, 3, 1, 3, 1, 1, 1, 9_000, 0, 0, 1, 1, 1, 1_000_001, 1, 1, ZERO_HASH
+    ZERO_HASH, "", 1, False, 7, 0, 10_000, 1, 3, 1, 3, 1, 1, 1, 9_000, 0, 0, 1, 1, 1, 1_000_001, 1, 1, ZERO_HASH
 )
 
 
@@ -67,7 +67,8 @@ def test_a_class_whose_reward_brings_no_rejection_is_refused() -> None:
     """The inequality alone holds here, and a rejection would still lie where it is."""
     money = shipped.main_money()
     deterring = economy.least_penalty(money.fee_cap, economy.detection_of(money.put_into(CLASS)))
-    rewarding = economy.least_rewarding(economy.conviction(money.honest_share, money.reviewers), MAIN.gas_price)
+    convicting = economy.conviction(money.honest_share, money.reviewers)
+    rewarding = economy.least_rewarding(convicting, economy.case_gas_of(money.put_into(CLASS)), MAIN.gas_price)
     assert rewarding > deterring
     for penalty in (deterring, rewarding - 1):
         with pytest.raises(WeakEconomy, match=f"at least {rewarding}"):
@@ -88,7 +89,7 @@ def test_the_penalty_is_the_largest_of_its_reasons() -> None:
 def test_a_penalty_pays_everybody_in_court() -> None:
     committees = Committees(shipped.MAIN_CHECK_RATE, 3, 15, 6_000)
     taken = shipped.paying(MAIN, committees, fee_cap=10**15, reward=10**14)
-    owed = 10**15 + 15 * 10**14 + economy.CASE_GAS * MAIN.gas_price // 10**9
+    owed = 10**15 + 15 * 10**14 + committees.case_gas * MAIN.gas_price // 10**9
     assert taken - taken // economy.REWARD_SHARE >= owed
     assert taken - 10 - (taken - 10) // economy.REWARD_SHARE < owed
 

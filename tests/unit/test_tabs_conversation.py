@@ -15,8 +15,7 @@ from support.toy_tab_scheduler import Stage, ToyOrder, toy_stage
 from unit.test_tabs_asking import ALWAYS
 
 from troth.client.configuration import Configuration
-from troth.client.errors import AnswerNotAccepted, ConfigurationError, WrongSchedulerKey
-from troth.client.home import Home
+from troth.client.errors import AnswerNotAccepted, WrongSchedulerKey
 from troth.client.orders.conversation import converse, print_json_answer
 from troth.client.orders.journal import Phase
 from troth.client.orders.keeping import Keeper
@@ -128,10 +127,3 @@ async def test_nothing_is_sent_to_another_tls_key(tmp_path: Path) -> None:
             await converse(running, ALWAYS, "", "hello")
         assert stage.scheduler.calls_of == []
         assert stage.session.journal.all() == []
-
-
-async def test_direct_mode_is_refused_off_tabs_with_words(tmp_path: Path) -> None:
-    configuration = Configuration(CONTRACT, committee=CONTRACT, mode="direct")
-    with pytest.raises(ConfigurationError, match="on tabs alone"):
-        async with old_session(Home(tmp_path), configuration):
-            raise AssertionError("a session without tabs")

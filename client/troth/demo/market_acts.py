@@ -47,6 +47,7 @@ STEPS = {
     on.ReviewersDrawn: "reviewers are drawn by a RANDAO that nobody knew before",
     on.ReviewsCommitted: "commit: every reviewer has sealed what it computed",
     on.CaseSeeded: "sample: a later RANDAO says which tiles are opened",
+    on.CaseRestarted: "too few were in time for that: another committee is drawn",
     on.CaseDecided: "reveal: everybody shows its part, and the contract compares, clusters and decides",
 }
 
@@ -196,7 +197,7 @@ def redeem(stage: MarketStage) -> None:
     """The scheduler's and the nodes' work becomes money: one voucher for any number of answers."""
     network = stage.network
     paid = 0
-    for node in network.nodes.values():
+    for node in (one for name, one in network.nodes.items() if name != network.favoured):
         tabs = stage.troth("node", "tabs", "--home", node.home)["tabs"]
         payable = sum(int(one.get("payable", 0)) for one in tabs)
         if payable == 0:

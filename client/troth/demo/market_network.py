@@ -133,9 +133,8 @@ class MarketNetwork(Parties):
 
     def set_up_parties(self) -> None:
         """Every party: keys, configuration, TLS identity, registration with its stake, and then its process."""
-        self.report(
-            f"registering {len(self.schedulers)} schedulers and {len(self.nodes)} staked nodes, each a process of its own"
-        )
+        counts = f"{len(self.schedulers)} schedulers and {len(self.nodes)} staked nodes"
+        self.report(f"registering {counts}, each a process of its own")
         with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
             waiting: dict[Future[None], Party] = {}
             for party in (*self.nodes.values(), *self.schedulers):

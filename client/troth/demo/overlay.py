@@ -9,6 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from troth.chain.keystore import DEMO_SCRYPT_N, create_account
+from troth.committee.configuration import Bonding
+from troth.committee.initialisation import Wishes as MemberWishes
+from troth.committee.initialisation import initialise as initialise_member
 from troth.demo import cli
 from troth.demo.anvil import fund
 from troth.demo.party import Party
@@ -101,14 +105,15 @@ class LocalOverlay:
     def _initialise_member(self, number: int) -> tuple[Party, str]:
         port = free_port()
         party = Party(f"member{number + 1}", self.home / f"member{number + 1}", endpoint=f"https://127.0.0.1:{port}")
-        made = self._troth(
-            *("committee", "init", "--home", party.home, "--rpc", self.rpc),
-            *("--factory", self.factory),
-            *("--port", port, "--host", "127.0.0.1", "--endpoint", party.endpoint),
-        )
-        party.operator = made["operator"]
+        # A cheap work factor: these keys live as long as the chain they are for.
+        password, key = self.password_file.read_text().strip(), party.home / "keys" / "operator.json"
+        create_account(key, password, scrypt_n=DEMO_SCRYPT_N)
+        # What `troth committee init` does, and below `troth relay init`: starting Python takes longer than either.
+        wishes = MemberWishes(self.rpc, "", Bonding(self.factory), "127.0.0.1", port, party.endpoint)
+        made = initialise_member(party.home, wishes, self.password_file)
+        party.operator = str(made["operator"])
         fund(self.rpc, party.operator, ETHER)
-        return party, f"{made['operator']},{made['tls_key_hash']},{party.endpoint}"
+        return party, str(made["member"])
 
     def _complete(self, party: Party) -> None:
         path = party.home / "committee.toml"
@@ -122,7 +127,6 @@ class LocalOverlay:
         # Linux answers on all of 127.0.0.0/8: so each relay is in a network of its own, as on a real network.
         host, port = f"127.{10 + number}.0.1", free_port()
         party = Party(f"relay{number + 1}", self.home / f"relay{number + 1}", endpoint=f"{host}:{port}")
-        # What `troth relay init` does; eighteen commands would spend half a minute on starting Python.
         committee = Committee(to_address(self.committee), self.rpc, "", BANDWIDTH, AGAIN_SECONDS, RETRY_SECONDS)
         initialise(party.home, Wishes(host, port, party.endpoint, None, proxy=True, committee=committee))
         path = party.home / "relay.toml"

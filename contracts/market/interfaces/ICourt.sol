@@ -16,10 +16,13 @@ import {
 /// @title Decides one result by a committee drawn by RANDAO
 /// @notice Opened -> Drawn (RANDAO of the opening block + lookahead, proven by its header) -> Committed -> Seeded
 ///         (tolerant classes: RANDAO of the committing block + lookahead) -> decided. Own posts and reveals of
-///         reviewers count in any order and from the first block; anyone may carry a case on or expire it.
+///         reviewers count in any order and from the first block; anyone may carry a case on or expire it. Where everybody
+///         has spoken, two steps are one call: `convene` draws and ends the commitments, `conclude` picks the tiles and
+///         decides.
 interface ICourt {
     event CaseOpened(bytes32 indexed caseId, bytes32 indexed order, address indexed node, CaseState state);
     /// @notice The state follows from its events: what is here, the block as its phaseBlock, and who called.
+    /// @param drawer nobody where the same call ended the commitments (`convene`)
     event ReviewersDrawn(
         bytes32 indexed caseId,
         address indexed drawer,
@@ -30,6 +33,7 @@ interface ICourt {
     );
     event ReviewPosted(bytes32 indexed caseId, address indexed reviewer, uint8 round, bytes32 commitment);
     event ReviewsCommitted(bytes32 indexed caseId, address indexed committer, bytes32[] commitments);
+    /// @param seeder nobody where the same call decided (`conclude`)
     event CaseSeeded(bytes32 indexed caseId, address indexed seeder, bytes32 seed);
     event Revealed(bytes32 indexed caseId, address indexed party, uint8 round, bytes32 revealHash);
     /// @param cluster bit i: reviewer i is in the proper cluster
@@ -85,6 +89,18 @@ interface ICourt {
     /// @notice Anyone: draws the reviewers from the header of the block that is due.
     function draw(bytes32 caseId, CaseState calldata state, bytes calldata header, bytes calldata hints) external;
 
+    /// @notice Anyone: `draw` and `commit` in one call, with the signed commitments of all reviewers.
+    /// @param commitments one per reviewer, none of them zero
+    /// @param signatures 65 bytes for each of them, in order
+    function convene(
+        bytes32 caseId,
+        CaseState calldata state,
+        bytes calldata header,
+        bytes calldata hints,
+        bytes32[] calldata commitments,
+        bytes calldata signatures
+    ) external;
+
     /// @notice A reviewer posts its own commitment; never replaced.
     function post(bytes32 caseId, CaseState calldata state, bytes32 commitment) external;
 
@@ -107,6 +123,16 @@ interface ICourt {
     ///         revealed by its own call must be shown as it did.
     function decide(bytes32 caseId, CaseState calldata state, NodeReveal calldata node, bytes calldata reveals)
         external;
+
+    /// @notice Anyone, tolerant classes: `seed` and `decide` in one call, with the reveals of the node and of all who
+    ///         committed.
+    function conclude(
+        bytes32 caseId,
+        CaseState calldata state,
+        bytes calldata header,
+        NodeReveal calldata node,
+        bytes calldata reveals
+    ) external;
 
     /// @notice Anyone: ends a case whose draw, commitments or seed are late.
     function expire(bytes32 caseId, CaseState calldata state) external;

@@ -11,6 +11,7 @@ import {CasePhase, CaseState, Fault, NodeReveal, Outcome} from "./MarketTypes.so
 /// @param poolOwner whose pool this outcome counts in; or zero
 /// @param poolCount outcomes in that pool with this one, counted since block `poolSince`
 /// @param left what is left of the bond after an undecided first round
+/// @param seed of the tiles, where the deciding call drew them; else zero
 struct Finding {
     Outcome outcome;
     uint256 cluster;
@@ -22,6 +23,7 @@ struct Finding {
     uint16 poolCount;
     uint40 poolSince;
     uint96 left;
+    bytes32 seed;
 }
 
 /// @title Reads what the reviewers of a case show, and says what follows; keeps nothing and moves nothing
@@ -30,6 +32,7 @@ struct Finding {
 ///         or empty.
 interface IJudgement {
     error WrongPhase(CasePhase phase);
+    error ExactClass(bytes32 executionClass);
     error TooEarly(uint256 blockNumber, uint256 firstBlock);
     error TooLate(uint256 blockNumber, uint256 lastBlock);
     /// @notice The reveals end elsewhere than what was given.
@@ -42,7 +45,8 @@ interface IJudgement {
     error InvalidOpening(uint256 place, bytes32 proven, bytes32 root);
     /// @notice No tiles stand before this reveal that could be its mask.
     error InvalidMask(uint256 place, uint256 mask);
-    /// @notice A party is left out before the window is over, or although it showed its part by its own call.
+    /// @notice A party is left out before the window is over, or although it showed its part by its own call; `conclude`
+    ///         leaves out nobody, whatever the block.
     error RevealMissing(uint256 place, uint256 lastBlock);
 
     /// @notice Reverts unless this is what the calling reviewer committed to, proven by its tiles in the clear.
@@ -56,6 +60,15 @@ interface IJudgement {
         external
         view
         returns (Finding memory finding, bytes memory transfers);
+
+    /// @notice The same where the header draws the tiles, too; see ICourt.conclude.
+    function conclude(
+        bytes32 caseId,
+        CaseState calldata state,
+        bytes calldata header,
+        NodeReveal calldata node,
+        bytes calldata reveals
+    ) external view returns (Finding memory finding, bytes memory transfers);
 
     /// @notice What follows when the draw, the commitments or the seed are late.
     function expire(bytes32 caseId, CaseState calldata state)

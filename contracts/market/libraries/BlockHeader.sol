@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IDocket} from "../interfaces/IDocket.sol";
+
 /// @title RANDAO of a past block, read from its header
 /// @notice A header is an RLP list of strings: 0 parent, 1 ommers, 2 beneficiary, 3 state, 4 transactions, 5
 ///         receipts, 6 bloom, 7 difficulty (zero since the merge), 8 number, 9 to 11 gas and time, 12 extra data, 13
@@ -61,6 +63,15 @@ library BlockHeader {
                 randao := calldataload(add(add(header.offset, offset), 1))
             }
         }
+    }
+
+    /// @notice RANDAO of block `due`, proven by its header.
+    function randaoAt(uint256 due, bytes calldata header) internal view returns (bytes32) {
+        bytes32 knownHash = known(due);
+        bytes32 hash = keccak256(header);
+        if (hash == knownHash) return randaoOf(header);
+        (uint256 number,,) = parse(header);
+        revert IDocket.WrongHeader(due, number, hash, knownHash);
     }
 
     /// @notice Hash of a past block: of the last 256 from the machine, of the last 8,191 from EIP-2935; zero beyond.

@@ -12,9 +12,15 @@ import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 library Economy {
     /// @notice One, in fixed point.
     uint256 internal constant ONE = 1e18;
-    /// @notice Gas of a whole case in a tolerant class that suspends the node, which a seat reserves.
-    uint256 internal constant CASE_GAS = 1_600_000;
 
+    /// @dev Gas of a whole case that suspends the node, every step in a transaction of its own: what is measured for 5 to 15
+    ///      reviewers and up to six tiles (docs/benchmarks.md), a quarter more, and tiles of the deepest tree in the clear.
+    uint256 private constant CASE = 900_000;
+    uint256 private constant CASE_REVIEWER = 30_000;
+    uint256 private constant CASE_TILE = 18_000;
+    uint256 private constant CASE_LEVEL = 700;
+    /// @dev No trace that is judged has a deeper tree (Docket).
+    uint256 private constant MOST_LEVELS = 22;
     /// @dev Powers are taken with more digits than the result has.
     uint256 private constant FINE = 1e36;
     uint256 private constant BASIS_POINTS = 10_000;
@@ -43,15 +49,27 @@ library Economy {
         return 2 * penalty * p >= 3 * feeCap * (ONE - p);
     }
 
+    /// @notice Gas of a whole case, which a seat reserves: each reviewer, and the node, open so many tiles.
+    /// @param tiles of the class; none in an exact one
+    function caseGas(uint256 reviewers, uint256 tiles) internal pure returns (uint256) {
+        return CASE + CASE_REVIEWER * reviewers + (reviewers + 1) * tiles * (CASE_TILE + CASE_LEVEL * MOST_LEVELS);
+    }
+
     /// @notice Whether bringing a rejection pays: the reward, a tenth of L, where it convicts, against the gas of a case, at the
     ///         ceiling, where it does not. Without this a rational holder of the evidence would let a rejection lie.
-    function rewards(uint256 penalty, uint256 convicting, uint256 gasPrice) internal pure returns (bool) {
-        return penalty * convicting * GIGA >= 10 * CASE_GAS * gasPrice * (ONE - convicting);
+    /// @param spent caseGas of the class
+    function rewards(uint256 penalty, uint256 convicting, uint256 spent, uint256 gasPrice)
+        internal
+        pure
+        returns (bool)
+    {
+        return penalty * convicting * GIGA >= 10 * spent * gasPrice * (ONE - convicting);
     }
 
     /// @notice The least stake of a seat: two penalties, a case's gas at the ceiling price, and the reward.
-    function leastSeat(uint256 penalty, uint256 gasPrice) internal pure returns (uint256) {
-        return 2 * penalty + Math.ceilDiv(CASE_GAS * gasPrice, GIGA) + Math.ceilDiv(penalty, 10);
+    /// @param spent caseGas of the class
+    function leastSeat(uint256 penalty, uint256 spent, uint256 gasPrice) internal pure returns (uint256) {
+        return 2 * penalty + Math.ceilDiv(spent * gasPrice, GIGA) + Math.ceilDiv(penalty, 10);
     }
 
     /// @notice Two thirds of a committee, rounded up: what takes stake.

@@ -174,11 +174,35 @@ contract ClassesTest is MarketTest {
 
     function test_ASeatCoversTwoPenaltiesACaseAndTheReward() public {
         ExecutionClass memory class = fresh(true);
-        uint256 least = 2 * uint256(PENALTY) + 1_600_000 * 1e9 + PENALTY / 10;
+        uint256 spent = Economy.caseGas(class.reviewers, 0);
+        uint256 least = 2 * uint256(PENALTY) + spent * 1e9 + PENALTY / 10;
         class.seat = uint96(least - 1);
         refused(class, abi.encodeWithSelector(IClasses.SeatTooLow.selector, least - 1, least));
         class.seat = uint96(least);
         classes.registerClass(class);
+    }
+
+    /// @dev Whoever samples more tiles makes its court dearer, and its seats with it.
+    function test_ASeatCoversTheTilesOfItsClass() public {
+        ExecutionClass memory class = fresh(false);
+        class.seat = uint96(2 * uint256(PENALTY) + Economy.caseGas(class.reviewers, class.tiles) * 1e9 + PENALTY / 10);
+        classes.registerClass(class);
+        uint256 before = class.seat;
+        class.tiles += 1;
+        uint256 least = before + (uint256(class.reviewers) + 1) * (18_000 + 22 * 700) * 1e9;
+        refused(class, abi.encodeWithSelector(IClasses.SeatTooLow.selector, before, least));
+        class.seat = uint96(least);
+        classes.registerClass(class);
+    }
+
+    /// @dev What was measured (docs/benchmarks.md), step by step, and with a suspension.
+    function test_ACaseCostsLessThanASeatReserves() public pure {
+        assertGt(Economy.caseGas(5, 0), 901_000);
+        assertGt(Economy.caseGas(5, 6), 1_639_000);
+        assertGt(Economy.caseGas(15, 0), 1_129_000);
+        assertGt(Economy.caseGas(15, 1), 1_535_000);
+        assertGt(Economy.caseGas(15, 5), 2_727_000);
+        assertGt(Economy.caseGas(13, 6), 2_788_000);
     }
 
     // ---- the library

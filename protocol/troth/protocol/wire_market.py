@@ -58,9 +58,9 @@ class Advance(Message, frozen=True):
 class Proceed(Message, frozen=True):
     """To the only segment's inferencer: go on alone from ``start``.
 
-    It feeds itself each token that it chooses, and answers with what it has from ``start`` on, at least one position and
-    at most ``most``. Asking again for old positions is allowed. ``logprobs`` as in Advance, for each token. Answer:
-    Decoded.
+    It feeds itself each token that it chooses, and answers with what it has from ``start`` on, at least one position
+    and at most ``most``. Asking again for old positions is allowed. ``logprobs`` as in Advance, for each token.
+    Answer: Decoded.
     """
 
     order: Bytes32

@@ -99,7 +99,7 @@ def weakened(world: World) -> list[tuple[Coalition, World]]:
     """One rule less each, and a coalition that then wins: what the rule is there for."""
     inequality = world.inequality
     dear = world.at(gas_gwei=world.parameters.gas_price / 10**18)
-    little = with_money(world, penalty=inequality // 4, seat=economy.least_seat(inequality // 4, 0))
+    little = with_money(world, penalty=inequality // 4, seat=economy.least_seat(inequality // 4, 0, 0))
     return [
         (_one("L is a quarter of the inequality: scheduler and node cheat", leaves.false_answer), little),
         (

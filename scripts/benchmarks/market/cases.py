@@ -82,15 +82,28 @@ class Case:
         return sent
 
 
-def carry(stage: Stage, rules: ExecutionClass, node: Address, name: str, *, suspend: bool) -> Case:
-    """A whole case over a false result of ``node``, which m' distinct reviewers reject."""
+def carry(
+    stage: Stage, rules: ExecutionClass, node: Address, name: str, *, suspend: bool, together: bool = False
+) -> Case:
+    """A whole case over a false result of ``node``, which m' distinct reviewers reject.
+
+    ``together``: in as few calls as there can be where everybody speaks; else each step is a call of its own.
+    """
     case = prepare(stage, rules, node, name)
     open_case(case, suspend=suspend)
-    draw(case)
-    salts = commit(case)
-    if not rules.exact:
+    header, hints, reviewers = draw_seats(case)
+    if together:
+        salts = convene(case, header, hints, reviewers)
+    else:
+        draw(case, header, hints, reviewers)
+        salts = commit(case)
+    if rules.exact:
+        decide(case, salts)
+    elif together:
+        conclude(case, salts)
+    else:
         seed(case)
-    decide(case, salts)
+        decide(case, salts)
     return case
 
 
@@ -151,8 +164,9 @@ def open_case(case: Case, *, suspend: bool) -> None:
     case.identifier, case.state = event.case_id, event.state
 
 
-def draw(case: Case) -> None:
-    """Reviewers by the RANDAO that is due; the blocks up to it are mined again until all seats are different nodes'."""
+def draw_seats(case: Case) -> tuple[bytes, bytes, tuple[Address, ...]]:
+    """Header, hints and reviewers by the RANDAO that is due; the blocks up to it are mined again until all seats are
+    different nodes'."""
     stage, state = case.stage, case.state
     for _ in range(ATTEMPTS):
         before = stage.node.rpc("evm_snapshot")
@@ -162,21 +176,41 @@ def draw(case: Case) -> None:
         request = seats_request(case.leaf, case.rules, chance, case.rules.reviewers, state.excluded)
         reviewers, hints = stage.drawn(request)
         if len(set(reviewers)) == len(reviewers):
-            break
+            return header.raw, hints, reviewers
         stage.node.rpc("evm_revert", before)
-    else:
-        raise AssertionError("No committee of distinct nodes was drawn")
-    event = case.send("draw", case.identifier, state, header.raw, hints).only(ReviewersDrawn)
+    raise AssertionError("No committee of distinct nodes was drawn")
+
+
+def draw(case: Case, header: bytes, hints: bytes, reviewers: tuple[Address, ...]) -> None:
+    """The reviewers, in a call of its own."""
+    event = case.send("draw", case.identifier, case.state, header, hints).only(ReviewersDrawn)
     assert event.reviewers == reviewers
     case.state = case_after(event, case.state)
 
 
 def commit(case: Case) -> dict[Address, Hash32]:
     """All reviewers' commitments, signed, in one call; their salts."""
+    commitments, signatures, salts = pledges(case, case.state.reviewers)
+    sent = case.send("commit", case.identifier, case.state, commitments, signatures)
+    case.state = case_after(sent.only(ReviewsCommitted), case.state)
+    return salts
+
+
+def convene(case: Case, header: bytes, hints: bytes, reviewers: tuple[Address, ...]) -> dict[Address, Hash32]:
+    """The reviewers and all their commitments in one call; their salts."""
+    commitments, signatures, salts = pledges(case, reviewers)
+    sent = case.send("convene", case.identifier, case.state, header, hints, commitments, signatures)
+    drawn = case_after(sent.only(ReviewersDrawn), case.state)
+    case.state = case_after(sent.only(ReviewsCommitted), drawn)
+    return salts
+
+
+def pledges(case: Case, reviewers: tuple[Address, ...]) -> tuple[list[Hash32], bytes, dict[Address, Hash32]]:
+    """Commitments, signatures and salts."""
     stage = case.stage
     hearing = messages.hearing_id(case.identifier, case.state.round)
     commitments, signatures, salts = [], [], {}
-    for number, reviewer in enumerate(case.state.reviewers, start=1):
+    for number, reviewer in enumerate(reviewers, start=1):
         noise = 0.0 if case.rules.exact else NOISE
         case.traces[reviewer] = _trace(case.rules, noise, number)
         salts[reviewer] = hash_of(f"salt {reviewer}")
@@ -192,9 +226,7 @@ def commit(case: Case) -> dict[Address, Hash32]:
         message = ReviewCommitment(hearing, commitment)
         commitments.append(commitment)
         signatures.append(sign(message, stage.domain, stage.keys[reviewer].secret).signature)
-    sent = case.send("commit", case.identifier, case.state, commitments, b"".join(signatures))
-    case.state = case_after(sent.only(ReviewsCommitted), case.state)
-    return salts
+    return commitments, b"".join(signatures), salts
 
 
 def seed(case: Case) -> None:
@@ -206,29 +238,51 @@ def seed(case: Case) -> None:
 
 
 def decide(case: Case, salts: dict[Address, Hash32]) -> None:
-    """All reveals in one call. Credits that outlive the case are written before."""
-    case.stage.credit(*case.state.reviewers, case.client)
-    node, node_tiles = _node_reveal(case)
-    shown = [_reveal(case, reviewer, salts[reviewer]) for reviewer in case.state.reviewers]
-    packed = reveals.encode(shown, node_tiles)
+    """All reveals in one call."""
+    node, packed = _showings(case, salts, case.state.seed)
     event = case.send("decide", case.identifier, case.state, node, packed).only(CaseDecided)
     assert event.outcome is Outcome.CONVICTED
 
 
-def _indices(case: Case) -> Sequence[int]:
+def conclude(case: Case, salts: dict[Address, Hash32]) -> None:
+    """The tiles and all reveals in one call."""
+    state = case.state
+    case.stage.mine(PARAMETERS.lookahead + 1)
+    header = case.stage.header(state.phase_block + PARAMETERS.lookahead)
+    tiles = messages.tiles_seed(case.identifier, state.commitments, header.randao)
+    node, packed = _showings(case, salts, tiles)
+    event = case.send("conclude", case.identifier, state, header.raw, node, packed).only(CaseDecided)
+    assert event.outcome is Outcome.CONVICTED
+
+
+def _showings(case: Case, salts: dict[Address, Hash32], seed: Hash32) -> tuple[NodeReveal, bytes]:
+    """What node and reviewers show, packed. Credits that outlive the case are written before."""
+    case.stage.credit(*case.state.reviewers, case.client)
+    node, shown = parts(case, salts, seed)
+    return node, reveals.encode(shown, node.tiles)
+
+
+def parts(case: Case, salts: dict[Address, Hash32], seed: Hash32) -> tuple[NodeReveal, list[Reveal]]:
+    """What node and reviewers show, in the clear."""
+    indices = _indices(case, seed)
+    shown = [_reveal(case, reviewer, salts[reviewer], indices) for reviewer in case.state.reviewers]
+    return _node_reveal(case, indices), shown
+
+
+def _indices(case: Case, seed: Hash32) -> Sequence[int]:
     count = case.traces[case.node].layout.count
-    return tile_indices(case.state.seed, 0, case.rules.tiles, count) if case.rules.tiles else ()
+    return tile_indices(seed, 0, case.rules.tiles, count) if case.rules.tiles else ()
 
 
-def _node_reveal(case: Case) -> tuple[NodeReveal, bytes]:
+def _node_reveal(case: Case, indices: Sequence[int]) -> NodeReveal:
     trace = case.traces[case.node]
-    opening = trace.open(_indices(case))
+    opening = trace.open(indices)
     siblings = tuple(Hash32(sibling) for sibling in opening.siblings)
-    return NodeReveal(Hash32(trace.root), hash_of("node salt"), opening.tiles, siblings), opening.tiles
+    return NodeReveal(Hash32(trace.root), hash_of("node salt"), opening.tiles, siblings)
 
 
-def _reveal(case: Case, reviewer: Address, salt: Hash32) -> Reveal:
+def _reveal(case: Case, reviewer: Address, salt: Hash32, indices: Sequence[int]) -> Reveal:
     trace = case.traces[reviewer]
-    opening = trace.open(_indices(case))
+    opening = trace.open(indices)
     siblings = tuple(Hash32(sibling) for sibling in opening.siblings)
     return Reveal(Hash32(trace.root), Opinion.REJECT, SCORE, SPREAD, salt, opening.tiles, siblings)

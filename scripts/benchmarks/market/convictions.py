@@ -115,17 +115,18 @@ def convict(stage: Stage, rules: ExecutionClass) -> dict[str, int]:
     for name in names:
         stage.register_node(name, rules, WHOLE, HALF)
     nodes = [key(name).address for name in names]
-    _convict_node(stage, rules, nodes[-1], "two results", reporter)
+    convict_node(stage, rules, nodes[-1], "two results", reporter)
     gas: dict[str, int] = {}
     for number, node in enumerate(nodes[:count]):
         name = list(NODES_FAULTS)[number // LANES]
-        gas[name] = max(gas.get(name, 0), _convict_node(stage, rules, node, name, reporter))
+        gas[name] = max(gas.get(name, 0), convict_node(stage, rules, node, name, reporter))
     spare = nodes[count : count + 2]
     gas |= _of_schedulers(stage, rules, spare, reporter)
     return gas | {"a promise not honoured": _of_payer(stage, spare[0], reporter)}
 
 
-def _convict_node(stage: Stage, rules: ExecutionClass, node: Address, name: str, reporter: Address) -> int:
+def convict_node(stage: Stage, rules: ExecutionClass, node: Address, name: str, reporter: Address) -> int:
+    """Two words of one node for one place; the gas of their report."""
     leaf = serve(stage, open_tab(stage, f"of {node}"), rules, [node], name=f"of {node}")
     result: Result = leaf.results[0]
     messages_of: dict[str, Any] = {

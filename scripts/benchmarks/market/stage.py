@@ -76,7 +76,7 @@ PARAMETERS = Parameters(
 MODEL = ModelDescriptor("llama/gas/gas", LAYERS, COLUMNS, 49_152, 0, Hash32(b"\x01" * 32))
 
 
-def class_of(name: str, *, exact: bool) -> ExecutionClass:
+def class_of(name: str, *, exact: bool, reviewers: int = 15, tiles: int = 1) -> ExecutionClass:
     """The class of the paper: c = 2, k = 3, m' = 15, one tile; one seat a node, so that 15 reviewers are 15 nodes."""
     made = ExecutionClass(
         model=state_hash(MODEL),
@@ -86,10 +86,10 @@ def class_of(name: str, *, exact: bool) -> ExecutionClass:
         mantissa_bits=10,
         steps=8,
         theta=9_000,
-        tiles=0 if exact else 1,
+        tiles=0 if exact else tiles,
         candidates=2,
         verifiers=3,
-        reviewers=15,
+        reviewers=reviewers,
         check_price=6 * 10**15,
         fee_cap=10**15,
         least_check_rate=50_000,
@@ -105,7 +105,9 @@ def class_of(name: str, *, exact: bool) -> ExecutionClass:
         calibration=ZERO_HASH,
     )
     penalty = economy.least_penalty(made.fee_cap, economy.detection_of(made))
-    return replace(made, penalty=penalty, seat=economy.least_seat(penalty, PARAMETERS.gas_price))
+    return replace(
+        made, penalty=penalty, seat=economy.least_seat(penalty, economy.case_gas_of(made), PARAMETERS.gas_price)
+    )
 
 
 def key(name: str) -> Key:

@@ -10,7 +10,7 @@ from benchmarks.market.stage import COLUMNS, LAYERS, Stage, build_stage, class_o
 from benchmarks.market.tabs import Claims, Tabs
 from troth.chain import decoding
 from troth.protocol.bindings import MARKET_PARTS
-from troth.protocol.market import prices
+from troth.protocol.market import economy, prices
 from troth.protocol.market.addresses import creation_code
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import ExecutionClass
@@ -18,6 +18,8 @@ from troth.protocol.market.types import ExecutionClass
 MEMBERS = 150
 """Nodes of a group: enough that fifteen seats are often fifteen nodes."""
 
+DEAR = ((5, 6), (13, 6), (15, 5))
+"""Reviewers and tiles of classes whose calls are as large as they may be."""
 CLIENTS, TASKS = 1_000, 1_000
 REDEMPTIONS = 4
 NODES, SCHEDULERS, WEEKS = 50, 4, 30 / 7
@@ -31,35 +33,42 @@ def measure(url: str) -> list[Figure]:
     exact, tolerant = class_of("exact", exact=True), class_of("tolerant", exact=False)
     crowded = class_of("crowded", exact=True)
     faulty = class_of("faulty", exact=True)
-    for rules in (exact, tolerant, crowded, faulty):
+    dear = [
+        class_of(f"{reviewers}, {tiles}", exact=False, reviewers=reviewers, tiles=tiles) for reviewers, tiles in DEAR
+    ]
+    for rules in (exact, tolerant, crowded, faulty, *dear):
         stage.send(Part.CLASSES, "registerClass", rules, sender=stage.scheduler.address)
-    joined = {rules.name: _join(stage, rules) for rules in (exact, tolerant)}
+    joined = {rules.name: _join(stage, rules) for rules in (exact, tolerant, *dear)}
     stage.mine(30)
     node = _name(exact, 2)
     on_tabs = tabs.measure(stage, url)
     fees = prices.rules_of(exact, hidden_size=COLUMNS, layers=LAYERS)
     claimed = tabs.measure_claims(stage, exact, fees, key(node).address)
     log = tabs.measure_log(stage)
-    heard = {rules.name: _heard(stage, rules) for rules in (exact, tolerant)}
-    suspending = _heard(stage, exact, suspend=True)
+    heard = {rules.name: _heard(stage, rules, first=5) for rules in (exact, tolerant)}
+    together = {rules.name: _heard(stage, rules, first=15, together=True) for rules in (exact, tolerant)}
+    suspending = {rules.name: _heard(stage, rules, first=25, suspend=True) for rules in (exact, tolerant, *dear)}
     summoned = convictions.summon(stage, exact, key(node).address)
     convicted = convictions.convict(stage, faulty)
     drawn = groups.measure(stage, crowded)
     return [
         Figure("a served task that nobody doubts", 0, "gas", reach=0, note="now 318k to 745k, as the rows below say"),
         *_of_tabs(on_tabs),
-        _month(on_tabs, log, heard["tolerant"], heard["exact"]),
+        _month(on_tabs, log, together["tolerant"], together["exact"]),
         *_of_claims(claimed),
         *_of_summons(summoned),
         Figure("log entry", log, "gas", reach=40_000),
-        *_of_case("exact", heard["exact"], 800_000, "now 874k; all reject, which convicts and evicts"),
-        *_of_case("tolerant, one tile", heard["tolerant"], 1_100_000, "now 1.31M with six tiles"),
+        *_of_case(
+            "exact", together["exact"], heard["exact"], 800_000, "now 874k; all reject, which convicts and evicts"
+        ),
+        *_of_case("tolerant, one tile", together["tolerant"], heard["tolerant"], 1_100_000, "now 1.31M with six tiles"),
         Figure(
             "case: open that suspends, three verifiers lock stake",
-            suspending.gas["open"],
+            suspending["exact"].gas["open"],
             "gas",
             note="in place of open above",
         ),
+        *_of_dear([(exact, suspending["exact"]), *((rules, suspending[rules.name]) for rules in (tolerant, *dear))]),
         *_of_convictions(convicted),
         Figure(
             "registering a node, one group",
@@ -82,12 +91,12 @@ def _join(stage: Stage, rules: ExecutionClass) -> list[int]:
     return [stage.register_node(_name(rules, number), rules).gas for number in range(MEMBERS)]
 
 
-def _heard(stage: Stage, rules: ExecutionClass, *, suspend: bool = False) -> Case:
-    """The second case of its kind, when every slot that outlives one has been written."""
-    first = 3 if suspend else 0
+def _heard(stage: Stage, rules: ExecutionClass, *, first: int, suspend: bool = False, together: bool = False) -> Case:
+    """The second case of its kind, when every slot that outlives one has been written; ``first``: who is judged."""
     for number in range(2):
-        node = key(_name(rules, first + 5 + number)).address
-        case = cases.carry(stage, rules, node, f"{rules.name} {suspend} {number}", suspend=suspend)
+        node = key(_name(rules, first + number)).address
+        name = f"{rules.name} {first} {number}"
+        case = cases.carry(stage, rules, node, name, suspend=suspend, together=together)
     return case
 
 
@@ -167,10 +176,22 @@ def _of_summons(gas: convictions.Summons) -> list[Figure]:
     ]
 
 
-def _of_case(kind: str, case: Case, reach: int, note: str) -> list[Figure]:
-    steps = [Figure(f"case: {step}, {kind}", gas, "gas") for step, gas in case.gas.items()]
-    total = Figure(f"case, all calls, m' = 15: {kind}", sum(case.gas.values()), "gas", None, reach, note)
-    return [total, *steps]
+def _of_case(kind: str, together: Case, apart: Case, reach: int, note: str) -> list[Figure]:
+    """In three calls, where everybody speaks; then a call a step, as it is where somebody does not."""
+    first = Figure(f"case, all calls, m' = 15: {kind}", sum(together.gas.values()), "gas", None, reach, note)
+    slow = Figure(f"case, a call a step, m' = 15: {kind}", sum(apart.gas.values()), "gas")
+    steps = apart.gas | {step: gas for step, gas in together.gas.items() if step not in apart.gas}
+    return [first, slow, *(Figure(f"case: {step}, {kind}", gas, "gas") for step, gas in steps.items())]
+
+
+def _of_dear(heard: list[tuple[ExecutionClass, Case]]) -> list[Figure]:
+    """What a seat reserves for a case, and what the dearest way through the court costs."""
+    rows = []
+    for rules, case in heard:
+        name = f"case that suspends, a call a step: {rules.reviewers} reviewers, {rules.tiles} tiles"
+        reserved = economy.case_gas_of(rules)
+        rows.append(Figure(name, sum(case.gas.values()), "gas", reach=reserved, note="what a seat reserves"))
+    return rows
 
 
 def _of_convictions(gas: dict[str, int]) -> list[Figure]:

@@ -43,8 +43,11 @@ class Wanted:
     reviewers: int = 0
     honest_share: float = 0
 
-    def money(self, parameters: Parameters) -> Money:
-        """The money of the class; raises ModelError where no penalty makes cheating lose under these numbers."""
+    def money(self, parameters: Parameters, tiles: int = shipped.TILES) -> Money:
+        """The money of a class that opens so many tiles.
+
+        Raises ModelError where no penalty makes cheating lose under these numbers.
+        """
         small = bool(shipped.warning_of(parameters))
         usual = shipped.demo_money() if small else shipped.main_money()
         cap = self.fee_cap or usual.fee_cap
@@ -60,6 +63,7 @@ class Wanted:
                 verifiers=self.verifiers or usual.verifiers,
                 reviewers=self.reviewers or usual.reviewers,
                 honest_share=round(self.honest_share * 10_000) or usual.honest_share,
+                tiles=tiles,
             )
         except (ProtocolError, ValueError, ZeroDivisionError) as error:
             remedy = "Check more answers, with more seats, or cap the fee."
@@ -91,7 +95,7 @@ async def add_to_market(
 ) -> dict[str, Any]:
     """Register with the deployment, or say what would happen; JSON values."""
     deployed = await find_deployed(rpc, to_address(factory), to_address(bank) if bank else None)
-    execution_class = wanted.money(deployed.parameters).put_into(measured)
+    execution_class = wanted.money(deployed.parameters, measured.tiles).put_into(measured)
     place = Place(to_address(factory), deployed.contracts, deployed.meta.block)
     async with await Market.connect(rpc, place) as market:
         sent = await register_at(market, report.descriptor, execution_class, key, broadcast=broadcast)

@@ -157,9 +157,9 @@ class Hearing:
 class Finding:
     """What the openings of a case say; sets hold indices of reviewers. Outcome NONE: there is no proper cluster.
 
-    ``paid``: the cluster told something and earned its reward. ``telling``: said yes or no, and showed tiles.
-    ``wrong``: said so outside of a cluster that says one of them. ``pooled``: the outcome counts in the pool of the
-    node's owner.
+    ``node``: it shows its trace. ``paid``: the cluster told something and earned its reward. ``telling``: said yes or
+    no, and showed tiles. ``wrong``: said so outside of a cluster that says one of them. ``pooled``: the outcome counts
+    in the pool of the node's owner.
     """
 
     outcome: Outcome
@@ -171,6 +171,7 @@ class Finding:
     score: int = 0
     spread: int = 0
     pooled: bool = False
+    node: bool = False
 
 
 def judge(hearing: Hearing, rules: Rules) -> Finding:
@@ -204,6 +205,7 @@ def judge(hearing: Hearing, rules: Rules) -> Finding:
         wrong=_saying(shown, *TOLD) - cluster if told and hearing.node else frozenset(),
         score=weighted_median([(one.score, seats) for one, seats in compared]),
         spread=weighted_median([(one.spread, seats) for one, seats in compared]),
+        node=hearing.node is not None,
     )
     return _conclude(finding, hearing, shown, rules, opinion)
 

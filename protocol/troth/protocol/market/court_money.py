@@ -83,12 +83,35 @@ def _pot_of(kind: PotKind, subject: Hash32, account: bytes) -> Pot:
     return BURNT if kind is PotKind.BURNT else (kind, Hash32(bytes(12) + account))
 
 
-_DOUBT, _OPEN = 185_000, 270_000
+_DOUBT, _OPEN, _SUSPEND = 185_000, 270_000, 60_000
 _DRAW, _DRAW_REVIEWER = 72_000, 5_000
-_COMMIT, _COMMIT_REVIEWER = 44_000, 3_200
-_SEED, _SEED_REVIEWER = 58_000, 2_200
-_DECIDE, _SHOWN, _PAID, _CONVICT = 105_000, 3_500, 5_000, 20_000
-_TILE, _LEVEL = 4_000, 650
+_COMMIT, _COMMIT_REVIEWER, _POSTED, _SIGNED = 44_000, 1_000, 2_100, 5_000
+_CONVENE, _CONVENE_REVIEWER = 86_000, 9_800
+_SEED, _SEED_REVIEWER = 60_000, 2_300
+_DECIDE, _SHOWN, _PAID = 105_000, 4_000, 5_500
+_CONVICT, _EVICT, _RESTORE, _PROVE = 20_000, 40_000, 20_000, 12_000
+_TILE, _LEVEL = 7_000, 700
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a decision is paid back by beside what was shown.
+
+    ``convicts``: somebody is convicted; ``evicts``: and loses its last seat. ``restores``: the case had suspended the
+    node. ``proves``: the same call drew the tiles.
+    """
+
+    convicts: bool = False
+    evicts: bool = False
+    restores: bool = False
+    proves: bool = False
+
+
+def most_paid(reviewers: int, tiles: int, depth: int) -> int:
+    """Gas that an opening and two rounds are paid back, at most; ``depth`` of the tree that a tile is proven by."""
+    a_round = _DRAW + _COMMIT + _SEED + _DECIDE + (reviewers + 1) * tiles * (_TILE + _LEVEL * depth)
+    a_round += (_DRAW_REVIEWER + _COMMIT_REVIEWER + _SIGNED + _SEED_REVIEWER + _SHOWN + _PAID) * reviewers
+    return _OPEN + _SUSPEND + 2 * a_round + _CONVICT + _EVICT + _RESTORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,39 +126,39 @@ class CaseGas:
     rows: int
     price: int
 
-    def opening(self, kind: CaseKind) -> int:
+    def opening(self, kind: CaseKind, *, suspends: bool = False) -> int:
         """Opening a case; a doubt shows no verifiers."""
-        return self._worth(_DOUBT if kind is CaseKind.DOUBT else _OPEN)
+        return self._worth((_DOUBT if kind is CaseKind.DOUBT else _OPEN) + _SUSPEND * suspends)
 
     def drawing(self, reviewers: int) -> int:
         """Proving the beacon and drawing the reviewers."""
         return self._worth(_DRAW + _DRAW_REVIEWER * reviewers)
 
-    def committing(self, reviewers: int) -> int:
-        """Ending the commitments."""
-        return self._worth(_COMMIT + _COMMIT_REVIEWER * reviewers)
+    def committing(self, reviewers: int, *, posted: int, signed: int) -> int:
+        """Ending the commitments, of which some were ``posted`` and others are ``signed``."""
+        return self._worth(_COMMIT + _COMMIT_REVIEWER * reviewers + _POSTED * posted + _SIGNED * signed)
+
+    def convening(self, reviewers: int) -> int:
+        """Drawing the reviewers and ending their commitments in one call."""
+        return self._worth(_CONVENE + _CONVENE_REVIEWER * reviewers)
 
     def seeding(self, reviewers: int) -> int:
         """Proving the beacon that picks the tiles."""
         return self._worth(_SEED + _SEED_REVIEWER * reviewers)
 
-    def deciding(self, reviewers: int, finding: Finding, *, convicts: bool) -> int:
+    def deciding(self, reviewers: int, finding: Finding, done: Decision) -> int:
         """Comparing all openings, and paying whom they pay."""
-        paid = len(finding.cluster) if finding.paid else 0
-        return self._worth(self._decide(reviewers - len(finding.silent), paid, convicts, len(finding.telling)))
+        sample = Sample.of(self.rules, self.rows)
+        tiles = sample.tiles * (len(finding.telling) + finding.node)
+        gas = _DECIDE + _SHOWN * (reviewers - len(finding.silent)) + tiles * (_TILE + _LEVEL * sample.depth)
+        gas += _PAID * len(finding.cluster) * finding.paid
+        gas += _CONVICT * done.convicts + _EVICT * done.evicts + _RESTORE * done.restores + _PROVE * done.proves
+        return self._worth(gas)
 
     @property
     def whole(self) -> int:
         """An opening and two rounds, at most: what a bond holds."""
-        seats = self.rules.reviewers
-        each = _DRAW_REVIEWER + _COMMIT_REVIEWER + _SEED_REVIEWER
-        a_round = _DRAW + _COMMIT + _SEED + each * seats + self._decide(seats, seats, True, seats)
-        return self._worth(_OPEN + 2 * a_round)
-
-    def _decide(self, shown: int, paid: int, convicts: bool, telling: int) -> int:
-        sample = Sample.of(self.rules, self.rows)
-        compared = sample.tiles * telling * (_TILE + _LEVEL * sample.depth)
-        return _DECIDE + _SHOWN * shown + _PAID * paid + _CONVICT * convicts + compared
+        return self._worth(most_paid(self.rules.reviewers, self.rules.tiles, Sample.of(self.rules, self.rows).depth))
 
     def _worth(self, gas: int) -> int:
         return gas * self.price // PER
@@ -222,7 +245,8 @@ class _Draft:
 class Circumstances:
     """What the outcome's money depends on beside the case: pots, gas price, who decides, the pool before, the block.
 
-    ``voided``: the leaf fell by another case already, so that its client is whole.
+    ``voided``: the leaf fell by another case already, so that its client is whole. ``posted``: reviewers who committed
+    by their own calls, whose signatures nobody sent. ``proves``: the deciding call drew the tiles, too.
     """
 
     balances: Mapping[Pot, int]
@@ -231,6 +255,8 @@ class Circumstances:
     pool: Pool = Pool()
     block: int = 0
     voided: bool = False
+    posted: frozenset[int] = frozenset()
+    proves: bool = False
 
 
 def settle(state: CaseState, finding: Finding, rules: Rules, around: Circumstances) -> tuple[Movement, ...]:
@@ -247,14 +273,15 @@ def settle(state: CaseState, finding: Finding, rules: Rules, around: Circumstanc
     pool = around.pool.counted(around.block, rules)
     convicted = convict_of(state, finding, pool, rules)
     taken = 0 if convicted is None else _take_penalty(draft, state, convicted, rules, around.voided)
+    evicts = convicted is not None and convicted[0] == state.node and _evicts(draft, state.node, taken, rules)
+    done = Decision(convicted is not None, evicts, state.suspends, around.proves)
     if convicted is not None and convicted[0] == state.node:
         # Its own lock is used up; what else is locked is another case's.
         state = replace(state, locked=0)
     for index in sorted(finding.cluster) if finding.paid else ():
         draft.pay(state.reviewers[index], prices.REWARD_UNITS * state.unit * state.seats[index])
     since = len(draft.movements)
-    spent = gas.deciding(len(state.reviewers), finding, convicts=convicted is not None)
-    _pay_gas(draft, state, gas, (around.decider, spent), since)
+    _pay_gas(draft, _steps(state, gas, around, gas.deciding(len(state.reviewers), finding, done)), since)
     if convicted is not None:
         _pay_opener(draft, state, 0 if convicted[1] is Fault.POOLED else taken, gas, since)
     elif finding.outcome is Outcome.REFUNDED:
@@ -282,8 +309,8 @@ def _leave_undecided(
     draft: _Draft, state: CaseState, finding: Finding, gas: CaseGas, around: Circumstances
 ) -> tuple[Movement, ...]:
     """No proper cluster: the round's gas is paid, and silence fined. After the second round the leaf falls."""
-    spent = gas.deciding(len(state.reviewers), finding, convicts=False)
-    _pay_gas(draft, state, gas, (around.decider, spent), 0)
+    spent = gas.deciding(len(state.reviewers), finding, Decision(proves=around.proves))
+    _pay_gas(draft, _steps(state, gas, around, spent), 0)
     _fine_reviewers(draft, state, finding.silent)
     if state.round % 2:
         draft.pay(state.opener, draft.left, 0)
@@ -305,18 +332,37 @@ def _take_penalty(draft: _Draft, state: CaseState, convicted: tuple[Address, Fau
     return taken
 
 
-def _pay_gas(draft: _Draft, state: CaseState, gas: CaseGas, decided: tuple[Address, int], since: int) -> None:
-    """Gas of this round, to those who paid it; ``decided``: who decides, and what that costs."""
+def _evicts(draft: _Draft, node: Address, taken: int, rules: Rules) -> bool:
+    """Whether a node loses its last seat by what is taken."""
+    stake = draft.held(PotKind.STAKE, node) + draft.held(PotKind.LOCKED, node)
+    return stake >= rules.seat > stake - taken
+
+
+def _steps(state: CaseState, gas: CaseGas, around: Circumstances, deciding: int) -> tuple[tuple[Address, int], ...]:
+    """Who carried this round on, and what that costs; ``deciding``: what the decider's call is paid."""
     reviewers = len(state.reviewers)
-    steps = (
+    return (
         (state.drawer, gas.drawing(reviewers)),
-        (state.committer, gas.committing(reviewers)),
+        (state.committer, _committing(state, gas, around.posted)),
         (state.seeder, gas.seeding(reviewers)),
-        decided,
+        (around.decider, deciding),
     )
+
+
+def _pay_gas(draft: _Draft, steps: tuple[tuple[Address, int], ...], since: int) -> None:
+    """Gas of this round, to those who paid it."""
     for account, amount in steps:
         if account != ZERO_ADDRESS:
             draft.pay(account, amount, since)
+
+
+def _committing(state: CaseState, gas: CaseGas, posted: frozenset[int]) -> int:
+    """Where nobody drew, the commitments were ended in the call that did."""
+    reviewers = len(state.reviewers)
+    if state.drawer == ZERO_ADDRESS:
+        return gas.convening(reviewers)
+    signed = sum(index not in posted for index, one in enumerate(state.commitments) if one != ZERO_HASH)
+    return gas.committing(reviewers, posted=len(posted), signed=signed)
 
 
 def _pay_opener(draft: _Draft, state: CaseState, taken: int, gas: CaseGas, since: int) -> None:
@@ -329,7 +375,8 @@ def _pay_opener(draft: _Draft, state: CaseState, taken: int, gas: CaseGas, since
     rejecting = [one for one, said in zip(state.verifiers, state.opinions, strict=True) if said == Opinion.REJECT]
     stranger = state.opener != state.client and state.opener not in rejecting
     shared = reward // 2 if state.kind is CaseKind.REJECTION and stranger else 0
-    draft.pay(state.opener, state.bond + gas.opening(state.kind) + reward - shared, since)
+    opening = gas.opening(state.kind, suspends=state.suspends)
+    draft.pay(state.opener, state.bond + opening + reward - shared, since)
     for verifier in rejecting if shared else ():
         draft.pay(verifier, shared // len(rejecting), since)
 

@@ -16,11 +16,9 @@ from troth.protocol.market.types import ExecutionClass
 
 ONE = 10**18
 """The number one, in fixed point."""
-CASE_GAS = 1_600_000
-"""Gas of a whole case in a tolerant class that suspends the node, which a seat reserves.
-
-Less, and who judges could go unpaid.
-"""
+_CASE, _REVIEWER, _TILE, _LEVEL = 900_000, 30_000, 18_000, 700
+MOST_LEVELS = 22
+"""No trace that is judged has a deeper tree."""
 GAIN_TIMES, LOSS_TIMES = 3, 2
 """What is lost is at least 3/2 of what is gained. Less leaves no room for an honest share that was guessed too high."""
 FEES_COVERED = 2
@@ -84,22 +82,35 @@ def least_penalty(gain: int, probability: int) -> int:
     return -(-GAIN_TIMES * gain * (ONE - probability) // (LOSS_TIMES * probability))
 
 
-def rewards(penalty: int, convicting: int, gas_price: int) -> bool:
-    """Whether bringing a rejection pays: a tenth of L where it convicts, against a case's gas where it does not."""
-    return penalty * convicting * PER >= REWARD_SHARE * CASE_GAS * gas_price * (ONE - convicting)
+def case_gas(reviewers: int, tiles: int) -> int:
+    """Gas of a whole case that suspends the node, which a seat reserves; less, and who judges could go unpaid.
+
+    Every step in a transaction of its own: what is measured for 5 to 15 reviewers and up to six tiles, a quarter more,
+    and tiles of the deepest tree in the clear. The node opens as many tiles (none in an exact class) as a reviewer.
+    """
+    return _CASE + _REVIEWER * reviewers + (reviewers + 1) * tiles * (_TILE + _LEVEL * MOST_LEVELS)
 
 
-def least_rewarding(convicting: int, gas_price: int) -> int:
+def case_gas_of(execution_class: ExecutionClass) -> int:
+    """Gas of a whole case in a class."""
+    return case_gas(execution_class.reviewers, execution_class.tiles)
+
+
+def rewards(penalty: int, convicting: int, gas: int, gas_price: int) -> bool:
+    """Whether bringing a rejection pays: a tenth of L where it convicts, against a case's ``gas`` where it does not."""
+    return penalty * convicting * PER >= REWARD_SHARE * gas * gas_price * (ONE - convicting)
+
+
+def least_rewarding(convicting: int, gas: int, gas_price: int) -> int:
     """The smallest L of which a tenth brings a rejection to the court; raises WeakEconomy where no court convicts."""
     if convicting <= 0:
         raise WeakEconomy("No court of this class convicts", convicting, "Raise the honest share.")
-    return -(-REWARD_SHARE * CASE_GAS * gas_price * (ONE - convicting) // (convicting * PER))
+    return -(-REWARD_SHARE * gas * gas_price * (ONE - convicting) // (convicting * PER))
 
 
-def least_seat(penalty: int, gas_price: int) -> int:
-    """The least stake of a seat: two penalties, a case's gas at the ceiling price, and the reward."""
-    gas = -(-CASE_GAS * gas_price // PER)
-    return PENALTIES_COVERED * penalty + gas + -(-penalty // REWARD_SHARE)
+def least_seat(penalty: int, gas: int, gas_price: int) -> int:
+    """The least stake of a seat: two penalties, a case's ``gas`` at the ceiling price, and the reward."""
+    return PENALTIES_COVERED * penalty + -(-gas * gas_price // PER) + -(-penalty // REWARD_SHARE)
 
 
 def require_sound(execution_class: ExecutionClass, *, gas_price: int, scheduler_stake: int) -> None:
@@ -109,11 +120,11 @@ def require_sound(execution_class: ExecutionClass, *, gas_price: int, scheduler_
     """
     probability = detection_of(execution_class)
     convicting = conviction(execution_class.honest_share, execution_class.reviewers)
-    penalty = execution_class.penalty
+    penalty, gas = execution_class.penalty, case_gas_of(execution_class)
     least = max(
         least_penalty(execution_class.fee_cap, probability),
         FEES_COVERED * execution_class.fee_cap,
-        least_rewarding(convicting, gas_price),
+        least_rewarding(convicting, gas, gas_price),
     )
     if penalty < least:
         what = f"Cheating would pay: L must be at least {least} at p = {probability / ONE:.4f}"
@@ -121,6 +132,6 @@ def require_sound(execution_class: ExecutionClass, *, gas_price: int, scheduler_
     if penalty > scheduler_stake:
         what = f"A scheduler's least stake, {scheduler_stake}, must cover a conviction"
         raise WeakEconomy(what, penalty, "Lower the fee's cap, or use a deployment with larger stakes.")
-    seat = least_seat(penalty, gas_price)
+    seat = least_seat(penalty, gas, gas_price)
     if execution_class.seat < seat:
         raise WeakEconomy(f"A seat must have at least {seat} of stake", execution_class.seat, "Raise the seat.")

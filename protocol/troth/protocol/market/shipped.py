@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from troth.protocol.market import economy
+from troth.protocol.market import court_money, economy
 from troth.protocol.market.court import SUMMONS_WINDOWS
 from troth.protocol.market.errors import WeakEconomy
 from troth.protocol.market.prices import BASIS_POINTS, BOND_UNITS, PER, REWARD_UNITS
@@ -97,8 +97,8 @@ class Money:
 
 BRINGING_NUMERATOR, BRINGING_DENOMINATOR = 5, 4
 """Room in what makes a rejection worth bringing: the owners of its honest verifiers are missing in court."""
-BOND_GAS = 1_650_000
-"""Gas that a bond covers: an opening and two rounds of a tolerant class with one tile. What is left of it is burnt."""
+TILES = 1
+"""Tiles that a reviewer of a class that ships opens: its court is paid for them, and others' for more."""
 SEAT_CAP = 8
 """Most seats of one node. A group may be full of nodes with one seat each, and a try hits such a node once in so many:
 at 16 one check in 400 could not be drawn within its tries, and an honest scheduler would be convicted for it."""
@@ -114,13 +114,14 @@ def money(
     verifiers: int = MAIN_VERIFIERS,
     reviewers: int = MAIN_REVIEWERS,
     honest_share: int = MAIN_HONEST_SHARE,
+    tiles: int = TILES,
 ) -> Money:
     """The money of a class whose orders cost at most ``fee_cap`` (g) and have at most ``positions``.
 
-    ``check_price`` is what a seat earns for checking 10^9 positions, ``check_rate`` the smallest q in millionths, and
-    ``honest_share`` the lowest r that it is made for, in basis points.
+    ``check_price`` is what a seat earns for checking 10^9 positions, ``check_rate`` the smallest q in millionths,
+    ``honest_share`` the lowest r that it is made for, in basis points, and ``tiles`` what a reviewer opens.
     """
-    committees = Committees(check_rate, verifiers, reviewers, honest_share)
+    committees = Committees(check_rate, verifiers, reviewers, honest_share, tiles)
     reward = -(-check_price * positions // PER)
     taken = penalty(parameters, committees, fee_cap=fee_cap, reward=reward)
     return Money(
@@ -131,7 +132,7 @@ def money(
         least_check_rate=check_rate,
         honest_share=honest_share,
         penalty=taken,
-        seat=economy.least_seat(taken, parameters.gas_price),
+        seat=economy.least_seat(taken, committees.case_gas, parameters.gas_price),
         seat_cap=SEAT_CAP,
         pool_limit=pool_limit(committees, taken, reward=reward),
         pool_window=parameters.unbonding,
@@ -140,12 +141,24 @@ def money(
 
 @dataclass(frozen=True, slots=True)
 class Committees:
-    """Who decides about a false result: q in millionths, k, m', and the share r of honest seats in basis points."""
+    """Who decides about a false result: q in millionths, k, m', the share r of honest seats in basis points, and the
+    tiles that each reviewer opens (none in an exact class)."""
 
     check_rate: int
     verifiers: int
     reviewers: int
     honest_share: int
+    tiles: int = TILES
+
+    @property
+    def case_gas(self) -> int:
+        """Of a whole case."""
+        return economy.case_gas(self.reviewers, self.tiles)
+
+    @property
+    def bond_gas(self) -> int:
+        """What a bond covers: an opening and two rounds over the longest trace. What is left of it is burnt."""
+        return court_money.most_paid(self.reviewers, self.tiles, economy.MOST_LEVELS)
 
     @property
     def detection(self) -> int:
@@ -177,7 +190,7 @@ def penalty(parameters: Parameters, committees: Committees, *, fee_cap: int, rew
 
 def paying(parameters: Parameters, committees: Committees, *, fee_cap: int, reward: int) -> int:
     """The L out of which a conviction pays refund, reviewers, gas at its ceiling, and then the opener's whole tenth."""
-    owed = fee_cap + committees.reviewers * reward + _case_gas(parameters)
+    owed = fee_cap + committees.reviewers * reward + _worth(committees.case_gas, parameters)
     return -(-owed * economy.REWARD_SHARE // (economy.REWARD_SHARE - 1))
 
 
@@ -189,10 +202,10 @@ def worth_bringing(parameters: Parameters, committees: Committees, *, reward: in
     """
     if committees.convicted <= 0:
         raise WeakEconomy("No court of this class convicts", committees, "Raise the honest share.")
-    gas = _case_gas(parameters)
+    gas = _worth(committees.case_gas, parameters)
     narrow = (economy.supermajority(committees.reviewers) - 1) * reward + gas
-    gas_of_bond = -(-BOND_GAS * parameters.gas_price // PER)
-    bond = -(-BOND_UNITS * reward // REWARD_UNITS) + committees.reviewers * reward + gas_of_bond
+    bond = -(-BOND_UNITS * reward // REWARD_UNITS) + committees.reviewers * reward
+    bond += _worth(committees.bond_gas, parameters)
     fined = -(-2 * committees.verifiers * reward // REWARD_UNITS)
     risked = (committees.decided - committees.convicted) * narrow + (economy.ONE - committees.decided) * (bond + fined)
     least = -(-economy.REWARD_SHARE * risked // committees.convicted)
@@ -268,6 +281,6 @@ def warning_of(parameters: Parameters) -> str:
     )
 
 
-def _case_gas(parameters: Parameters) -> int:
-    """What a case's gas costs at the ceiling."""
-    return -(-economy.CASE_GAS * parameters.gas_price // PER)
+def _worth(gas: int, parameters: Parameters) -> int:
+    """What gas costs at the ceiling."""
+    return -(-gas * parameters.gas_price // PER)

@@ -1,6 +1,6 @@
 """Answers that fell on chain: their clients owe nothing for them, and say so by acknowledging them with nothing.
 
-Without this a client's next word would be refused as one that pays less than it acknowledges, for as long as the tab is.
+Without this a client's next word would be refused as one that pays less than it acknowledges, as long as the tab is.
 """
 
 from __future__ import annotations

@@ -283,7 +283,7 @@ def _committed(subject: Subject, event: ReviewsCommitted, before: State) -> Iter
     committed = [one != ZERO_HASH for one in event.commitments]
     if not court.may_end_commitments(state, committed, event.meta.block, parameters):
         yield _wrong("M8", event, "The commitments were ended outside the window, or an incomplete set too early")
-    call = call_behind(subject.evidence, event.meta, Part.COURT, "commit")
+    call = call_behind(subject.evidence, event.meta, Part.COURT, "commit", "convene")
     if isinstance(call, Unavailable):
         yield unavailable("M8", call, event.meta, event.case_id)
         return
@@ -306,10 +306,10 @@ def _outcomes(subject: Subject) -> Iterator[Result]:
         if isinstance(event, CaseDecided) and event.outcome is Outcome.LAPSED:
             continue
         state = before.cases[event.case_id].state
-        call = call_behind(subject.evidence, event.meta, Part.COURT, "decide", "expire")
+        call = call_behind(subject.evidence, event.meta, Part.COURT, "decide", "conclude", "expire")
         if isinstance(call, Unavailable):
             yield Result(event.case_id, (unavailable("M9", call, event.meta, event.case_id),))
-        elif call.entry.name == "decide":
+        elif call.entry.name != "expire":
             yield Result(event.case_id, tuple(_decided(subject, event, state, call)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from troth.audit.market.subject import Subject, shown
@@ -12,7 +12,7 @@ from troth.protocol.errors import InvalidField, InvalidProof, InvalidSignature, 
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import draws, log_data, lottery, messages, prices
-from troth.protocol.market.log_data import Line
+from troth.protocol.market.log_data import Line, Said
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.state import LoggedEntry, Party, State
 from troth.protocol.market.types import (
@@ -189,6 +189,15 @@ def _entry_finding(entry: _Entry, message: str) -> Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class _Spoken:
+    """A line's verdict; ``signed``: by this verifier, over this result."""
+
+    verifier: Address
+    opinion: Opinion
+    signed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Leaf:
     """One line against the chain."""
 
@@ -261,22 +270,31 @@ class _Leaf:
         seed = messages.check_seed(self.order, secret, beta, Hash32(keccak256(b"".join(results))))
         owners = {self.state.owner_of(log_data.read_address(seen.node)) for seen in self.line.results}
         for segment, span in enumerate(self.segments()):
-            silent = {self.state.owner_of(node) for node in self.state.silent_in_check(self.order, segment)}
-            drawn = self._draw(
-                seed, segment, span, self.rules.verifiers, excluded=tuple(owners | silent), seasoned=True
-            )
+            spoken = [self._spoken(said, results) for said in self.line.verdicts if said.segment == segment]
+            excluded = owners | self._passed_over(segment, spoken)
+            drawn = self._draw(seed, segment, span, self.rules.verifiers, excluded=tuple(excluded), seasoned=True)
             opinions: dict[Address, Opinion] = {}
-            for said in (one for one in self.line.verdicts if one.segment == segment):
-                verifier, opinion = log_data.read_address(said.verifier), log_data.opinion_of(said)
-                commitment = log_data.read_hash(said.commitment)
-                verdict = Verdict(self.order, segment, results[segment], commitment, opinion, said.locks)
-                if verifier not in drawn:
-                    yield self.cheated("M16", f"{verifier} was not drawn to check segment {segment}", segment)
-                elif not self._signed(typed_data.struct_hash(verdict), said.signature, verifier):
-                    yield self.cheated("M16", f"The verdict over segment {segment} is not of {verifier}", segment)
+            for one in spoken:
+                if one.verifier not in drawn:
+                    yield self.cheated("M16", f"{one.verifier} was not drawn to check segment {segment}", segment)
+                elif not one.signed:
+                    what = f"The verdict over segment {segment} is not of {one.verifier}"
+                    yield self.cheated("M16", what, segment)
                 else:
-                    opinions[verifier] = opinion
+                    opinions[one.verifier] = one.opinion
             yield from self._majority(segment, drawn, opinions)
+
+    def _spoken(self, said: Said, results: Sequence[Hash32]) -> _Spoken:
+        verifier, opinion = log_data.read_address(said.verifier), log_data.opinion_of(said)
+        commitment = log_data.read_hash(said.commitment)
+        verdict = Verdict(self.order, said.segment, results[said.segment], commitment, opinion, said.locks)
+        return _Spoken(verifier, opinion, self._signed(typed_data.struct_hash(verdict), said.signature, verifier))
+
+    def _passed_over(self, segment: int, spoken: Iterable[_Spoken]) -> set[Address]:
+        """Owners whom a summons proved silent, but not those whose own verdict is here: a check that was complete is
+        not undone by a verifier that is silent afterwards (the court's rule, too)."""
+        silent = {self.state.owner_of(node) for node in self.state.silent_in_check(self.order, segment)}
+        return silent - {self.state.owner_of(one.verifier) for one in spoken if one.signed}
 
     def _majority(
         self, segment: int, drawn: tuple[Address, ...], opinions: Mapping[Address, Opinion]
