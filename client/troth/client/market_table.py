@@ -1,7 +1,4 @@
-"""The table [market] of client.toml: which deployment is used, what its checks must be worth, what is automatic.
-
-With it a process pays by tabs; with ``contract`` it works as before.
-"""
+"""The table [market] of client.toml: which deployment is used, what its checks must be worth, what is automatic."""
 
 from __future__ import annotations
 
