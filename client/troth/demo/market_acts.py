@@ -1,4 +1,4 @@
-"""The acts on tabs: a tab, answers and checks, a cheat, the court, money, audits."""
+"""The acts: a tab, answers and checks, a cheat, the court, money, audits."""
 
 from __future__ import annotations
 

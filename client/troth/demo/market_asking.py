@@ -1,4 +1,4 @@
-"""A client of a network on tabs that asks through the library, so that a demo sees which nodes were drawn."""
+"""A client of a network that asks through the library, so that a demo sees which nodes were drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local network on tabs: a deployment of the market and every party, set up through the commands a real one uses.
+"""The local network: a deployment of the market and every party, set up through the commands a real one uses.
 
 Nodes have owners of their own, since draws pass over the owner of whoever serves; each hosts the whole model. Beside
 the scheduler there is a second one that refuses checks.

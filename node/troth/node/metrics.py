@@ -40,9 +40,6 @@ class Metrics:
         self.stake = Gauge("troth_node_stake_wei", "Own stake.", registry=self.registry)
         self.first = Gauge("troth_node_slice_first", "First layer hosted.", registry=self.registry)
         self.end = Gauge("troth_node_slice_end", "Layer after the last one hosted.", registry=self.registry)
-        self.own_posts = Counter(
-            "troth_node_own_posts", "Transactions sent because a scheduler was late.", ["call"], registry=self.registry
-        )
 
     def follow_slice(self, hosted: Callable[[], Segment]) -> None:
         """Ask what is hosted whenever the numbers are read."""

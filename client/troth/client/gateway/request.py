@@ -32,7 +32,7 @@ class Wanted:
         prompts: each is answered `count` times; one only for a chat.
         logprobs: alternatives per token, -1 for no log-probabilities at all.
         wait: whether the end of the answer is held until the chain has decided.
-        check: on tabs, how it is checked, as in --check; empty: as the gateway was told.
+        check: how it is checked, as in --check; empty: as the gateway was told.
     """
 
     kind: Literal["chat", "text"]

@@ -1,1 +1,1 @@
-"""Orders on tabs: terms, one question from order to acknowledgement, checks, receipts."""
+"""Orders: terms, one question from order to acknowledgement, checks, receipts."""

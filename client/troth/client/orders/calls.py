@@ -1,4 +1,4 @@
-"""A scheduler's interface for orders on tabs: bounded, and believed in nothing that can be checked."""
+"""A scheduler's interface for orders: bounded, and believed in nothing that can be checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Receipts: what was asked on tabs and how far it came, and the file that proves one answer to anybody."""
+"""Receipts: what was asked and how far it came, and the file that proves one answer to anybody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a question on tabs, as its asker hears it; text and its end are those of ``troth.client.updates``."""
+"""What becomes of a question, as its asker hears it; text and its end are those of ``troth.client.updates``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node's one file of records on tabs: what was signed, owed and claimed, in SQLite that waits for the disk.
+"""The node's one file of records: what was signed, owed and claimed, in SQLite that waits for the disk.
 
 Several stores share it, so that a signature and the leaf that it makes payable are written together or not at all.
 """

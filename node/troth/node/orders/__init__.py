@@ -1,1 +1,1 @@
-"""Serving orders on tabs: inference, checks, and what was signed about them."""
+"""Serving orders: inference, checks, and what was signed about them."""

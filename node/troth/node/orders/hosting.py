@@ -1,4 +1,4 @@
-"""The layers that a node on tabs holds: those that it hosts by the chain, and former ones while they may be asked for.
+"""The layers that a node holds: those that it hosts by the chain, and former ones while they may be asked for.
 
 Who was a member at an order's reference block is drawn for it, paid and slashed, whatever it hosts by then. So a former
 slice stays for as long as orders from before can be admitted and their answers drawn to be checked; a session in it for

@@ -1,4 +1,4 @@
-"""What a node on tabs counts for Prometheus beside its work: money, calls, summons. Read when they are asked for."""
+"""What a node counts for Prometheus beside its work: money, calls, summons. Read when they are asked for."""
 
 from __future__ import annotations
 

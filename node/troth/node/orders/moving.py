@@ -72,7 +72,7 @@ class Moving:
 def resident_of(
     configuration: Configuration, bench: Bench, moving: Moving, sessions: Callable[[], int], *, auto: bool
 ) -> Resident:
-    """Reports for a node on tabs; moves only with ``auto``, and never where the engine holds whole models only.
+    """Reports for a node; moves only with ``auto``, and never where the engine holds whole models only.
 
     Raises ConfigError where [auto] is not clear.
     """

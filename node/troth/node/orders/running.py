@@ -1,4 +1,4 @@
-"""A running node on tabs: follower, engine, channel server, and every task that looks after its money."""
+"""A running node: follower, engine, channel server, and every task that looks after its money."""
 
 from __future__ import annotations
 
@@ -376,7 +376,7 @@ class RunningMarketNode:
 
 
 def open_stores(folder: Path) -> Stores:
-    """The node's records on tabs in its folder; traces are freed by what the chain says, never by their age."""
+    """The node's records in its folder; traces are freed by what the chain says, never by their age."""
     database = Database(folder / RECORDS)
     return Stores(
         database=database,

@@ -13,7 +13,7 @@ version = 1
 [limits]   optional concurrent
 [waits]    optional token, prefill, check (seconds)
 [log]      optional seconds, orders: after how long, or how many orders, an entry is posted
-[overlay]  as in the other configuration
+[overlay]  host, port, address, committee: to be reached through the overlay
 """
 
 from __future__ import annotations

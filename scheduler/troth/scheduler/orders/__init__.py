@@ -1,1 +1,1 @@
-"""Orders on tabs: taken, served, drawn."""
+"""Orders: taken, served, drawn."""

@@ -1,4 +1,4 @@
-"""A scheduler on tabs for its clients: HTTPS, canonical JSON in, lines of JSON out (``protocol.market.bodies``)."""
+"""A scheduler for its clients: HTTPS, canonical JSON in, lines of JSON out (``protocol.market.bodies``)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The gateway on tabs: the same routes and shapes, over questions that tabs pay for."""
+"""The gateway: the same routes and shapes, over questions that tabs pay for."""

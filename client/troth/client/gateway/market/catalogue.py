@@ -1,4 +1,4 @@
-"""The one model that a client on tabs offers, with its prices as OpenRouter's models have them."""
+"""The one model that a client offers, with its prices as OpenRouter's models have them."""
 
 from __future__ import annotations
 

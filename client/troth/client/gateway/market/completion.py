@@ -1,4 +1,4 @@
-"""A completion whose choices are questions on tabs: what it costs is known with its results, by tokens."""
+"""A completion whose choices are questions: what it costs is known with its results, by tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what went wrong with a question on tabs to what the caller is told: who is charged, is a retry free."""
+"""From what went wrong with a question to what the caller is told: who is charged, is a retry free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gateway on tabs from its parts."""
+"""A gateway from its parts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Factory = Callable[[], AbstractAsyncContextManager[Running]]
 
 @dataclass(kw_only=True)
 class MarketGateway(Front):
-    """The gateway on tabs."""
+    """The gateway."""
 
     connection: Connection[Running]
     intake: MarketIntake
