@@ -9,9 +9,9 @@ import numpy as np
 from benchmarks.figures import Figure, median_milliseconds
 from troth.protocol import vrf
 from troth.protocol.dtype import Dtype
-from troth.protocol.market.types import Row
 from troth.protocol.trace import TileLayout
 from troth.protocol.typed_data import Domain, recover, sign
+from troth.protocol.market.types import Row
 
 ROWS, COLUMNS = 191, 576
 

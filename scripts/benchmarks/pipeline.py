@@ -21,9 +21,9 @@ from benchmarks import round_trip
 from benchmarks.figures import Figure
 from benchmarks.weights import HOME, weights
 from troth.client.asking import ask
+from troth.client.updates import Verdict
 from troth.client.choices import Choices
 from troth.client.session import session
-from troth.client.updates import Verdict
 from troth.demo import acts
 from troth.demo.display import Display
 from troth.demo.network import LocalNetwork
