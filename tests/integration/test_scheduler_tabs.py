@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.chain_scene import ChainScene
-from support.tabs_stage import PARAMETERS, TabsStage, following, tabs_stage
+from support.tabs_stage import PARAMETERS, following, tabs_stage
 
 from troth.protocol.market import canonical, messages, tabs
 from troth.protocol.market.bodies import Acknowledgement
@@ -21,7 +21,6 @@ from troth.protocol.types import Address
 from troth.protocol.wire_market import Recommit
 from troth.scheduler.checks.lottery import drawn_verifiers, reveal
 from troth.scheduler.checks.summons import SummonsDuty, stuck
-from troth.scheduler.market.ledger import MarketLedger
 from troth.scheduler.tabs.claiming import attend_claims, claim_due
 from troth.scheduler.tabs.opening import Deposits, TabOpener
 from troth.scheduler.tabs.redeeming import redeem

@@ -189,7 +189,11 @@ def _of_case(kind: str, together: Case, apart: Case, reach: int, note: str) -> l
     first = Figure(f"case, all calls, m' = 15: {kind}", sum(together.gas.values()), "gas", PAPER_TASK, reach, note)
     slow = Figure(f"case, a call a step, m' = 15: {kind}", sum(apart.gas.values()), "gas")
     steps = apart.gas | {step: gas for step, gas in together.gas.items() if step not in apart.gas}
-    return [first, slow, *(Figure(f"case: {step}, {kind}", gas, "gas", PAPER_STEPS.get(step)) for step, gas in steps.items())]
+    return [
+        first,
+        slow,
+        *(Figure(f"case: {step}, {kind}", gas, "gas", PAPER_STEPS.get(step)) for step, gas in steps.items()),
+    ]
 
 
 def _of_dear(heard: list[tuple[ExecutionClass, Case]]) -> list[Figure]:

@@ -15,8 +15,8 @@ from troth.chain.errors import ChainError, RpcRefused
 from troth.chain.headers import RawHeader
 from troth.chain.market import Market, Place
 from troth.chain.rpc import Rpc
-from troth.protocol.logs import Log
 from troth.protocol.hashing import keccak256
+from troth.protocol.logs import Log
 from troth.protocol.market.events import CaseOpened, CaseRestarted, ReviewsCommitted
 from troth.protocol.market.getters import Asking, Word
 from troth.protocol.market.types import NO_ADDRESS, Parameters

@@ -16,9 +16,9 @@ from troth.audit.report import Finding, Kind, Result
 from troth.protocol import typed_data, vrf
 from troth.protocol.calls import DecodedCall
 from troth.protocol.errors import InvalidProof, InvalidSignature
-from troth.protocol.logs import LogMeta
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
+from troth.protocol.logs import LogMeta
 from troth.protocol.market import court, court_money, draws, lottery, messages, prices, reveals
 from troth.protocol.market.events import (
     CaseDecided,
