@@ -179,6 +179,7 @@ async def test_a_refused_check_is_summoned_and_silence_convicts(court: CourtStag
     assert [one.segment for one in (await opener.assess(refused)).summons] == [0]
     assert await opener.end_summons() == ()
     court.stage.anvil.mine(7)
+    await court.follower.catch_up()
     assert len(await opener.end_summons()) == 1
     assert court.follower.state.convictions[court.stage.scheduler.address][-1].fault is Fault.UNANSWERED
 

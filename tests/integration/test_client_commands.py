@@ -163,7 +163,7 @@ REFUSED: list[tuple[str, tuple[object, ...], bytes]] = [
     ("FeeTooHigh", ("chat", QUESTION, "--max-tokens", 2, "--max-cost", "1wei"), b""),
     ("ModelUnavailable", ("chat", QUESTION, "--execution-class", "0x" + "ab" * 32), b""),
     ("NoTab", ("chat", QUESTION, "--scheduler", "0x" + "ab" * 20), b""),
-    ("AmountError", ("top-up", "0x", "1.5wei"), b""),
+    ("AmountError", ("open", "1.5wei"), b""),
     ("ReceiptNotFound", ("receipts", "0xabcd"), b""),
     ("ChainUnavailable", ("receipts", "--rpc", "http://127.0.0.1:1"), b""),
 ]

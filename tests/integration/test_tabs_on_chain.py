@@ -73,7 +73,7 @@ async def client(folder: Path, stage: TabsStage) -> AsyncIterator[tuple[Purse, C
     create_wallet(home, password, imported, DEMO_SCRYPT_N)
     place = stage.market.place
     table = MarketTable(place.factory, place.contracts.bank, place.block, reviewers=5, seats=1, outside=0)
-    yield Purse(home, password, DEMO_SCRYPT_N), Configuration("", stage.anvil.url, market=table)
+    yield Purse(home, password, DEMO_SCRYPT_N), Configuration(table, stage.anvil.url)
 
 
 def deploy(anvil: Any, name: str) -> Address:
@@ -211,7 +211,7 @@ async def test_money_in_an_older_deployment_comes_back_by_the_same_command(anvil
         async with tabs_stage(anvil, tabs=False) as new:
             place = new.market.place
             table = MarketTable(place.factory, place.contracts.bank, place.block, seats=1, outside=0)
-            now = Configuration("", anvil.url, market=table)
+            now = Configuration(table, anvil.url)
             await open_tab(purse, now, "0.3ether", broadcast=True)
             assert [one["step"] for one in await take_back(purse, now, broadcast=True)] == ["close", "close"]
             anvil.mine(PARAMETERS.close_delay)

@@ -195,7 +195,7 @@ def test_a_class_in_which_cheating_could_pay_is_refused() -> None:
         economy.require_sound(replace(sound, least_check_rate=10_000), gas_price=0, scheduler_stake=2**96)
     with pytest.raises(WeakEconomy, match="A seat must have at least 8400000"):
         economy.require_sound(replace(sound, seat=8_399_999), gas_price=0, scheduler_stake=2**96)
-    with pytest.raises(WeakEconomy, match="at least 104033694"):
+    with pytest.raises(WeakEconomy, match="at least 157272936"):
         economy.require_sound(sound, gas_price=10**11, scheduler_stake=2**96)
     with pytest.raises(WeakEconomy, match="ever found"):
         economy.least_penalty(1, 0)

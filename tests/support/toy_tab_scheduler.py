@@ -212,6 +212,8 @@ class World:
     async def catch_up(self) -> State:
         return self.state
 
+    recent = catch_up
+
     async def reach(self, block: int, timeout: float) -> State:
         await asyncio.sleep(0)
         if block > self.block:

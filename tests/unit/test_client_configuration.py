@@ -10,10 +10,13 @@ import pytest
 from troth.client.configuration import Configuration, load, save
 from troth.client.errors import ConfigurationError
 from troth.client.home import Home
+from troth.client.market_table import MarketTable
 from troth.client.options import read_configuration
 
-CONTRACT = "0x" + "ab" * 20
-WHOLE = Configuration(CONTRACT, "https://user:pass@rpc.example/key?x=1", "0x" + "cd" * 20, "0x" + "ef" * 32, 7)
+FACTORY = "0x" + "ab" * 20
+TABLE = MarketTable(FACTORY, start_block=7)
+WHOLE = Configuration(TABLE, "https://user:pass@rpc.example/key?x=1", "0x" + "cd" * 20, "0x" + "ef" * 32)
+MARKET = f'[market]\nfactory = "{FACTORY}"\n'
 
 
 def test_a_configuration_reads_back_and_only_its_owner_reads_it(tmp_path: Path) -> None:
@@ -28,13 +31,13 @@ def test_a_configuration_reads_back_and_only_its_owner_reads_it(tmp_path: Path) 
     [
         ("version = 2\n", "another version"),
         ("", "another version"),
-        (f'version = 1\ncontract = "{CONTRACT}"\nprivate_key = "0x1"\n', "private_key"),
-        (f'version = 1\ncontract = "{CONTRACT}"\nrpc = 5\n', "rpc"),
-        (f'version = 1\ncontract = "{CONTRACT}"\nstart_block = "5"\n', "start_block"),
-        (f'version = 1\ncontract = "{CONTRACT}"\nstart_block = -1\n', "negative"),
-        (f'version = 1\ncontract = "{CONTRACT}"\nexecution_class = "1"\n', "--execution-class"),
-        ('version = 1\ncontract = "0x12"\n', "'contract'"),
-        ("version = 1\n", "'contract'"),
+        (f'version = 1\nprivate_key = "0x1"\n{MARKET}', "private_key"),
+        (f"version = 1\nrpc = 5\n{MARKET}", "rpc"),
+        (f'version = 1\n{MARKET}start_block = "5"\n', "start_block"),
+        (f"version = 1\n{MARKET}start_block = -1\n", "start_block"),
+        (f'version = 1\nexecution_class = "1"\n{MARKET}', "--execution-class"),
+        ('version = 1\n[market]\nfactory = "0x12"\n', "'factory'"),
+        ("version = 1\n", "names no deployment"),
         ("version = [", "cannot be read"),
     ],
 )
@@ -53,16 +56,16 @@ def test_a_missing_configuration_says_which_command_makes_it(tmp_path: Path) -> 
 @pytest.mark.parametrize("rpc", ["ftp://x", "http://", 'http://x"\ny = 1', "http://a b", ""])
 def test_an_rpc_address_that_could_not_be_one_is_refused_and_not_repeated(rpc: str) -> None:
     with pytest.raises(ConfigurationError, match="not shown"):
-        Configuration(CONTRACT, rpc).checked()
+        Configuration(TABLE, rpc).checked()
 
 
 def test_options_go_before_the_file_and_may_replace_it(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    assert read_configuration(home, contract=CONTRACT) == Configuration(CONTRACT)
+    assert read_configuration(home, factory=FACTORY) == Configuration(MarketTable(FACTORY))
     home.create()
     save(home.configuration, WHOLE)
     other = read_configuration(home, rpc="http://other")
-    assert (other.rpc, other.scheduler, other.start_block) == ("http://other", WHOLE.scheduler, 7)
+    assert (other.rpc, other.scheduler, other.market) == ("http://other", WHOLE.scheduler, TABLE)
     assert stat.S_IMODE(home.folder.stat().st_mode) == 0o700
 
 
@@ -71,33 +74,33 @@ COMMITTEE = "0x" + "12" * 20
 
 def test_direct_mode_reads_back_and_an_older_file_is_without_it(tmp_path: Path) -> None:
     path = tmp_path / "client.toml"
-    direct = Configuration(CONTRACT, committee=COMMITTEE, mode="direct")
+    direct = Configuration(TABLE, committee=COMMITTEE, mode="direct")
     save(path, direct)
     assert load(path) == direct
     assert load(path).direct
-    path.write_text(f'version = 1\ncontract = "{CONTRACT}"\n')
+    path.write_text(f"version = 1\n{MARKET}")
     assert not load(path).direct
 
 
 @pytest.mark.parametrize("fields", [{}, {"committee": COMMITTEE, "overlay": "off"}])
 def test_direct_mode_without_the_overlay_is_refused(fields: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="through the overlay alone") as raised:
-        Configuration(CONTRACT, mode="direct", **fields).checked()
+        Configuration(TABLE, mode="direct", **fields).checked()
     assert "--no-direct" in raised.value.remedy
 
 
 def test_another_mode_is_refused_with_the_options_that_there_are() -> None:
     with pytest.raises(ConfigurationError, match="--direct or --no-direct"):
-        Configuration(CONTRACT, mode="sideways").checked()
+        Configuration(TABLE, mode="sideways").checked()
 
 
 def test_the_option_goes_before_the_file_in_both_directions(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.create()
-    save(home.configuration, Configuration(CONTRACT, committee=COMMITTEE))
+    save(home.configuration, Configuration(TABLE, committee=COMMITTEE))
     assert not read_configuration(home).direct
     assert read_configuration(home, direct=True).direct
-    save(home.configuration, Configuration(CONTRACT, committee=COMMITTEE, mode="direct"))
+    save(home.configuration, Configuration(TABLE, committee=COMMITTEE, mode="direct"))
     assert read_configuration(home).direct
     assert not read_configuration(home, direct=False).direct
     assert not read_configuration(home, overlay="off", direct=False).anonymous

@@ -386,7 +386,9 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 def test_the_command_says_what_can_be_done_and_sends_nothing(shell: Shell) -> None:
     path = shell.folder / "my.evidence"
-    told = json.loads(shell(shell.name[:14], "--write", str(path)).stdout)
+    done = shell(shell.name[:14], "--write", str(path))
+    assert done.stdout, done.exception
+    told = json.loads(done.stdout)
     text = "\n".join(told["said"])
     assert "Bring segment 0" in text
     assert f"From {PAYER.address} it would succeed" in text

@@ -168,11 +168,11 @@ def test_limits_of_price_are_per_million_tokens() -> None:
 def test_the_market_table_reads_back_and_names_what_is_wrong(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.create()
-    whole = Configuration("", market=MarketTable(FACTORY, FACTORY, 7, summons="0.01ether", stall=9))
+    whole = Configuration(MarketTable(FACTORY, FACTORY, 7, summons="0.01ether", stall=9))
     save(home.configuration, whole)
     assert load(home.configuration) == whole
     assert read_configuration(home, factory="0x" + "ab" * 20).market == replace(
-        whole.market or TABLE, factory="0x" + "ab" * 20, bank=""
+        whole.market, factory="0x" + "ab" * 20, bank=""
     )
     for text, says in (
         ('[market]\nfactory = "0x12"', "'factory'"),

@@ -95,7 +95,7 @@ class Money:
         return replace(execution_class, **{name: getattr(self, name) for name in self.__slots__})
 
 
-BRINGING_NUMERATOR, BRINGING_DENOMINATOR = 5, 4
+BRINGING_NUMERATOR, BRINGING_DENOMINATOR = 4, 3
 """Room in what makes a rejection worth bringing: the owners of its honest verifiers are missing in court."""
 TILES = 1
 """Tiles that a reviewer of a class that ships opens: its court is paid for them, and others' for more."""
