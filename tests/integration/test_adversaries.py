@@ -12,7 +12,7 @@ import pytest
 from adversaries.registry import PLAYED, Row
 from adversaries.trial import Finding
 
-pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(1800)]
 
 REDUCED = tuple(one for one in PLAYED if one.reduced)
 

@@ -23,6 +23,7 @@ from troth.protocol.market.messages import tab_id
 from troth.protocol.market.parts import Part
 
 pytestmark = [
+    pytest.mark.network,
     pytest.mark.chain,
     pytest.mark.slow,
     pytest.mark.timeout(600),

@@ -1,7 +1,7 @@
 """The local network: a deployment of the market and every party, set up through the commands a real one uses.
 
-Nodes have owners of their own, since draws pass over the owner of whoever serves; each hosts the whole model. Beside
-the scheduler there is a second one that refuses checks.
+Nodes have owners of their own, since draws pass over the owner of whoever serves; each hosts the whole model, in as
+many segments as the plan has slices. Beside the scheduler there is a second one that refuses checks.
 """
 
 from __future__ import annotations
@@ -133,8 +133,7 @@ class MarketNetwork(Parties):
 
     def set_up_parties(self) -> None:
         """Every party: keys, configuration, TLS identity, registration with its stake, and then its process."""
-        counts = f"{len(self.schedulers)} schedulers and {len(self.nodes)} staked nodes"
-        self.report(f"registering {counts}, each a process of its own")
+        self.report(f"registering {len(self.schedulers)} schedulers and {len(self.nodes)} staked nodes, a process each")
         with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
             waiting: dict[Future[None], Party] = {}
             for party in (*self.nodes.values(), *self.schedulers):
@@ -178,7 +177,8 @@ class MarketNetwork(Parties):
         made = self._troth(
             *("node", "init", "--home", node.home, "--rpc", self.rpc, "--factory", self.factory),
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
-            *("--slice", f"0:{LAYERS}", "--port", free_port(), "--threads", 1, "--engine", self.plan.engine),
+            *("--slice", f"0:{LAYERS}", "--segments", self._segments(), "--port", free_port()),
+            *("--threads", 1, "--engine", self.plan.engine),
             *("--import-key", self._operator_key(node.home)),
             *(self._entry() if node.name in ENTRIES else ()),
         )
@@ -186,7 +186,7 @@ class MarketNetwork(Parties):
         fund(self.rpc, node.operator, ETHER)
         self._account(self.owner_of(node))
         seats = FAVOURED_SEATS if node.name == self.favoured else SEATS
-        ask = ",".join(str(price * NODE_SHARE // 10) for price in PRICES)
+        ask = ",".join(str(price * NODE_SHARE // 10 // len(self.plan.slices)) for price in PRICES)
         self._troth(
             *("node", "register", "--home", node.home, *self._owned(node)),
             *("--stake", int(self.execution["class"]["seat"]) * seats, "--ask", ask, "--broadcast"),
@@ -198,7 +198,7 @@ class MarketNetwork(Parties):
         made = self._troth(
             *("scheduler", "init", "--home", party.home, "--rpc", self.rpc, "--factory", self.factory),
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
-            *("--ends", LAYERS, "--port", free_port(), "--prices", ",".join(str(price) for price in PRICES)),
+            *("--ends", self._ends(), "--port", free_port(), "--prices", ",".join(str(price) for price in PRICES)),
             *("--deposit", DEPOSIT, "--operator-keystore", operator, "--vrf-keystore", vrf, *self._entry()),
         )
         with (party.home / "scheduler.toml").open("a") as file:
@@ -207,6 +207,9 @@ class MarketNetwork(Parties):
         fund(self.rpc, party.operator, 10 * ETHER)
         self._account(self.owner_of(party))
         self._troth("scheduler", "register", "--home", party.home, *self._owned(party), "--broadcast")
+
+    def _segments(self) -> str:
+        return ",".join(f"{first}:{end}" for first, end in self.plan.slices)
 
     def _entry(self) -> tuple[object, ...]:
         return () if self.overlay is None else ("--committee", self.overlay.committee, "--overlay-port", free_port())
