@@ -1,0 +1,85 @@
+"""Every long-running command started while its chain node is away: it ends at once, and says what to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from troth.chain.keystore import DEMO_SCRYPT_N, create_account, create_vrf_secret
+
+pytestmark = pytest.mark.slow
+
+PASSWORD = "of a test"
+FACTORY, CLASS = "0x" + "11" * 20, "0x" + "22" * 32
+AWAY = "http://user:secret@127.0.0.1:1"
+
+
+@pytest.fixture
+def troth(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    password = tmp_path / "password"
+    password.write_text(PASSWORD)
+    password.chmod(0o600)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TROTH_")}
+    environment = {**kept, "TROTH_PASSWORD_FILE": str(password), "TROTH_RPC": AWAY, "TROTH_FACTORY": FACTORY}
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from troth.command.main import main; main()", *map(str, arguments)]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL
+        )
+
+    create_account(tmp_path / "operator.json", PASSWORD, scrypt_n=DEMO_SCRYPT_N)
+    create_vrf_secret(tmp_path / "vrf.json", PASSWORD, scrypt_n=DEMO_SCRYPT_N)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "toy", "max_position_embeddings": 64}')
+    (tmp_path / "model" / "tokenizer.json").write_text("{}")
+    return run
+
+
+def set_up(troth: Callable[..., subprocess.CompletedProcess[str]], folder: Path, party: str) -> None:
+    own = {
+        "scheduler": (
+            *("--ends", "1,2", "--operator-keystore", folder / "operator.json"),
+            *("--vrf-keystore", folder / "vrf.json", "--prices", "3,1,6", "--deposit", 1000),
+        ),
+        "node": ("--slice", "0:2", "--import-key", folder / "operator.json"),
+    }
+    made = troth(party, "init", "--home", folder / party, "--class", CLASS, "--model", folder / "model", *own[party])
+    assert made.returncode == 0, made.stderr
+
+
+@pytest.mark.parametrize("party", ["scheduler", "node"])
+def test_a_party_whose_chain_node_is_away_does_not_start(
+    tmp_path: Path, troth: Callable[..., subprocess.CompletedProcess[str]], party: str
+) -> None:
+    set_up(troth, tmp_path, party)
+    started = troth(party, "start", "--home", tmp_path / party)
+    said = started.stdout + started.stderr
+    assert started.returncode == 1, said
+    for part in ("The chain node cannot be reached", "http://127.0.0.1:1", "Check that the node runs"):
+        assert part in said
+    assert "secret" not in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("party", ["scheduler", "node"])
+def test_the_chain_is_what_its_status_names(
+    tmp_path: Path, troth: Callable[..., subprocess.CompletedProcess[str]], party: str
+) -> None:
+    set_up(troth, tmp_path, party)
+    shown = troth(party, "status", "--home", tmp_path / party)
+    assert shown.returncode == 1
+    assert "The chain node cannot be reached" in shown.stdout + shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+def test_an_audit_without_a_chain_could_not_complete(troth: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    ended = troth("audit", "market")
+    assert ended.returncode == 3, ended.stderr
+    assert "The chain node cannot be reached" in ended.stdout + ended.stderr
+    assert "secret" not in ended.stdout + ended.stderr
