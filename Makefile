@@ -84,16 +84,16 @@ bindings: setup
 python-tests: setup $(STAMPS)/contract-tests
 	$(BIN)/python scripts/python_tests
 
-adversary-tests: setup ## the most telling adversaries as tests (`make test` runs them too)
-	$(BIN)/pytest tests/integration/test_adversaries.py
+adversary-tests: setup ## the most telling adversaries as tests
+	$(BIN)/pytest tests/integration/test_adversaries.py -m network
 
 fuzz: setup ## property tests with random examples, and Solidity's fuzz tests under a random seed, for a human who looks
 	@echo "a failure is printed with the example that caused it; add it to the test as one that is always tried"
 	$(BIN)/pytest tests/property tests/unit tests/contracts --hypothesis-profile=random --numprocesses 2
 	TROTH_FUZZ_SEED=0x$$(od -An -v -N32 -tx1 /dev/urandom | tr -d ' \n') hardhat test solidity
 
-network-tests: setup ## kills at every step and at random on whole networks, and a soak (`make test` runs the most telling ones)
-	$(BIN)/pytest tests/integration/test_faults_on_tabs.py tests/integration/test_faults_at_random.py -m "" -s
+network-tests: setup ## whole networks of real processes: kills at every step and at random, a soak, pools, pipelines, the overlay
+	$(BIN)/pytest tests/integration -m network -s
 
 adversaries: setup ## every adversary as a real process, and the table of docs/adversaries.md (OUTPUT=file writes it there)
 	PYTHONPATH=tests $(BIN)/python -m adversaries $(if $(OUTPUT),--output $(OUTPUT))

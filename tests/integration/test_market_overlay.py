@@ -47,6 +47,7 @@ from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Segment, to_address
 
 pytestmark = [
+    pytest.mark.network,
     pytest.mark.chain,
     pytest.mark.slow,
     pytest.mark.timeout(400),

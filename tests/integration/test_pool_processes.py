@@ -15,7 +15,7 @@ from troth.demo.plan import Plan
 from troth.demo.pool import Hardware, PoolNetwork
 from troth.demo.weights import prepare_models
 
-pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(1800)]
 
 MODELS = Path(__file__).resolve().parents[2] / ".troth"
 LAYER_BYTES, EMBEDDING_BYTES = 14_200_000, 115_000_000

@@ -20,7 +20,7 @@ from troth.protocol.market.state import State
 from troth.protocol.market.types import PotKind
 from troth.protocol.types import to_address
 
-pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(1800)]
 
 MODELS = Path(__file__).resolve().parents[2] / ".troth"
 QUESTION = "Count from one to twenty in words."
