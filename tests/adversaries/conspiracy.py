@@ -7,6 +7,7 @@ from typing import Any
 
 from adversaries.deceits import DECEITS, HONEST, Deceit
 from adversaries.notes import INFERENCER, Notes, verifier
+from adversaries.rules import set_rule
 from troth.node.court import bringing
 from troth.node.errors import Busy
 from troth.node.orders import checking, concluding, unveiling
@@ -93,16 +94,17 @@ def _sign_as_told(conspiracy: Conspiracy) -> None:
     honest_sign, honest_judge = checking._sign, checking.judge_rows  # type: ignore[attr-defined]
     honest_commitment = checking.own_commitment
 
-    async def judge(engine: Any, session: Session, claimed: Any, *, root_matches: bool) -> Any:
-        judgement = await honest_judge(engine, session, claimed, root_matches=root_matches)
-        seat, tokens = session.seat, judgement.tokens
+    async def judge(engine: Any, work: Any, claimed: Any, *, root_matches: bool) -> Any:
+        """Here ``work`` is a verifier's session."""
+        judgement = await honest_judge(engine, work, claimed, root_matches=root_matches)
+        seat, tokens = work.seat, judgement.tokens
         said = {"states": judgement.states.score, "state_cut": judgement.states.cut, "root": root_matches}
         if tokens is not None:
             said |= {"tokens": tokens.score, "token_cut": tokens.cut, "end": tokens.end_ok}
         part = _parts.get((bytes(seat.order_id), seat.index, seat.me), "verifier")
         cheats = part in conspiracy.notes.cheats(seat.order_id)
         if conspiracy.deceit(seat.order_id, seat.index, seat.me, infers=False).copies:
-            _copied[bytes(seat.order_id), seat.index, seat.me] = Hash32(committed_trace(session, claimed).root)
+            _copied[bytes(seat.order_id), seat.index, seat.me] = Hash32(committed_trace(work, claimed).root)
         conspiracy.notes.tell(seat.order_id, what="judged", by=seat.me, segment=seat.index, cheats=cheats, **said)
         return judgement
 
@@ -119,9 +121,9 @@ def _sign_as_told(conspiracy: Conspiracy) -> None:
             return honest_commitment(bench, session)
         return messages.verifier_commitment(seat.order_id, seat.index, bench.me, root=root, salt=Hash32(trace.salt))
 
-    checking.judge_rows = judge  # type: ignore[attr-defined]
-    checking._sign = sign
-    checking.own_commitment = commitment
+    set_rule(checking, "judge_rows", judge)
+    set_rule(checking, "_sign", sign)
+    set_rule(checking, "own_commitment", commitment)
 
 
 def _open_as_told(conspiracy: Conspiracy) -> None:
@@ -140,7 +142,7 @@ def _open_as_told(conspiracy: Conspiracy) -> None:
             raise Busy("nothing was leaked yet", None, "Ask again.")
         return canonical.decode(Opened, leaked, len(leaked))
 
-    unveiling._opened = opened
+    set_rule(unveiling, "_opened", opened)
 
 
 def _conclude_as_told(conspiracy: Conspiracy) -> None:
@@ -158,7 +160,7 @@ def _conclude_as_told(conspiracy: Conspiracy) -> None:
             conspiracy.notes.share(result.order, canonical.encode(signed))
         return word
 
-    concluding._sign = sign
+    set_rule(concluding, "_sign", sign)
 
 
 def _bring_as_told(conspiracy: Conspiracy) -> None:
@@ -168,7 +170,7 @@ def _bring_as_told(conspiracy: Conspiracy) -> None:
         deceit = conspiracy.deceit(rejection.order, rejection.segment, self.bench.me, infers=False)
         return True if not deceit.brings else await honest(self, rejection)
 
-    bringing.Bringer.rejected = rejected  # type: ignore[method-assign]
+    set_rule(bringing.Bringer, "rejected", rejected)
 
 
 __all__ = ["Conspiracy", "ConspiringService", "break_rules"]

@@ -15,6 +15,7 @@ from typing import Any
 
 from adversaries.notes import SCHEDULER, Notes
 from adversaries.plan import CONTEXT, POLL_SECONDS, VRF_SECRET, Plan, key_of
+from adversaries.rules import set_rule
 from troth.overlay.identity import load_identity
 from troth.overlay.logs import configure
 from troth.overlay.server import TlsServer, run_until_stopped
@@ -110,8 +111,8 @@ def _name_others(cheat_of: CheatOf) -> None:
             return drawn
         return replace(drawn, proof=vrf.prove(keccak256(b"another key"), messages.infer_alpha(asked.order_id)))
 
-    def choose(asked: Any, drawn: Any) -> tuple[Address, ...]:
-        nodes: tuple[Address, ...] = honest_choose(asked, drawn)
+    def choose(asked: Any, drawn: Any, preferred: Any) -> tuple[Address, ...]:
+        nodes: tuple[Address, ...] = honest_choose(asked, drawn, preferred)
         if cheat_of(asked.order_id) != "wrong assignment":
             return nodes
         members = asked.view.groups[0].members_at(asked.order.reference_block)
@@ -127,8 +128,9 @@ def _name_others(cheat_of: CheatOf) -> None:
         friends = tuple(others[: len(drawn[0].operators)])
         return (replace(drawn[0], operators=friends), *drawn[1:])
 
-    admission._draw, admission._choose = draw, choose
-    checking.drawn_verifiers = verifiers
+    set_rule(admission, "_draw", draw)
+    set_rule(admission, "_choose", choose)
+    set_rule(checking, "drawn_verifiers", verifiers)
 
 
 def _members(desk: Any, story: Any) -> list[Address]:
@@ -165,7 +167,9 @@ def _tamper(cheat_of: CheatOf) -> None:
             raise TaskFailed("verifiers are asked nothing", self._segment)
         return await honest_commit(self)
 
-    seats.Seat.judge, seats.Seat.commit, seats.Seat._answer = judge, commit, answer  # type: ignore[method-assign]
+    set_rule(seats.Seat, "judge", judge)
+    set_rule(seats.Seat, "commit", commit)
+    set_rule(seats.Seat, "_answer", answer)
 
 
 def _withhold(cheat_of: CheatOf) -> None:
@@ -189,9 +193,9 @@ def _withhold(cheat_of: CheatOf) -> None:
         if cheat_of(asked.story.order_id) not in {"refuses the check", "friends check"}:
             await honest_summons(self, asked)
 
-    concluding.Ending.results = results  # type: ignore[method-assign]
-    Orders.show_secret = show_secret  # type: ignore[method-assign]
-    SummonsDuty._answer = answer  # type: ignore[method-assign]
+    set_rule(concluding.Ending, "results", results)
+    set_rule(Orders, "show_secret", show_secret)
+    set_rule(SummonsDuty, "_answer", answer)
 
 
 def _pay_less(cheat_of: CheatOf) -> None:
@@ -208,8 +212,8 @@ def _pay_less(cheat_of: CheatOf) -> None:
 
         return honest_due(self, block, kept)
 
-    NodeTabs.set_fee = set_fee  # type: ignore[method-assign]
-    NodeTabs.acknowledge_due = acknowledge_due  # type: ignore[method-assign]
+    set_rule(NodeTabs, "set_fee", set_fee)
+    set_rule(NodeTabs, "acknowledge_due", acknowledge_due)
 
 
 def _log_less(cheat_of: CheatOf) -> None:
@@ -221,7 +225,7 @@ def _log_less(cheat_of: CheatOf) -> None:
             statements = [one for one in statements if "log_line" not in one[0]]
         return number, statements
 
-    LogBook.assign = assign  # type: ignore[method-assign]
+    set_rule(LogBook, "assign", assign)
 
 
 def configuration_of(plan: Plan) -> MarketConfiguration:

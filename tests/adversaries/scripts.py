@@ -12,6 +12,7 @@ from typing import Any
 
 from adversaries.money import rows_of
 from adversaries.registry import CONVICTED, SCHEDULER_CONVICTED
+from adversaries.rules import set_rule
 from adversaries.trial import Trial
 from troth.cases.evidence import Evidence
 from troth.client.choices import Choices
@@ -91,11 +92,11 @@ def _secrets_kept() -> Iterator[None]:
             async for step in steps:
                 yield step
 
-    Ending.run = run  # type: ignore[method-assign]
+    set_rule(Ending, "run", run)
     try:
         yield
     finally:
-        Ending.run = honest  # type: ignore[method-assign]
+        set_rule(Ending, "run", honest)
         open_again.set()
 
 

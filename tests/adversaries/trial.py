@@ -88,7 +88,9 @@ class Trial:
 
     @property
     def order(self) -> Hash32:
-        """The order that the notes are about."""
+        """The order that the notes are about; RuntimeError with what the client was told where none was sent."""
+        if len(self.orders) <= self.first:
+            raise RuntimeError(f"no order was sent: {self.found.said or 'the client was told nothing'}")
         return self.orders[self.first]
 
     @property
@@ -125,16 +127,15 @@ class Trial:
     async def ask_until_served(self) -> None:
         """Another order is played where one failed on a busy machine, or where the draw gave a cheat more seats than
         the row is about: one verifier may hold most of them."""
+        why: list[str] = []
         for _ in range(ATTEMPTS):
             await self.ask()
-            served = self.row.outcome == FAILED or len(self.orders) <= self.first or not self._broke_off()
+            served = self.entry.phase is not Phase.FAILED or self.row.outcome == FAILED
             if served and self._is_fair():
                 return
+            why.append(self.found.said if not served else "the cheat has other seats than the row is about")
             self.first, self.found.said, self.verifiers = len(self.orders), "", ()
-        raise RuntimeError(f"no order came as the row wants it in {ATTEMPTS} tries")
-
-    def _broke_off(self) -> bool:
-        return self.entry.phase is Phase.FAILED
+        raise RuntimeError(f"no order came as the row wants it in {ATTEMPTS} tries: {'; '.join(why)}")
 
     def _is_fair(self) -> bool:
         """Whether honest verifiers hold most seats where one cheats, and cheats where two do."""
@@ -174,12 +175,12 @@ class Trial:
             if time.monotonic() > until:
                 raise TimeoutError(f"{what} did not come within {seconds:g} s; {self._shown()}")
             self.network.require_alive()
-            if len(self.orders) > self.first and self.entry.phase is Phase.FAILED and self.row.outcome != FAILED:
+            if self.entry.phase is Phase.FAILED and self.row.outcome != FAILED:
                 raise RuntimeError(f"{what} cannot come: {self._shown()}")
             await asyncio.sleep(LOOK_SECONDS)
 
     def _shown(self) -> str:
-        return f"{self.entry.phase}, {self.entry.failure}" if self.orders else self.found.said
+        return f"{self.entry.phase}, {self.entry.failure}; the client was told {self.found.said!r}"
 
     def note_end(self, outcome: str) -> None:
         """It ended now."""
@@ -288,7 +289,8 @@ async def play(network: Network, accountant: Accountant, row: Row, script: Scrip
             found.change = (await accountant.count()).since(before)
             _examine(trial)
     except Exception as error:  # noqa: BLE001 - one trial that breaks must not hide the others
-        found.broken.append(f"broke: {type(error).__name__}: {error}")
+        told = f" (the client was told: {found.said})" if found.said else ""
+        found.broken.append(f"broke: {type(error).__name__}: {error}{told}")
     found.wall = time.monotonic() - begun
     return found
 
