@@ -12,7 +12,7 @@ from adversaries.notes import INFERENCER, SCHEDULER, verifier
 STATES, TOKENS = "verdict: states", "verdict: tokens"
 OPENINGS, MAJORITY = "client: openings", "majority of verifiers"
 CLIENT, NODE, COURT, SUMMONS = "client refuses", "node refuses", "the court", "a summons"
-SCHEDULERS, CONTRACT, AUDITOR = "scheduler refuses", "the contract", "the auditor"
+SCHEDULERS, CONTRACT = "scheduler refuses", "the contract"
 NOT_CAUGHT, NOTHING = "not caught (stated)", "nothing to gain"
 CONVICTED, CHECKED, FAILED = "convicted", "checked", "failed"
 SCHEDULER_CONVICTED, UNPAID = "scheduler convicted", "unchecked, not paid"
@@ -165,6 +165,8 @@ SCHEDULERS_ROWS = (
     _scheduler("replayed rows", "shows verifiers another order's rows", SUMMONS, "replayed rows", outcome=UNPAID),
     _scheduler("other inputs for verifiers", "gives verifiers another text", SUMMONS, "other text", outcome=UNPAID),
     _scheduler("rows withheld", "never shows verifiers what to judge", SUMMONS, "withheld target", outcome=UNPAID),
+    _scheduler("verifiers never asked", "asks no verifier to commit", SUMMONS, "shows nothing to verifiers",
+               outcome=UNPAID),
     _scheduler("results withheld", "keeps the results of an answer back", SUMMONS, "withholds results"),
     _scheduler("refuses the check", "answers neither secret nor summons", SUMMONS, "refuses the check", reduced=True),
     _scheduler("checks late", "answers the summons alone", SUMMONS, "checks late", outcome=CHECKED, losers=()),

@@ -12,7 +12,13 @@ class RuleChanged(TypeError):
 
 
 def set_rule(owner: object, name: str, dishonest: Callable[..., Any]) -> None:
-    """Put `dishonest` in the place of the function `name` of a module or class.
+    """Put `dishonest` in the place of the function `name` of a module or class; raises as `require_fits`."""
+    require_fits(owner, name, dishonest)
+    setattr(owner, name, dishonest)
+
+
+def require_fits(owner: object, name: str, dishonest: Callable[..., Any]) -> None:
+    """Callers of the program's function could call `dishonest` as well.
 
     Raises:
         AttributeError: there is no such function any more.
@@ -23,7 +29,6 @@ def set_rule(owner: object, name: str, dishonest: Callable[..., Any]) -> None:
         where = getattr(owner, "__name__", owner)
         was, made = (f"{inspect.signature(one)}" for one in (honest, dishonest))
         raise RuleChanged(f"{where}.{name} is {was}, what should replace it {made}: give them the same parameters")
-    setattr(owner, name, dishonest)
 
 
 def _shape(function: Callable[..., Any]) -> tuple[object, ...]:

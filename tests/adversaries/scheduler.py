@@ -1,7 +1,7 @@
 """The process of a scheduler: `python -m adversaries.scheduler --plan FILE`.
 
 It is the shipped scheduler; in the orders that its notes are about, one step is another: who it says was drawn, what it
-hands to verifiers, whether it answers, what it pays, what it logs.
+hands to verifiers, whether it answers, what it pays.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from troth.scheduler.checks import seat as seats
 from troth.scheduler.checks.summons import SummonsDuty
 from troth.scheduler.errors import Busy, TaskFailed
 from troth.scheduler.keys import Keys
-from troth.scheduler.log.entries import LogBook
 from troth.scheduler.market.assembly import assembled_market
 from troth.scheduler.market.configuration import MarketConfiguration
 from troth.scheduler.market.duties import Pace
@@ -43,7 +42,6 @@ from troth.scheduler.tabs.opening import Deposits
 
 LISTED = PriceList(prompt=8 * 10**17, cached=8 * 10**16, written=16 * 10**17)
 """Wei for 10^9 positions, as in the demo."""
-LOG_SECONDS = 5.0
 CheatOf = Callable[[bytes], str | None]
 Rows = list[bytes]
 _earlier: dict[str, Rows] = {}
@@ -99,7 +97,6 @@ def break_rules(cheat_of: CheatOf) -> None:
     _tamper(cheat_of)
     _withhold(cheat_of)
     _pay_less(cheat_of)
-    _log_less(cheat_of)
 
 
 def _name_others(cheat_of: CheatOf) -> None:
@@ -199,33 +196,14 @@ def _withhold(cheat_of: CheatOf) -> None:
 
 
 def _pay_less(cheat_of: CheatOf) -> None:
-    honest_fee, honest_due = NodeTabs.set_fee, NodeTabs.acknowledge_due
+    honest = NodeTabs.set_fee
 
     def set_fee(self: Any, node: Address, number: int, fee: int, due: int) -> Any:
         owed = self.held(node).owed.get(number)
         short = owed is not None and cheat_of(owed.order) == "pays a node less"
-        return honest_fee(self, node, number, fee // 2 if short else fee, due)
-
-    def acknowledge_due(self: Any, block: int, decide: Any) -> Any:
-        def kept(node: Address, owed: Any) -> int | None:
-            return None if cheat_of(owed.order) == "never pays a node" else decide(node, owed)
-
-        return honest_due(self, block, kept)
+        return honest(self, node, number, fee // 2 if short else fee, due)
 
     set_rule(NodeTabs, "set_fee", set_fee)
-    set_rule(NodeTabs, "acknowledge_due", acknowledge_due)
-
-
-def _log_less(cheat_of: CheatOf) -> None:
-    honest = LogBook.assign
-
-    def assign(self: Any, story: Any) -> Any:
-        number, statements = honest(self, story)
-        if cheat_of(story.order_id) == "leaves it out of the log":
-            statements = [one for one in statements if "log_line" not in one[0]]
-        return number, statements
-
-    set_rule(LogBook, "assign", assign)
 
 
 def configuration_of(plan: Plan) -> MarketConfiguration:
@@ -262,7 +240,6 @@ async def serve(plan: Plan) -> None:
     keys = Keys(key_of("scheduler"), VRF_SECRET)
     identity = load_identity(configuration.folder / "tls")
     async with assembled_market(configuration, keys, Pace(urgent=0.2, money=1.0, slow=5.0)) as scheduler:
-        scheduler.orders.book._seconds = LOG_SECONDS
         server = TlsServer(scheduler.app(), identity, configuration.host, configuration.port)
         await run_until_stopped(server, lambda _port: plan.ready("scheduler").touch())
 

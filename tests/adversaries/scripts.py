@@ -77,6 +77,8 @@ async def never_shown(trial: Trial) -> None:
             async for _ in steps:
                 continue
         await trial.network.wind(LATE_BLOCKS)
+        late = trial.network.follower.block
+        await trial.until(lambda: trial.client.session.block >= late, "the client's view of these blocks")
     await trial.until(lambda: trial.entry.phase is Phase.UNDRAWN, "the end of the lottery")
     trial.note_end("undrawn")
 
@@ -129,22 +131,16 @@ async def another_bank(trial: Trial) -> None:
 
 async def backwards(trial: Trial) -> None:
     """A word that says less than the one before is refused."""
-    await trial.ask(check="always")
-    await trial.until(lambda: trial.entry.paid is not None, "the client's payment")
-    best = trial.client.session.books.record(trial.client.tab).voucher
-    assert best is not None
-    assert best.message.spent > 0
-    less = replace(best.message, spent=best.message.spent - 1, sequence=best.message.sequence + 1)
+    best = await _paid_word(trial)
+    assert best.spent > 0
+    less = replace(best, spent=best.spent - 1, sequence=best.sequence + 1)
     await _refused_word(trial, less)
 
 
 async def unacknowledged_again(trial: Trial) -> None:
     """A number that was paid for is not open again."""
-    await trial.ask(check="always")
-    await trial.until(lambda: trial.entry.paid is not None, "the client's payment")
-    best = trial.client.session.books.record(trial.client.tab).voucher
-    assert best is not None
-    await _refused_word(trial, replace(best.message, acknowledged_through=best.message.acknowledged_through - 1))
+    best = await _paid_word(trial)
+    await _refused_word(trial, replace(best, acknowledged_through=best.acknowledged_through - 1))
 
 
 SCRIPTS: dict[str, Callable[[Trial], Awaitable[None]]] = {
@@ -277,6 +273,16 @@ async def _refused_order(trial: Trial, change: Callable[[Submission], Submission
         outcome, trial.found.said = "refused", error.what
     trial.note_end(outcome)
     give_up(trial.client.session, trial.client.session.journal.entry(entry.identifier), "refused: by design")
+
+
+async def _paid_word(trial: Trial) -> Voucher:
+    """The word that pays an answer, once its scheduler stands on it."""
+    await trial.ask(check="always")
+    await trial.until(lambda: trial.entry.paid is not None, "the client's payment")
+    await trial.until(trial.word_arrived, "the payment at the scheduler")
+    best = trial.client.session.books.record(trial.client.tab).voucher
+    assert best is not None, "a tab that paid has a voucher"
+    return best.message
 
 
 async def _refused_word(trial: Trial, word: Voucher) -> None:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from adversaries.money import Accountant, Count, open_work, paid_work
+from adversaries.money import Accountant, Count, open_work, paid_work, spent_with_scheduler
 from adversaries.network import Client, Network
 from adversaries.notes import INFERENCER, SCHEDULER, verifier
 from adversaries.registry import CHECKED, CONVICTED, FAILED, SCHEDULER_CONVICTED, UNPAID, Row
@@ -242,12 +242,17 @@ class Trial:
         while time.monotonic() < until:
             entries = [self.client.session.journal.entry(one) for one in self.orders]
             left = [one for one in entries if one.paid is None and one.phase not in NEVER_PAID]
-            if not left and not open_work(self.network, ours):
+            if not left and self.word_arrived() and not open_work(self.network, ours):
                 return
             if not wound and all(one.due is not None for one in left) and not self._live():
                 wound = True
                 await self.network.wind(self.client.session.parameters.lag + 2)
             await asyncio.sleep(LOOK_SECONDS)
+
+    def word_arrived(self) -> bool:
+        """Whether the scheduler holds the newest word of the client's tab: it is told some time after it was signed."""
+        word = self.client.session.books.record(self.client.tab).voucher
+        return word is None or spent_with_scheduler(self.network).get(self.client.tab, 0) >= word.message.spent
 
     def _live(self) -> bool:
         state = self.network.follower.state
@@ -304,7 +309,8 @@ def _examine(trial: Trial) -> None:
         found.deposits = sum(one.state.deposit for one in trial.summons())
         found.paid = sum(journal.entry(one).paid or 0 for one in trial.orders)
     if found.outcome != row.outcome:
-        found.broken.append(f"the outcome is {found.outcome!r}, not {row.outcome!r}")
+        told = f"; the client was told {found.said!r}"
+        found.broken.append(f"the outcome is {found.outcome!r}, not {row.outcome!r}{told}")
     if row.says not in found.said:
         found.broken.append(f"the client was told {found.said!r}, not of {row.says!r}")
     found.broken += _wrong_verdicts(found, row)
