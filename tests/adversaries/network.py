@@ -47,9 +47,9 @@ FUNDS = 10_000 * 10**18
 SEATS = 60
 """Seats' worth of stake of each node: more than the class counts, so that a convict stays and plays on."""
 PARAMETERS = {
-    "toy": replace(shipped.DEMO, commit_window=60, reveal_window=60, claim_delay=1_000, close_delay=1_200),
-    # A busy machine takes longer than a demo's summons for an answer by real weights, and its scheduler would be
-    # convicted for that.
+    # A busy machine takes longer than a demo gives a client for its summons of a check, and a scheduler for an answer by
+    # real weights, which would convict it.
+    "toy": replace(shipped.DEMO, lag=80, commit_window=60, reveal_window=60, claim_delay=1_000, close_delay=1_200),
     "weights": replace(
         shipped.DEMO,
         lag=120,

@@ -37,7 +37,7 @@ from troth.protocol.market.messages import Signed, market_domain, sign
 from troth.protocol.market.types import Fault, Result, Tab, Voucher
 from troth.protocol.types import address_from_bytes
 
-LATE_BLOCKS = 25
+LATE_BLOCKS = 45
 """More than half of the lag: a secret that comes then is late."""
 
 
