@@ -18,10 +18,11 @@ from troth.node.orders.service import Answer, OrderService
 from troth.node.orders.session import INFERS, Session
 from troth.protocol.market import canonical, messages
 from troth.protocol.market.checks import Opened
+from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import CheckPapers
 from troth.protocol.market.types import Opinion
-from troth.protocol.types import Address, Hash32
+from troth.protocol.types import Address, Hash32, address_to_bytes
 from troth.protocol.wire import OrderRequest
 from troth.protocol.wire_market import Advance, Conclude, Unveil
 
@@ -70,6 +71,13 @@ class ConspiringService(OrderService):
         if isinstance(header, Conclude) and deceit.result == "withheld":
             raise Busy("this node signs nothing", None, "Ask for ever.")
         return await super().handle(sender, header, payload)
+
+    async def _hear(self, sender: Address, payload: memoryview) -> Answer:
+        try:
+            return await super()._hear(sender, payload)
+        except InvalidVoucher:
+            self.conspiracy.notes.tell(address_to_bytes(self._bench.me), what="refused a voucher")
+            raise
 
     def _note_part(self, sender: Address, header: Advance, payload: memoryview) -> None:
         """Which of the drawn verifiers this node is: that is how notes name it."""

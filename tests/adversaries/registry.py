@@ -89,7 +89,7 @@ INFERENCERS = (
     _node("noise of 1 %", "correct states, each element off by 1 %", STATES, "noise 1 %"),
     _node(
         "noise of 0.01 %", "correct states, each element off by 0.01 %", NOT_CAUGHT, "noise 0.01 %",
-        outcome=CHECKED, losers=(), reduced=True,
+        outcome=CHECKED, losers=(),
     ),
     _node("forged text", "half the layers write the text, one honest prefill", TOKENS, "forged", tokens=16),
     _node("fake end", "an end token as the fourth token", TOKENS, "fake end", reduced=True),
@@ -140,7 +140,7 @@ VERIFIERS = (
 NODES = (
     _node(
         "signs and shows other rows", "its result commits to another trace than its rows", COURT, "other trace",
-        outcome="node missing", client="suer", check="court", reduced=True,
+        outcome="node missing", client="suer", check="court",
     ),
     _node(
         "withholds its result", "answers, and signs nothing", NOTHING, "withheld result", kind="toy", outcome=FAILED,
@@ -158,8 +158,9 @@ SCHEDULERS_ROWS = (
     _scheduler("skipped parties", "names a node that was not drawn", CONTRACT, "wrong assignment",
                says="not drawn", script="wrong_nodes", reduced=True),
     _scheduler("friends check", "lets other verifiers check than were drawn", CLIENT, "friends check",
-               outcome="refused", says="other verifiers"),
-    _scheduler("altered rows", "shows verifiers a flipped bit", SUMMONS, "altered rows", outcome=UNPAID),
+               outcome="refused", says="other verifiers", reduced=True),
+    _scheduler("altered rows", "shows verifiers a flipped bit", SUMMONS, "altered rows", outcome=UNPAID,
+               reduced=True),
     _scheduler("dropped rows", "leaves a row out for verifiers", SUMMONS, "dropped rows", outcome=UNPAID),
     _scheduler("reordered rows", "swaps two rows for verifiers", SUMMONS, "reordered rows", outcome=UNPAID),
     _scheduler("replayed rows", "shows verifiers another order's rows", SUMMONS, "replayed rows", outcome=UNPAID),
@@ -176,7 +177,7 @@ CLIENTS = (
     _script("secret never shown", "keeps its first secret", NOTHING, "never_shown", "undrawn", reduced=True),
     _script("secret shown first", "shows its secret before there are results", SCHEDULERS, "shown_first", "refused"),
     _script("one tab, two schedulers", "orders on a tab with another payee", SCHEDULERS, "other_payee", "refused"),
-    _script("voucher backwards", "says that less was spent", SCHEDULERS, "backwards", "refused"),
+    _script("voucher backwards", "says that less was spent", SCHEDULERS, "backwards", "refused", reduced=True),
     _script("open again", "opens a number that it acknowledged", NOTHING, "unacknowledged_again", "changes nothing"),
     _script("another deployment's voucher", "signs in another Bank's domain", SCHEDULERS, "another_bank", "refused"),
 )
