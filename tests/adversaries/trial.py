@@ -21,7 +21,7 @@ from troth.client.orders.journal import Entry, Phase
 from troth.client.orders.updates import Drawn, Ended, Finished, Sent, Served
 from troth.client.orders.wishes import Check, Wish
 from troth.protocol.market.messages import DOUBTS, case_id
-from troth.protocol.market.types import Fault, Outcome
+from troth.protocol.market.types import Fault, Outcome, SummonsKind
 from troth.protocol.types import Address, Hash32
 
 TRIAL_SECONDS = 90.0
@@ -227,9 +227,10 @@ class Trial:
             self.note_end(PHASES[self.entry.phase])
 
     def _passed_on(self) -> bool:
-        """Every verifier said on chain that it was shown nothing to judge, so that nobody is owed for the answer."""
-        asked = self.summons()
-        return bool(asked) and all(one.answered for one in asked) and self.entry.phase is Phase.REFUSED_CHECK
+        """The check of every segment was summoned and that was answered, not with a whole check: nobody is owed."""
+        asked = [one for one in self.summons() if one.state.kind is SummonsKind.CHECK]
+        answered = len(asked) == len(self.network.plan.ends) and all(one.answered for one in asked)
+        return answered and self.entry.phase is Phase.REFUSED_CHECK
 
     def _unanswered(self) -> bool:
         return any(one.answered is False for one in self.summons())
