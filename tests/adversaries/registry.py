@@ -102,10 +102,8 @@ INFERENCERS = (
     ),
 )  # fmt: skip
 
-COPIED = "random rows, then the copied ones"
 VERIFIERS = (
     _checker("lazy, random root", "commits to random rows and says yes", OPENINGS, "random rows, yes", reduced=True),
-    _checker("lazy, copied root", "says yes over the rows that it was shown", SCHEDULERS, COPIED),
     _checker("copied opening", "opens what another one opened", OPENINGS, "shows its opening", "copies an opening"),
     _checker("never opens", "commits, says yes, opens nothing", OPENINGS, "opens nothing"),
     _checker("always no", "rejects what it found right", MAJORITY, "always no"),
@@ -163,7 +161,8 @@ SCHEDULERS_ROWS = (
                reduced=True),
     _scheduler("dropped rows", "leaves a row out for verifiers", SUMMONS, "dropped rows", outcome=UNPAID),
     _scheduler("reordered rows", "swaps two rows for verifiers", SUMMONS, "reordered rows", outcome=UNPAID),
-    _scheduler("replayed rows", "shows verifiers another order's rows", SUMMONS, "replayed rows", outcome=UNPAID),
+    _scheduler("replayed rows", "shows verifiers another order's rows", SUMMONS, "replayed rows", outcome=UNPAID,
+               script="replayed"),
     _scheduler("other inputs for verifiers", "gives verifiers another text", SUMMONS, "other text", outcome=UNPAID),
     _scheduler("rows withheld", "never shows verifiers what to judge", SUMMONS, "withheld target", outcome=UNPAID),
     _scheduler("verifiers never asked", "asks no verifier to commit", SUMMONS, "shows nothing to verifiers",
@@ -182,10 +181,13 @@ CLIENTS = (
     _script("another deployment's voucher", "signs in another Bank's domain", SCHEDULERS, "another_bank", "refused"),
 )
 
-# A node that was paid less works for that scheduler no more, so that this row is the last of its network.
-PAYERS = (
+# A node that was paid less than it thinks it is owed works for that scheduler no more, so that these rows are the last
+# of their networks.
+STRIKES = (
+    _checker("lazy, copied root", "says yes over the rows that it was shown", SCHEDULERS,
+             "random rows, then the copied ones"),
     _scheduler("pays a node less", "acknowledges half of what it promised", NODE, "pays a node less",
                outcome="claimable", losers=(), script="pays_less", reduced=True),
 )  # fmt: skip
 
-PLAYED = (*INFERENCERS, *VERIFIERS, *NODES, *SCHEDULERS_ROWS, *CLIENTS, *PAYERS)
+PLAYED = (*INFERENCERS, *VERIFIERS, *NODES, *SCHEDULERS_ROWS, *CLIENTS, *STRIKES)

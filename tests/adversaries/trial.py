@@ -134,8 +134,12 @@ class Trial:
             if served and self._is_fair():
                 return
             why.append(self.found.said if not served else "the cheat has other seats than the row is about")
-            self.first, self.found.said, self.verifiers = len(self.orders), "", ()
+            self.begin_anew()
         raise RuntimeError(f"no order came as the row wants it in {ATTEMPTS} tries: {'; '.join(why)}")
+
+    def begin_anew(self) -> None:
+        """The next order is the one that the notes are about."""
+        self.first, self.found.said, self.verifiers = len(self.orders), "", ()
 
     def _is_fair(self) -> bool:
         """Whether honest verifiers hold most seats where one cheats, and cheats where two do."""
