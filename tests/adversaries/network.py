@@ -47,21 +47,18 @@ BLOCK_SECONDS = 0.5
 FUNDS = 10_000 * 10**18
 SEATS = 60
 """Seats' worth of stake of each node: more than the class counts, so that a convict stays and plays on."""
-PARAMETERS = {
-    # A busy machine takes longer than a demo gives a client to summon a check, and a scheduler to answer by real
-    # weights, which would convict it.
-    "toy": replace(shipped.DEMO, lag=80, commit_window=60, reveal_window=60, claim_delay=1_000, close_delay=1_200),
-    "weights": replace(
-        shipped.DEMO,
-        lag=120,
-        summons_window=45,
-        commit_window=60,
-        reveal_window=60,
-        claim_delay=2_500,
-        close_delay=3_000,
-        unbonding=6_000,
-    ),
-}
+# A busy machine takes longer than a demo gives a client to summon a check, and a scheduler to answer, which would
+# convict it.
+PARAMETERS = replace(
+    shipped.DEMO,
+    lag=120,
+    summons_window=45,
+    commit_window=60,
+    reveal_window=60,
+    claim_delay=2_500,
+    close_delay=3_000,
+    unbonding=6_000,
+)
 ASK = Ask(prompt=3 * 10**17, cached=3 * 10**16, written=6 * 10**17)
 """Wei for 10^9 positions of one segment: within the eight tenths of the scheduler's prices that orders give to nodes,
 which two segments share."""
@@ -230,7 +227,7 @@ async def _deploy(stack: AsyncExitStack, chain: LocalChain, folder: Path, kind: 
     for key in chain.keys:
         chain.fund(key)
     chain.mine(3)
-    market, _ = await deploy_market(chain.url, PARAMETERS[kind], chain.keys[0])
+    market, _ = await deploy_market(chain.url, PARAMETERS, chain.keys[0])
     await stack.enter_async_context(market)
     keys = tuple(key_of(f"node {number}") for number in range(NODES))
     scheduler = key_of("scheduler")

@@ -37,7 +37,7 @@ from troth.protocol.market.messages import Signed, market_domain, sign
 from troth.protocol.market.types import Fault, Result, Tab, Voucher
 from troth.protocol.types import Address, address_from_bytes, address_to_bytes
 
-LATE_BLOCKS = 45
+LATE_BLOCKS = 65
 """More than half of the lag: a secret that comes then is late."""
 
 
