@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two targets at a time: the set-up of Python beside that of Node, the tests of Python beside all other checks.
 MAKEFLAGS += --jobs=2
 
-.PHONY: help setup dev quick vllm vllm-tests demo test fuzz lint types layers contracts contracts-analysis bindings python-tests network-tests adversary-tests adversaries wheel bench clean
+.PHONY: help setup dev quick vllm vllm-tests demo test fuzz lint types layers contracts contracts-analysis bindings python-tests network-tests adversaries wheel bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -90,9 +90,6 @@ bindings: setup
 # After the Solidity tests are compiled, since that replaces artifacts for a moment, and a test reads them.
 python-tests: setup $(STAMPS)/contract-tests
 	$(BIN)/python scripts/python_tests
-
-adversary-tests: setup ## the most telling adversaries as tests
-	$(BIN)/pytest tests/integration/test_adversaries.py -m network
 
 fuzz: setup ## property tests with random examples, and Solidity's fuzz tests under a random seed, for a human who looks
 	@echo "a failure is printed with the example that caused it; add it to the test as one that is always tried"

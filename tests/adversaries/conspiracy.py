@@ -7,6 +7,7 @@ from typing import Any
 
 from adversaries.deceits import DECEITS, HONEST, Deceit
 from adversaries.notes import INFERENCER, Notes, verifier
+from adversaries.rules import set_rule
 from troth.node.court import bringing
 from troth.node.errors import Busy
 from troth.node.orders import checking, concluding, unveiling
@@ -17,10 +18,11 @@ from troth.node.orders.service import Answer, OrderService
 from troth.node.orders.session import INFERS, Session
 from troth.protocol.market import canonical, messages
 from troth.protocol.market.checks import Opened
+from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import CheckPapers
 from troth.protocol.market.types import Opinion
-from troth.protocol.types import Address, Hash32
+from troth.protocol.types import Address, Hash32, address_to_bytes
 from troth.protocol.wire import OrderRequest
 from troth.protocol.wire_market import Advance, Conclude, Unveil
 
@@ -70,14 +72,22 @@ class ConspiringService(OrderService):
             raise Busy("this node signs nothing", None, "Ask for ever.")
         return await super().handle(sender, header, payload)
 
+    async def _hear(self, sender: Address, payload: memoryview) -> Answer:
+        try:
+            return await super()._hear(sender, payload)
+        except InvalidVoucher:
+            self.conspiracy.notes.tell(address_to_bytes(self._bench.me), what="refused a voucher")
+            raise
+
     def _note_part(self, sender: Address, header: Advance, payload: memoryview) -> None:
         """Which of the drawn verifiers this node is: that is how notes name it."""
         if not self.conspiracy.notes.cheats(header.order):
             return
         papers = canonical.decode(CheckPapers, payload[: header.papers_size], len(payload))
         drawn = drawn_check(papers, self._post(sender)).seats[header.segment]
-        number = tuple(drawn.seats).index(self._bench.me)
-        _parts[bytes(header.order), header.segment, self._bench.me] = verifier(number)
+        for number, node in enumerate(drawn.seats):
+            if node == self._bench.me:  # who was not drawn is refused by the shipped service, as a friend is
+                _parts[bytes(header.order), header.segment, node] = verifier(number)
 
 
 def break_rules(conspiracy: Conspiracy) -> None:
@@ -93,16 +103,17 @@ def _sign_as_told(conspiracy: Conspiracy) -> None:
     honest_sign, honest_judge = checking._sign, checking.judge_rows  # type: ignore[attr-defined]
     honest_commitment = checking.own_commitment
 
-    async def judge(engine: Any, session: Session, claimed: Any, *, root_matches: bool) -> Any:
-        judgement = await honest_judge(engine, session, claimed, root_matches=root_matches)
-        seat, tokens = session.seat, judgement.tokens
+    async def judge(engine: Any, work: Any, claimed: Any, *, root_matches: bool) -> Any:
+        """Here ``work`` is a verifier's session."""
+        judgement = await honest_judge(engine, work, claimed, root_matches=root_matches)
+        seat, tokens = work.seat, judgement.tokens
         said = {"states": judgement.states.score, "state_cut": judgement.states.cut, "root": root_matches}
         if tokens is not None:
             said |= {"tokens": tokens.score, "token_cut": tokens.cut, "end": tokens.end_ok}
         part = _parts.get((bytes(seat.order_id), seat.index, seat.me), "verifier")
         cheats = part in conspiracy.notes.cheats(seat.order_id)
         if conspiracy.deceit(seat.order_id, seat.index, seat.me, infers=False).copies:
-            _copied[bytes(seat.order_id), seat.index, seat.me] = Hash32(committed_trace(session, claimed).root)
+            _copied[bytes(seat.order_id), seat.index, seat.me] = Hash32(committed_trace(work, claimed).root)
         conspiracy.notes.tell(seat.order_id, what="judged", by=seat.me, segment=seat.index, cheats=cheats, **said)
         return judgement
 
@@ -119,9 +130,9 @@ def _sign_as_told(conspiracy: Conspiracy) -> None:
             return honest_commitment(bench, session)
         return messages.verifier_commitment(seat.order_id, seat.index, bench.me, root=root, salt=Hash32(trace.salt))
 
-    checking.judge_rows = judge  # type: ignore[attr-defined]
-    checking._sign = sign
-    checking.own_commitment = commitment
+    set_rule(checking, "judge_rows", judge)
+    set_rule(checking, "_sign", sign)
+    set_rule(checking, "own_commitment", commitment)
 
 
 def _open_as_told(conspiracy: Conspiracy) -> None:
@@ -140,7 +151,7 @@ def _open_as_told(conspiracy: Conspiracy) -> None:
             raise Busy("nothing was leaked yet", None, "Ask again.")
         return canonical.decode(Opened, leaked, len(leaked))
 
-    unveiling._opened = opened
+    set_rule(unveiling, "_opened", opened)
 
 
 def _conclude_as_told(conspiracy: Conspiracy) -> None:
@@ -158,7 +169,7 @@ def _conclude_as_told(conspiracy: Conspiracy) -> None:
             conspiracy.notes.share(result.order, canonical.encode(signed))
         return word
 
-    concluding._sign = sign
+    set_rule(concluding, "_sign", sign)
 
 
 def _bring_as_told(conspiracy: Conspiracy) -> None:
@@ -168,7 +179,7 @@ def _bring_as_told(conspiracy: Conspiracy) -> None:
         deceit = conspiracy.deceit(rejection.order, rejection.segment, self.bench.me, infers=False)
         return True if not deceit.brings else await honest(self, rejection)
 
-    bringing.Bringer.rejected = rejected  # type: ignore[method-assign]
+    set_rule(bringing.Bringer, "rejected", rejected)
 
 
 __all__ = ["Conspiracy", "ConspiringService", "break_rules"]

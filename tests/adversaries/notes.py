@@ -56,7 +56,7 @@ class Notes:
         return path.read_bytes() if path.exists() else None
 
     def tell(self, order: bytes, **what: Any) -> None:
-        """Add a line to what was seen in an order."""
+        """Add a line to what was seen in an order, or by a party whose address is given in its place."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._path(order, "seen").open("a") as file:
             file.write(json.dumps(what) + "\n")

@@ -17,6 +17,7 @@ DRAWS, EVIDENCE, OUTCOMES, OPENING = (
 CLAIMS, COMMITTEE, WORDS, MONEY = (
     f"{MARKET}/{name}.t.sol" for name in ("BankClaims", "CourtCommittee", "AttacksWords", "AttacksMoney")
 )
+CHECKS, CLASSES, GAS = (f"{MARKET}/{name}.t.sol" for name in ("SummonsCheck", "Classes", "CourtGas"))
 TABS = "tests/integration/test_scheduler_tabs.py"
 NODE = "tests/integration/test_node_on_tabs.py"
 CASES = "tests/integration/test_cases_court.py"
@@ -24,6 +25,10 @@ PIPELINES = "tests/integration/test_cases_pipelines.py"
 CONVICTIONS = "tests/integration/test_cases_convictions.py"
 LOGS = "tests/unit/test_market_audit_logs.py"
 RULES = "tests/unit/test_market_convictions.py"
+ECONOMY = "tests/unit/test_bench_economy.py"
+ORDERS = "tests/unit/test_scheduler_orders.py"
+FAULTS = "tests/unit/test_tabs_faults.py"
+TERMS = "tests/unit/test_tabs_terms.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,4 +145,59 @@ REFERENCED = (
     _by("a front-run answer of a claim", "the contract", f"{BANK}::test_AnAnswerFrontRunByAnObjection"),
     _by("a task left out of the log", "the auditor", f"{LOGS}::test_a_promised_leaf_that_is_missing_is_found"),
     _by("every lie in a log's line", "the auditor", f"{LOGS}::test_every_lie_in_a_line_is_found"),
+    _by(
+        "a captured share, bursts, slow cheats", "nothing to gain", f"{ECONOMY}::test_every_coalition_loses_everywhere"
+    ),
+    _by(
+        "a burst that is gone before its checks",
+        "nothing to gain",
+        f"{ECONOMY}::test_a_burst_is_void_within_the_lag_and_paid_without_one",
+    ),
+    _by("more open orders than stake covers", "the scheduler", f"{ORDERS}::test_work_beyond_the_stake_is_refused"),
+    _by(
+        "a class without honest checks",
+        "the client",
+        f"{TERMS}::test_a_class_below_the_policy_must_be_named_by_its_user",
+    ),
+    _by(
+        "a class whose cases fit in no call",
+        "the contract",
+        f"{CLASSES}::test_RefusesClassesWhoseCallsDoNotFit",
+        f"{GAS}::test_noCallOfAnAllowedClassIsTooLargeToBeRelayed",
+    ),
+    _by("a check refused for a tenth of a cent", "a summons", f"{CHECKS}::test_ACheckRefusedForATenthOfACentCostsL"),
+    _by(
+        "summons by the hundred",
+        "nothing to gain",
+        f"{CHECKS}::test_SummonsByTheHundredCostTheSummonerAndPayTheAnswers",
+    ),
+    _by("cases by the hundred", "nothing to gain", f"{COMMITTEE}::test_casesByTheHundredCostABondEach"),
+    _by(
+        "self-conviction",
+        "the contract",
+        f"{WORDS}::test_WhoConvictsItselfLosesNineTenths",
+        f"{CHECKS}::test_WhoSummonsItselfLosesNineTenths",
+    ),
+    _by("a stolen tab key", "bounded by its tab", f"{BANK}::test_AStolenTabKeyTakesItsTabAtMost"),
+    _by(
+        "a client from an old backup",
+        "the scheduler",
+        f"{FAULTS}::test_a_wallet_from_an_old_backup_goes_on_and_never_pays_twice",
+    ),
+    _by(
+        "a RANDAO of one's choice, or too old",
+        "the contract",
+        f"{COMMITTEE}::test_aRandaoIsProvenFromHistoryAndNotForever",
+    ),
+    _by(
+        "a reorganisation below a case or a tab",
+        "nobody loses",
+        f"{CASES}::test_an_opening_that_a_reorganisation_took_away_is_made_again",
+        f"{TABS}::test_a_reorganisation_below_a_redemption_pays_once",
+    ),
+    _by(
+        "a dead scheduler",
+        "another one serves",
+        f"{FAULTS}::test_a_dead_scheduler_costs_the_next_question_less_than_five_seconds",
+    ),
 )

@@ -12,7 +12,7 @@ from adversaries.notes import INFERENCER, SCHEDULER, verifier
 STATES, TOKENS = "verdict: states", "verdict: tokens"
 OPENINGS, MAJORITY = "client: openings", "majority of verifiers"
 CLIENT, NODE, COURT, SUMMONS = "client refuses", "node refuses", "the court", "a summons"
-SCHEDULERS, CONTRACT, AUDITOR = "scheduler refuses", "the contract", "the auditor"
+SCHEDULERS, CONTRACT = "scheduler refuses", "the contract"
 NOT_CAUGHT, NOTHING = "not caught (stated)", "nothing to gain"
 CONVICTED, CHECKED, FAILED = "convicted", "checked", "failed"
 SCHEDULER_CONVICTED, UNPAID = "scheduler convicted", "unchecked, not paid"
@@ -89,7 +89,7 @@ INFERENCERS = (
     _node("noise of 1 %", "correct states, each element off by 1 %", STATES, "noise 1 %"),
     _node(
         "noise of 0.01 %", "correct states, each element off by 0.01 %", NOT_CAUGHT, "noise 0.01 %",
-        outcome=CHECKED, losers=(), reduced=True,
+        outcome=CHECKED, losers=(),
     ),
     _node("forged text", "half the layers write the text, one honest prefill", TOKENS, "forged", tokens=16),
     _node("fake end", "an end token as the fourth token", TOKENS, "fake end", reduced=True),
@@ -102,10 +102,8 @@ INFERENCERS = (
     ),
 )  # fmt: skip
 
-COPIED = "random rows, then the copied ones"
 VERIFIERS = (
     _checker("lazy, random root", "commits to random rows and says yes", OPENINGS, "random rows, yes", reduced=True),
-    _checker("lazy, copied root", "says yes over the rows that it was shown", SCHEDULERS, COPIED),
     _checker("copied opening", "opens what another one opened", OPENINGS, "shows its opening", "copies an opening"),
     _checker("never opens", "commits, says yes, opens nothing", OPENINGS, "opens nothing"),
     _checker("always no", "rejects what it found right", MAJORITY, "always no"),
@@ -140,7 +138,7 @@ VERIFIERS = (
 NODES = (
     _node(
         "signs and shows other rows", "its result commits to another trace than its rows", COURT, "other trace",
-        outcome="node missing", client="suer", check="court", reduced=True,
+        outcome="node missing", client="suer", check="court",
     ),
     _node(
         "withholds its result", "answers, and signs nothing", NOTHING, "withheld result", kind="toy", outcome=FAILED,
@@ -158,13 +156,17 @@ SCHEDULERS_ROWS = (
     _scheduler("skipped parties", "names a node that was not drawn", CONTRACT, "wrong assignment",
                says="not drawn", script="wrong_nodes", reduced=True),
     _scheduler("friends check", "lets other verifiers check than were drawn", CLIENT, "friends check",
-               outcome="refused", says="other verifiers"),
-    _scheduler("altered rows", "shows verifiers a flipped bit", SUMMONS, "altered rows", outcome=UNPAID),
+               outcome="refused", says="other verifiers", reduced=True),
+    _scheduler("altered rows", "shows verifiers a flipped bit", SUMMONS, "altered rows", outcome=UNPAID,
+               reduced=True),
     _scheduler("dropped rows", "leaves a row out for verifiers", SUMMONS, "dropped rows", outcome=UNPAID),
     _scheduler("reordered rows", "swaps two rows for verifiers", SUMMONS, "reordered rows", outcome=UNPAID),
-    _scheduler("replayed rows", "shows verifiers another order's rows", SUMMONS, "replayed rows", outcome=UNPAID),
+    _scheduler("replayed rows", "shows verifiers another order's rows", SUMMONS, "replayed rows", outcome=UNPAID,
+               script="replayed"),
     _scheduler("other inputs for verifiers", "gives verifiers another text", SUMMONS, "other text", outcome=UNPAID),
     _scheduler("rows withheld", "never shows verifiers what to judge", SUMMONS, "withheld target", outcome=UNPAID),
+    _scheduler("verifiers never asked", "asks no verifier to commit", SUMMONS, "shows nothing to verifiers",
+               outcome=UNPAID),
     _scheduler("results withheld", "keeps the results of an answer back", SUMMONS, "withholds results"),
     _scheduler("refuses the check", "answers neither secret nor summons", SUMMONS, "refuses the check", reduced=True),
     _scheduler("checks late", "answers the summons alone", SUMMONS, "checks late", outcome=CHECKED, losers=()),
@@ -174,15 +176,18 @@ CLIENTS = (
     _script("secret never shown", "keeps its first secret", NOTHING, "never_shown", "undrawn", reduced=True),
     _script("secret shown first", "shows its secret before there are results", SCHEDULERS, "shown_first", "refused"),
     _script("one tab, two schedulers", "orders on a tab with another payee", SCHEDULERS, "other_payee", "refused"),
-    _script("voucher backwards", "says that less was spent", SCHEDULERS, "backwards", "refused"),
+    _script("voucher backwards", "says that less was spent", SCHEDULERS, "backwards", "refused", reduced=True),
     _script("open again", "opens a number that it acknowledged", NOTHING, "unacknowledged_again", "changes nothing"),
     _script("another deployment's voucher", "signs in another Bank's domain", SCHEDULERS, "another_bank", "refused"),
 )
 
-# A node that was paid less works for that scheduler no more, so that this row is the last of its network.
-PAYERS = (
+# A node that was paid less than it thinks it is owed works for that scheduler no more, so that these rows are the last
+# of their networks.
+STRIKES = (
+    _checker("lazy, copied root", "says yes over the rows that it was shown", SCHEDULERS,
+             "random rows, then the copied ones"),
     _scheduler("pays a node less", "acknowledges half of what it promised", NODE, "pays a node less",
                outcome="claimable", losers=(), script="pays_less", reduced=True),
 )  # fmt: skip
 
-PLAYED = (*INFERENCERS, *VERIFIERS, *NODES, *SCHEDULERS_ROWS, *CLIENTS, *PAYERS)
+PLAYED = (*INFERENCERS, *VERIFIERS, *NODES, *SCHEDULERS_ROWS, *CLIENTS, *STRIKES)

@@ -1,7 +1,7 @@
 """The process of a scheduler: `python -m adversaries.scheduler --plan FILE`.
 
 It is the shipped scheduler; in the orders that its notes are about, one step is another: who it says was drawn, what it
-hands to verifiers, whether it answers, what it pays, what it logs.
+hands to verifiers, whether it answers, what it pays.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from adversaries.notes import SCHEDULER, Notes
 from adversaries.plan import CONTEXT, POLL_SECONDS, VRF_SECRET, Plan, key_of
+from adversaries.rules import set_rule
 from troth.overlay.identity import load_identity
 from troth.overlay.logs import configure
 from troth.overlay.server import TlsServer, run_until_stopped
@@ -27,7 +28,6 @@ from troth.scheduler.checks import seat as seats
 from troth.scheduler.checks.summons import SummonsDuty
 from troth.scheduler.errors import Busy, TaskFailed
 from troth.scheduler.keys import Keys
-from troth.scheduler.log.entries import LogBook
 from troth.scheduler.market.assembly import assembled_market
 from troth.scheduler.market.configuration import MarketConfiguration
 from troth.scheduler.market.duties import Pace
@@ -42,7 +42,6 @@ from troth.scheduler.tabs.opening import Deposits
 
 LISTED = PriceList(prompt=8 * 10**17, cached=8 * 10**16, written=16 * 10**17)
 """Wei for 10^9 positions, as in the demo."""
-LOG_SECONDS = 5.0
 CheatOf = Callable[[bytes], str | None]
 Rows = list[bytes]
 _earlier: dict[str, Rows] = {}
@@ -98,7 +97,6 @@ def break_rules(cheat_of: CheatOf) -> None:
     _tamper(cheat_of)
     _withhold(cheat_of)
     _pay_less(cheat_of)
-    _log_less(cheat_of)
 
 
 def _name_others(cheat_of: CheatOf) -> None:
@@ -110,8 +108,8 @@ def _name_others(cheat_of: CheatOf) -> None:
             return drawn
         return replace(drawn, proof=vrf.prove(keccak256(b"another key"), messages.infer_alpha(asked.order_id)))
 
-    def choose(asked: Any, drawn: Any) -> tuple[Address, ...]:
-        nodes: tuple[Address, ...] = honest_choose(asked, drawn)
+    def choose(asked: Any, drawn: Any, preferred: Any) -> tuple[Address, ...]:
+        nodes: tuple[Address, ...] = honest_choose(asked, drawn, preferred)
         if cheat_of(asked.order_id) != "wrong assignment":
             return nodes
         members = asked.view.groups[0].members_at(asked.order.reference_block)
@@ -127,8 +125,9 @@ def _name_others(cheat_of: CheatOf) -> None:
         friends = tuple(others[: len(drawn[0].operators)])
         return (replace(drawn[0], operators=friends), *drawn[1:])
 
-    admission._draw, admission._choose = draw, choose
-    checking.drawn_verifiers = verifiers
+    set_rule(admission, "_draw", draw)
+    set_rule(admission, "_choose", choose)
+    set_rule(checking, "drawn_verifiers", verifiers)
 
 
 def _members(desk: Any, story: Any) -> list[Address]:
@@ -165,7 +164,9 @@ def _tamper(cheat_of: CheatOf) -> None:
             raise TaskFailed("verifiers are asked nothing", self._segment)
         return await honest_commit(self)
 
-    seats.Seat.judge, seats.Seat.commit, seats.Seat._answer = judge, commit, answer  # type: ignore[method-assign]
+    set_rule(seats.Seat, "judge", judge)
+    set_rule(seats.Seat, "commit", commit)
+    set_rule(seats.Seat, "_answer", answer)
 
 
 def _withhold(cheat_of: CheatOf) -> None:
@@ -189,39 +190,20 @@ def _withhold(cheat_of: CheatOf) -> None:
         if cheat_of(asked.story.order_id) not in {"refuses the check", "friends check"}:
             await honest_summons(self, asked)
 
-    concluding.Ending.results = results  # type: ignore[method-assign]
-    Orders.show_secret = show_secret  # type: ignore[method-assign]
-    SummonsDuty._answer = answer  # type: ignore[method-assign]
+    set_rule(concluding.Ending, "results", results)
+    set_rule(Orders, "show_secret", show_secret)
+    set_rule(SummonsDuty, "_answer", answer)
 
 
 def _pay_less(cheat_of: CheatOf) -> None:
-    honest_fee, honest_due = NodeTabs.set_fee, NodeTabs.acknowledge_due
+    honest = NodeTabs.set_fee
 
     def set_fee(self: Any, node: Address, number: int, fee: int, due: int) -> Any:
         owed = self.held(node).owed.get(number)
         short = owed is not None and cheat_of(owed.order) == "pays a node less"
-        return honest_fee(self, node, number, fee // 2 if short else fee, due)
+        return honest(self, node, number, fee // 2 if short else fee, due)
 
-    def acknowledge_due(self: Any, block: int, decide: Any) -> Any:
-        def kept(node: Address, owed: Any) -> int | None:
-            return None if cheat_of(owed.order) == "never pays a node" else decide(node, owed)
-
-        return honest_due(self, block, kept)
-
-    NodeTabs.set_fee = set_fee  # type: ignore[method-assign]
-    NodeTabs.acknowledge_due = acknowledge_due  # type: ignore[method-assign]
-
-
-def _log_less(cheat_of: CheatOf) -> None:
-    honest = LogBook.assign
-
-    def assign(self: Any, story: Any) -> Any:
-        number, statements = honest(self, story)
-        if cheat_of(story.order_id) == "leaves it out of the log":
-            statements = [one for one in statements if "log_line" not in one[0]]
-        return number, statements
-
-    LogBook.assign = assign  # type: ignore[method-assign]
+    set_rule(NodeTabs, "set_fee", set_fee)
 
 
 def configuration_of(plan: Plan) -> MarketConfiguration:
@@ -258,7 +240,6 @@ async def serve(plan: Plan) -> None:
     keys = Keys(key_of("scheduler"), VRF_SECRET)
     identity = load_identity(configuration.folder / "tls")
     async with assembled_market(configuration, keys, Pace(urgent=0.2, money=1.0, slow=5.0)) as scheduler:
-        scheduler.orders.book._seconds = LOG_SECONDS
         server = TlsServer(scheduler.app(), identity, configuration.host, configuration.port)
         await run_until_stopped(server, lambda _port: plan.ready("scheduler").touch())
 

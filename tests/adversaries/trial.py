@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from adversaries.money import Accountant, Count, open_work, paid_work
+from adversaries.money import Accountant, Count, open_work, paid_work, spent_with_scheduler
 from adversaries.network import Client, Network
 from adversaries.notes import INFERENCER, SCHEDULER, verifier
 from adversaries.registry import CHECKED, CONVICTED, FAILED, SCHEDULER_CONVICTED, UNPAID, Row
@@ -21,7 +21,7 @@ from troth.client.orders.journal import Entry, Phase
 from troth.client.orders.updates import Drawn, Ended, Finished, Sent, Served
 from troth.client.orders.wishes import Check, Wish
 from troth.protocol.market.messages import DOUBTS, case_id
-from troth.protocol.market.types import Fault, Outcome
+from troth.protocol.market.types import Fault, Outcome, SummonsKind
 from troth.protocol.types import Address, Hash32
 
 TRIAL_SECONDS = 90.0
@@ -88,7 +88,9 @@ class Trial:
 
     @property
     def order(self) -> Hash32:
-        """The order that the notes are about."""
+        """The order that the notes are about; RuntimeError with what the client was told where none was sent."""
+        if len(self.orders) <= self.first:
+            raise RuntimeError(f"no order was sent: {self.found.said or 'the client was told nothing'}")
         return self.orders[self.first]
 
     @property
@@ -125,16 +127,19 @@ class Trial:
     async def ask_until_served(self) -> None:
         """Another order is played where one failed on a busy machine, or where the draw gave a cheat more seats than
         the row is about: one verifier may hold most of them."""
+        why: list[str] = []
         for _ in range(ATTEMPTS):
             await self.ask()
-            served = self.row.outcome == FAILED or len(self.orders) <= self.first or not self._broke_off()
+            served = self.entry.phase is not Phase.FAILED or self.row.outcome == FAILED
             if served and self._is_fair():
                 return
-            self.first, self.found.said, self.verifiers = len(self.orders), "", ()
-        raise RuntimeError(f"no order came as the row wants it in {ATTEMPTS} tries")
+            why.append(self.found.said if not served else "the cheat has other seats than the row is about")
+            self.begin_anew()
+        raise RuntimeError(f"no order came as the row wants it in {ATTEMPTS} tries: {'; '.join(why)}")
 
-    def _broke_off(self) -> bool:
-        return self.entry.phase is Phase.FAILED
+    def begin_anew(self) -> None:
+        """The next order is the one that the notes are about."""
+        self.first, self.found.said, self.verifiers = len(self.orders), "", ()
 
     def _is_fair(self) -> bool:
         """Whether honest verifiers hold most seats where one cheats, and cheats where two do."""
@@ -174,12 +179,12 @@ class Trial:
             if time.monotonic() > until:
                 raise TimeoutError(f"{what} did not come within {seconds:g} s; {self._shown()}")
             self.network.require_alive()
-            if len(self.orders) > self.first and self.entry.phase is Phase.FAILED and self.row.outcome != FAILED:
+            if self.entry.phase is Phase.FAILED and self.row.outcome != FAILED:
                 raise RuntimeError(f"{what} cannot come: {self._shown()}")
             await asyncio.sleep(LOOK_SECONDS)
 
     def _shown(self) -> str:
-        return f"{self.entry.phase}, {self.entry.failure}" if self.orders else self.found.said
+        return f"{self.entry.phase}, {self.entry.failure}; the client was told {self.found.said!r}"
 
     def note_end(self, outcome: str) -> None:
         """It ended now."""
@@ -226,9 +231,10 @@ class Trial:
             self.note_end(PHASES[self.entry.phase])
 
     def _passed_on(self) -> bool:
-        """Every verifier said on chain that it was shown nothing to judge, so that nobody is owed for the answer."""
-        asked = self.summons()
-        return bool(asked) and all(one.answered for one in asked) and self.entry.phase is Phase.REFUSED_CHECK
+        """The check of every segment was summoned and that was answered, not with a whole check: nobody is owed."""
+        asked = [one for one in self.summons() if one.state.kind is SummonsKind.CHECK]
+        answered = len(asked) == len(self.network.plan.ends) and all(one.answered for one in asked)
+        return answered and self.entry.phase is Phase.REFUSED_CHECK
 
     def _unanswered(self) -> bool:
         return any(one.answered is False for one in self.summons())
@@ -241,12 +247,17 @@ class Trial:
         while time.monotonic() < until:
             entries = [self.client.session.journal.entry(one) for one in self.orders]
             left = [one for one in entries if one.paid is None and one.phase not in NEVER_PAID]
-            if not left and not open_work(self.network, ours):
+            if not left and self.word_arrived() and not open_work(self.network, ours):
                 return
             if not wound and all(one.due is not None for one in left) and not self._live():
                 wound = True
                 await self.network.wind(self.client.session.parameters.lag + 2)
             await asyncio.sleep(LOOK_SECONDS)
+
+    def word_arrived(self) -> bool:
+        """Whether the scheduler holds the newest word of the client's tab: it is told some time after it was signed."""
+        word = self.client.session.books.record(self.client.tab).voucher
+        return word is None or spent_with_scheduler(self.network).get(self.client.tab, 0) >= word.message.spent
 
     def _live(self) -> bool:
         state = self.network.follower.state
@@ -288,7 +299,8 @@ async def play(network: Network, accountant: Accountant, row: Row, script: Scrip
             found.change = (await accountant.count()).since(before)
             _examine(trial)
     except Exception as error:  # noqa: BLE001 - one trial that breaks must not hide the others
-        found.broken.append(f"broke: {type(error).__name__}: {error}")
+        told = f" (the client was told: {found.said})" if found.said else ""
+        found.broken.append(f"broke: {type(error).__name__}: {error}{told}")
     found.wall = time.monotonic() - begun
     return found
 
@@ -302,7 +314,8 @@ def _examine(trial: Trial) -> None:
         found.deposits = sum(one.state.deposit for one in trial.summons())
         found.paid = sum(journal.entry(one).paid or 0 for one in trial.orders)
     if found.outcome != row.outcome:
-        found.broken.append(f"the outcome is {found.outcome!r}, not {row.outcome!r}")
+        told = f"; the client was told {found.said!r}"
+        found.broken.append(f"the outcome is {found.outcome!r}, not {row.outcome!r}{told}")
     if row.says not in found.said:
         found.broken.append(f"the client was told {found.said!r}, not of {row.says!r}")
     found.broken += _wrong_verdicts(found, row)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from adversaries.notes import SCHEDULER
+from adversaries.notes import SCHEDULER, Notes
 from adversaries.references import REFERENCED, Referenced
 from adversaries.registry import PLAYED
+from adversaries.rules import RuleChanged, require_fits, set_rule
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,3 +41,19 @@ def test_every_cheat_that_is_played_is_known_to_its_process() -> None:
     for one in PLAYED:
         for part, cheat in one.cheats:
             assert part != SCHEDULER or f'"{cheat}"' in text, cheat
+
+
+@pytest.mark.slow
+def test_every_replaced_rule_fits_in_the_place_of_the_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    conspiracy = pytest.importorskip("adversaries.conspiracy")
+    scheduler = pytest.importorskip("adversaries.scheduler")
+    for process in (conspiracy, scheduler):
+        monkeypatch.setattr(process, "set_rule", require_fits)
+    conspiracy.break_rules(conspiracy.Conspiracy(Notes(tmp_path)))
+    scheduler.break_rules(lambda order: None)
+
+
+def test_a_rule_that_takes_other_parameters_is_not_replaced() -> None:
+    program = SimpleNamespace(__name__="program", choose=lambda asked, drawn, preferred: drawn)
+    with pytest.raises(RuleChanged, match=r"program.choose is \(asked, drawn, preferred\), .* \(asked, drawn\)"):
+        set_rule(program, "choose", lambda asked, drawn: drawn)

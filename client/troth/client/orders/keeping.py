@@ -25,7 +25,7 @@ from troth.client.orders.journal import RUNNING, Entry, Phase
 from troth.client.orders.judging import go_to_court
 from troth.client.orders.paying import give_up, pay
 from troth.client.orders.session import FAILURES, Desk, MarketSession
-from troth.client.orders.summoning import AutomaticSummons, due_of
+from troth.client.orders.summoning import AutomaticSummons, due_of, first_by_itself
 from troth.client.orders.updates import Step
 from troth.client.tabs.errors import StoreUnusable
 from troth.protocol.market import checks, life, messages, prices
@@ -125,7 +125,9 @@ class Keeper:
 
     async def _summon(self, entry: Entry) -> None:
         due = due_of(entry, self.session.parameters, self.session.state)
-        if self.summons is None or due is None or not due.first <= self.session.block <= due.last:
+        if self.summons is None or due is None:
+            return
+        if not first_by_itself(entry, due) <= self.session.block <= due.last:
             return
         name = f"summons {due.kind} {due.segment}"
         if name not in entry.evidence:

@@ -57,6 +57,16 @@ def due_of(entry: Entry, parameters: Parameters, state: State) -> Due | None:
     return None if summons_id(entry.identifier, due.kind, due.segment) in state.summons else due
 
 
+def first_by_itself(entry: Entry, due: Due) -> int:
+    """From which block a program summons that nobody told to.
+
+    Summoning pays the gas of the answer, so that a check that runs is given half of the time in which it can be
+    summoned; one that was refused is not waited for.
+    """
+    runs = due.kind is SummonsKind.CHECK and entry.phase is Phase.REVEALED
+    return (due.first + due.last) // 2 if runs else due.first
+
+
 def _unsummoned(entry: Entry, segments: int, state: State) -> int:
     """The first segment whose check was not summoned yet."""
     ids = [summons_id(entry.identifier, SummonsKind.CHECK, segment) for segment in range(segments)]
