@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -17,6 +18,8 @@ from support.tabs_stage import PARAMETERS, TabsStage, tabs_stage
 
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
 from troth.chain.market_deployment import deploy_market
+from troth.chain.market_follower import MarketFollower
+from troth.chain.tokens import allowance
 from troth.client.configuration import Configuration
 from troth.client.errors import ReceiptNotFound, TransactionRefused, WalletError
 from troth.client.home import Home
@@ -36,8 +39,8 @@ from troth.protocol import vrf
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import lottery, messages
 from troth.protocol.market.bodies import Admitted, Lottery, Results, Submission
-from troth.protocol.market.calls import view
-from troth.protocol.market.messages import sign
+from troth.protocol.market.calls import build, view
+from troth.protocol.market.messages import sign, tab_id
 from troth.protocol.market.parts import Part
 from troth.protocol.market.tabs import first_voucher
 from troth.protocol.market.types import (
@@ -49,16 +52,20 @@ from troth.protocol.market.types import (
     PotKind,
     Result,
     SchedulerRegistration,
+    Tab,
+    TabConsent,
     TabState,
 )
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.types import Address, Hash32, address_from_bytes, pack_ends, to_address
+from troth.scheduler.market.ledger import MarketLedger
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 TOKENS = ROOT / "artifacts/contracts/test/market/support/BankMocks.sol"
 ETHER = 10**18
+PAYEE, OTHER_PAYEE = (address_from_bytes(bytes([byte]) * 20) for byte in (0x41, 0x42))
 
 
 @asynccontextmanager
@@ -145,12 +152,37 @@ async def test_a_tab_in_a_token_is_opened_by_permit_or_after_an_approval(
         assert [call["function"] for call in topped["calls"]] == ["approve", "topUp"]
         (told,) = await list_tabs(purse.home, configuration)
         assert told["balance_units"] == "570"
+        dry = await top_up(purse, configuration, "", "9units")
+        assert ([call["function"] for call in dry["calls"]], dry["transactions"]) == (["approve", "topUp"], [])
+        assert all(call["data"].startswith("0x") for call in dry["calls"])
         await take_back(purse, configuration, broadcast=True)
         anvil.mine(PARAMETERS.close_delay)
         held = await read_asset(stage.market, asset)
         before = await balance(stage.market, held, stage.client.address)
         await take_back(purse, configuration, broadcast=True)
         assert await balance(stage.market, held, stage.client.address) - before == 570
+
+
+async def test_a_scheduler_opens_its_tabs_with_nodes_in_a_token(anvil: Any) -> None:
+    """Nobody approves by hand: deposits side by side each get their own approval."""
+    asset = deploy(anvil, "GoodToken")
+    async with token_stage(anvil, asset, replace(PARAMETERS, asset=asset)) as stage:
+        mint(anvil, asset, stage.scheduler.address)
+        anvil.fund(stage.scheduler)
+        async with MarketFollower(stage.market, poll_interval=0.05) as follower:
+            await follower.catch_up()
+            ledger = MarketLedger(stage.market, follower, stage.scheduler)
+            tabs = [Tab(stage.scheduler.address, node, stage.scheduler.address) for node in (PAYEE, OTHER_PAYEE)]
+
+            async def opened(tab: Tab) -> None:
+                consent = sign(TabConsent(tab.payer, tab.payee), stage.market.domain, stage.scheduler.secret)
+                arguments = (tab.payee, tab.key, 700, consent.signature)
+                await ledger.execute(build(stage.market.contracts, Part.BANK, "openTab", *arguments), 700)
+
+            await asyncio.gather(*(opened(tab) for tab in tabs))
+            found = [follower.state.tab_state(tab_id(tab)) for tab in tabs]
+            assert [one.balance for one in found] == [700, 700]
+            assert await allowance(stage.market, asset, stage.scheduler.address) == 0
 
 
 def mint(anvil: Any, token: Address, account: Address) -> None:

@@ -48,6 +48,8 @@ def test_multiples(scalar: int, base: int) -> None:
     assert p256.multiple(point, scalar) == plainly_multiplied(point, scalar % N)
     both = (plainly_multiplied(GENERATOR, scalar % N), plainly_multiplied(point, scalar % N))
     assert p256.two_multiples(point, scalar % N) == both
+    other = p256.generator_multiple(base + 1) or point
+    assert p256.same_multiples(point, other, scalar) == (p256.multiple(point, scalar), p256.multiple(other, scalar))
 
 
 @settings(max_examples=30, deadline=None)

@@ -91,7 +91,7 @@ class FakeLedger:
             meta = replace(META, block=self.block, log_index=self.logs)
             self.state = fold.apply(replace(event, meta=meta), self.state)
 
-    async def execute(self, call: Any) -> int:
+    async def execute(self, call: Any, spends: int = 0) -> int:
         if self.failure is not None:
             raise self.failure
         self.sent.append(call)

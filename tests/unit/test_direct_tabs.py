@@ -212,10 +212,14 @@ def no_verdicts(_one: ToyOrder, lines: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("tamper", [undrawn, friends, no_verdicts, silent, garbage])
-async def test_a_check_that_an_entry_keeps_back_comes_from_the_scheduler(tmp_path: Path, tamper: Any) -> None:
+async def test_a_check_that_an_entry_keeps_back_comes_from_the_scheduler(
+    tmp_path: Path, tamper: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "troth.client.orders.checking")
     async with toy_stage(tmp_path) as stage, toy_entry(stage) as entry:
         entry.tamper_check = tamper
         await one_answer(stage, entry, blamed=False)
+        assert "scheduler" in caplog.text
         assert {"secret", "tiles"} <= set(stage.scheduler.calls_of)
 
 

@@ -55,6 +55,11 @@ def forged_order(network: Network, ordered: Ordered) -> Any:
     return network.papers(ordered, 0, order=sign(ordered.order.message, DOMAIN, CLIENT_KEY))
 
 
+def order_by_contract(network: Network, ordered: Ordered) -> Any:
+    """As a smart account signs: what it agrees to today, it may deny before anybody is paid."""
+    return network.papers(ordered, 0, order=replace(ordered.order, signature=ordered.order.signature * 2))
+
+
 def forged_admission(network: Network, ordered: Ordered) -> Any:
     return network.papers(ordered, 0, admission=sign(ordered.admission.message, DOMAIN, CLIENT_KEY))
 
@@ -118,6 +123,7 @@ def poor_voucher(network: Network, ordered: Ordered) -> Any:
 WRONG_PAPERS = {
     "of another order": (another_order, "Another order was admitted"),
     "an order signed by the wallet": (forged_order, "did not sign this order"),
+    "an order signed by a contract": (order_by_contract, "has to be an account"),
     "an admission that the scheduler did not sign": (forged_admission, "signed by"),
     "a friend was admitted": (friend, "was not drawn"),
     "a proof of another key": (another_proof, "does not hold"),

@@ -179,6 +179,12 @@ def _other_signature(asked: Any) -> Any:
     return replace(asked.submission, order=replace(order, signature=order.signature[:-1] + b"\x1d"))
 
 
+def _by_contract(asked: Any) -> Any:
+    """As a smart account signs: two owners' signatures, one after the other."""
+    order = asked.submission.order
+    return replace(asked.submission, order=replace(order, signature=order.signature * 2))
+
+
 REFUSALS: dict[str, tuple[dict[str, Any], Any, int, str]] = {
     "price": ({"prompt_price": 999_999_999}, None, 402, "price_too_low"),
     "written price": ({"written_price": 1}, None, 402, "price_too_low"),
@@ -191,6 +197,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], Any, int, str]] = {
     "split": ({"ends": b"\x01\x02" + bytes(30)}, None, 409, "other_split"),
     "class": ({"execution_class": b"\x09" * 32}, None, 404, "unknown_class"),
     "signature": ({}, _other_signature, 400, "bad_signature"),
+    "signature of a contract": ({}, _by_contract, 400, "bad_signature"),
     "salt": ({}, lambda asked: replace(asked.submission, salt=b"\x01" * 32), 400, "bad_request"),
     "request": ({}, lambda asked: replace(asked.submission, request=b"\x01"), 400, "bad_request"),
     "other scheduler": (
@@ -226,6 +233,18 @@ async def test_each_refusal_has_words_and_keeps_nothing(scene: TabScene, name: s
 async def test_a_prompt_that_does_not_fit_is_refused(scene: TabScene) -> None:
     assert (await scene.refused(scene.asked(max_tokens=254)))[0] == 413
     assert (await scene.refused(scene.asked((1, 64))))[1]["code"] == "token_out_of_vocabulary"
+
+
+async def test_who_signs_by_a_contract_is_told_that_keys_are_accounts(scene: TabScene) -> None:
+    asked = scene.asked()
+    asked.submission = _by_contract(asked)
+    error = (await scene.refused(asked))[1]
+    assert "has to be an account" in error["remedy"]
+    done = await scene.send(scene.asked())
+    body = Acknowledgement(CLIENT_TAB, replace(done.submission.voucher, signature=b"\x01" * 130))
+    answer = await scene.http.post("/v1/vouchers", content=canonical.encode(body))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "voucher_refused")
+    assert "has to be an account" in answer.json()["error"]["remedy"]
 
 
 async def test_money_that_is_short_is_named(tmp_path: Path) -> None:

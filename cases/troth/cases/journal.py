@@ -16,12 +16,14 @@ from typing import TypeVar
 from troth.cases import evidence as files
 from troth.cases.errors import StorageError
 from troth.cases.evidence import Evidence
+from troth.chain.formats import claim_format
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import NodeReveal, Reveal, ReviewCommitment
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_cases import SHOWN_LIMIT
 
+FORMAT = 1
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS cases (
     case_id BLOB PRIMARY KEY, evidence BLOB, folder TEXT NOT NULL, wanted TEXT NOT NULL, ended TEXT NOT NULL
@@ -63,6 +65,7 @@ class Journal:
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             path.chmod(0o600)
+            claim_format(self._database, FORMAT)
             self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
         except (sqlite3.Error, OSError) as error:
             raise StorageError("The journal of cases cannot be opened", path, str(error)) from error

@@ -14,12 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from troth.cases.errors import AlreadyPledged, StorageError
+from troth.chain.formats import SIGNED, claim_format
 from troth.protocol.market import canonical
 from troth.protocol.market.types import Reveal
 from troth.protocol.tensors import RowArray
 from troth.protocol.types import Hash32
 from troth.protocol.wire_cases import SHOWN_LIMIT
 
+FORMAT = 1
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS pledged (
     hearing BLOB PRIMARY KEY, case_id BLOB NOT NULL, result BLOB NOT NULL, commitment BLOB NOT NULL,
@@ -47,6 +49,7 @@ class Record:
         try:
             self._database = sqlite3.connect(folder / "pledged.sqlite", isolation_level=None, check_same_thread=False)
             (folder / "pledged.sqlite").chmod(0o600)
+            claim_format(self._database, FORMAT, SIGNED)
             self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
         except (sqlite3.Error, OSError) as error:
             raise StorageError("The record of reviews cannot be opened", folder, str(error)) from error

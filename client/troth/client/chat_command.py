@@ -16,6 +16,7 @@ from troth.client.options import (
     JsonOption,
     MaxCostOption,
     MaxPriceOption,
+    ModelOption,
     OverlayOption,
     PasswordOption,
     RpcOption,
@@ -56,6 +57,7 @@ def chat(  # noqa: PLR0917
     max_cost: MaxCostOption = "",
     max_price: MaxPriceOption = "",
     check: CheckOption = "",
+    model: ModelOption = "",
     scheduler: SchedulerOption = "",
     execution_class: ClassOption = "",
     password_file: PasswordOption = None,
@@ -79,7 +81,7 @@ def chat(  # noqa: PLR0917
     first = read_question(question or "") if question is not None or as_json else ""
     place = Home(home.expanduser())
     configuration = read_configuration(
-        place, rpc, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct
+        place, rpc, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct, model=model
     )
     choices, limits = Choices(max_tokens, millionths(temperature, 0), millionths(top_p, 1)), (max_cost, max_price)
     talking = terminal.chat(place, configuration, password_file, choices, limits, check, system, first, as_json=as_json)

@@ -6,6 +6,7 @@ ClientError
 ├── AmountError             an amount of money cannot be read
 ├── PromptError             the question is empty, too long, or not text
 ├── ModelUnavailable        no such execution class, or its tokenizer is not what the chain says
+│   └── OwnModelUnusable    there is no model of one's own here to compute an answer again with
 ├── FeeTooHigh              the fee is above --max-cost
 ├── SchedulerUnreachable    no answer from the scheduler's registered endpoint
 │   ├── WrongSchedulerKey   somebody else answers there
@@ -51,6 +52,10 @@ class PromptError(ClientError):
 
 class ModelUnavailable(ClientError):
     """No such execution class, or its tokenizer is not what the chain says it is."""
+
+
+class OwnModelUnusable(ModelUnavailable):
+    """There is no model of one's own with which an answer could be computed again."""
 
 
 class FeeTooHigh(ClientError):

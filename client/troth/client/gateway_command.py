@@ -21,6 +21,7 @@ from troth.client.options import (
     DirectOption,
     HomeOption,
     MaxPriceOption,
+    ModelOption,
     OverlayOption,
     PasswordOption,
     RpcOption,
@@ -99,6 +100,7 @@ def serve(  # noqa: PLR0917
     log_level: LogOption = "info",
     max_price: MaxPriceOption = "",
     check: CheckOption = "",
+    model: ModelOption = "",
     scheduler: SchedulerOption = "",
     execution_class: ClassOption = "",
     committee: CommitteeOption = "",
@@ -121,7 +123,7 @@ def serve(  # noqa: PLR0917
 
     place = Home(home.expanduser())
     configuration = read_configuration(
-        place, rpc, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct
+        place, rpc, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct, model=model
     )
     settings = Settings(
         host=host,
@@ -149,11 +151,15 @@ def _serving(  # noqa: PLR0917
     amounts: tuple[str, str, str],
 ) -> Coroutine[Any, Any, None]:
     from troth.client.gateway.market.serving import Amounts, serve
+    from troth.client.orders.own_check import MODE, no_model
     from troth.client.orders.running import running
     from troth.client.orders.wishes import Check
 
+    chosen = Check.read(check)
+    if chosen.mode == MODE and not configuration.market.model:
+        raise no_model()
     factory = partial(running, home, configuration, password_file, lambda _entry, line: _say(line))
-    return serve(home, factory, settings, Check.read(check), Amounts(*amounts), _announce)
+    return serve(home, factory, settings, chosen, Amounts(*amounts), _announce)
 
 
 def _warn(*, allow_remote: bool, no_key: bool) -> None:

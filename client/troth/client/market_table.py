@@ -12,6 +12,8 @@ from troth.client.errors import ConfigurationError
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _AMOUNT = re.compile(r"[0-9]{1,40}(\.[0-9]{1,18})?\s*[A-Za-z]{0,16}")
 
+_PLAIN = re.compile(r"""[^"\\\x00-\x1f\x7f]{1,4096}""")
+
 
 @dataclass(frozen=True, slots=True)
 class MarketTable:
@@ -23,6 +25,7 @@ class MarketTable:
         summons: the most that a summons may deposit without asking, such as "0.01ether"; empty: the user is told how.
         case: the most that a case's bond may be without asking; empty: the user is told how.
         cases: the most that the bonds of all open cases may be together without asking; empty: four times ``case``.
+        model: folder of the registered model, or its name among those of `troth model`, for ``--check self``.
         stall: seconds without a line after which an order is given up and asked elsewhere.
         verifiers, reviewers: the fewest seats of a class that nobody named.
         agreement: the least share of elements that must agree, in basis points, of a class that nobody named.
@@ -36,6 +39,7 @@ class MarketTable:
     summons: str = ""
     case: str = ""
     cases: str = ""
+    model: str = ""
     stall: int = 60
     verifiers: int = 3
     reviewers: int = 15
@@ -53,6 +57,8 @@ class MarketTable:
             value = getattr(self, name)
             if value and not _AMOUNT.fullmatch(value):
                 raise _wrong(name, value, "an amount, such as 0.01ether")
+        if self.model and not _PLAIN.fullmatch(self.model):
+            raise _wrong("model", self.model, "the path of a folder, without quotes and backslashes")
         for name in _NUMBERS:
             if getattr(self, name) < 0:
                 raise _wrong(name, getattr(self, name), "0 or more")

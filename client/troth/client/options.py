@@ -36,6 +36,10 @@ CheckOption = Annotated[
     str,
     typer.Option("--check", envvar="TROTH_CHECK", help="5% (any share), always, self or court."),
 ]
+ModelOption = Annotated[
+    str,
+    typer.Option("--model", envvar="TROTH_OWN_MODEL", help="Folder of the registered model, for --check self."),
+]
 MaxPriceOption = Annotated[
     str,
     typer.Option("--max-price", envvar="TROTH_MAX_PRICE", help="Most per million tokens, as P or PROMPT/WRITTEN."),
@@ -91,6 +95,7 @@ def read_configuration(
     overlay: str = "",
     direct: bool | None = None,
     factory: str = "",
+    model: str = "",
 ) -> Configuration:
     """client.toml with the given options in place of what it says; without a file the options must suffice."""
     given = {"rpc": rpc, "scheduler": scheduler, "execution_class": execution_class}
@@ -98,6 +103,8 @@ def read_configuration(
     if factory and not home.configuration.exists():
         return Configuration(MarketTable(factory)).overridden(**given)
     found = load(home.configuration).overridden(**given)
+    if model:
+        found = replace(found, market=replace(found.market, model=model)).checked()
     if not factory:
         return found
     return replace(found, market=replace(found.market, factory=factory, bank="")).checked()

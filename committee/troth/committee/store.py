@@ -6,9 +6,11 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from troth.committee.errors import SignedOther
+from troth.chain.formats import SIGNED, OtherFormat, claim_format
+from troth.committee.errors import ConfigurationInvalid, SignedOther
 
 KEPT_LISTS = 8
+FORMAT = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS signed (valid_after INTEGER PRIMARY KEY, digest BLOB NOT NULL, proposal BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS lists (valid_after INTEGER PRIMARY KEY, data BLOB NOT NULL);
@@ -24,6 +26,11 @@ class Store:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            claim_format(self._database, FORMAT, SIGNED)
+        except OtherFormat as error:
+            self._database.close()
+            raise ConfigurationInvalid("The member's records cannot be used", path, str(error)) from error
         self._database.execute("PRAGMA journal_mode = WAL")
         # A signature leaves only after its record is on disk, or a power cut could make this member sign twice.
         self._database.execute("PRAGMA synchronous = FULL")

@@ -29,6 +29,26 @@ def load_engine(
         log.warning("serving %s without checking it: other weights than the registered ones are slashed", folder.path)
     if configuration.engine == "vllm":
         return _load_vllm(configuration, execution_class, folder)
+    return torch_engine(
+        folder,
+        configuration.slice,
+        execution_class,
+        device=configuration.device,
+        cache_bytes=configuration.cache_bytes,
+        threads=configuration.threads,
+    )
+
+
+def torch_engine(
+    folder: ModelFolder,
+    hosted: Segment,
+    execution_class: Arithmetic,
+    *,
+    device: str = "cpu",
+    cache_bytes: int = 1 << 30,
+    threads: int | None = None,
+) -> Engine:
+    """The torch engine with the layers that an execution class computes with; raises ModelError."""
     from troth.node.engine.layers import LayerSlice
     from troth.node.engine.torch_engine import TorchEngine
 
@@ -39,11 +59,11 @@ def load_engine(
         slices = ExactSlice
     return TorchEngine(
         folder,
-        configuration.slice,
+        hosted,
         execution_class.dtype,
-        device=configuration.device,
-        cache_bytes=configuration.cache_bytes,
-        threads=configuration.threads,
+        device=device,
+        cache_bytes=cache_bytes,
+        threads=threads,
         layers=slices,
     )
 

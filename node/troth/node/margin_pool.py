@@ -5,10 +5,12 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from troth.chain.formats import claim_format
 from troth.node.errors import StorageError
 from troth.protocol.pooling import Pool, newest
 from troth.protocol.types import Address, Hash32
 
+FORMAT = 1
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS margins (
     inferencer TEXT NOT NULL, class BLOB NOT NULL, task BLOB NOT NULL, number INTEGER NOT NULL,
@@ -28,6 +30,7 @@ class MarginPool:
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             path.chmod(0o600)
+            claim_format(self._database, FORMAT)
             self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + SCHEMA)
         except sqlite3.Error as error:
             raise StorageError("the pool of margins cannot be opened", str(path), str(error)) from error

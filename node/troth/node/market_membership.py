@@ -17,7 +17,7 @@ from troth.node.configuration import Configuration, load, segment_of
 from troth.node.configured_slice import text_of, write_slice
 from troth.node.errors import ConfigError
 from troth.node.keyfiles import open_keystore, run
-from troth.node.market_transactions import carry_out, carry_out_all
+from troth.node.market_transactions import carry_out, carry_out_all, carry_out_paying
 from troth.node.orders.moving import change_slice
 from troth.node.orders.running import connect
 from troth.node.pool.agreement import MOST_GROUPS
@@ -96,14 +96,14 @@ async def join(market: Market, joining: Joining, *, broadcast: bool) -> dict[str
         raise ConfigError("the stake is below one seat", stake, f"Stake at least {rules.seat} asset units.")
     asset = await asset_of(market)
     call = registration_call(market, joining, stake, is_coin=asset == NO_ADDRESS)
-    told = await carry_out(market, call, joining.owner, broadcast=broadcast)
+    told = await carry_out_paying(market, call, stake, joining.owner, broadcast=broadcast)
     return {
         **told,
         "operator": joining.operator.address,
         "stake": str(stake),
         "seats": min(stake // rules.seat, rules.seat_cap),
         "seat": str(rules.seat),
-        "asset": "coin" if asset == NO_ADDRESS else f"{asset} (approve the Bank {market.contracts.bank} first)",
+        "asset": "coin" if asset == NO_ADDRESS else asset,
     }
 
 
@@ -216,7 +216,7 @@ def top_up(
         async with await connect(configuration) as market:
             value = amount if await asset_of(market) == NO_ADDRESS else 0
             call = build(market.contracts, Part.REGISTRY, "topUp", operator, amount, value=value)
-            return await carry_out(market, call, payer, broadcast=broadcast)
+            return await carry_out_paying(market, call, amount, payer, broadcast=broadcast)
 
     result: dict[str, Any] = run(send())
     return result

@@ -8,6 +8,7 @@ from typing import Any
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.chain.market import Market
+from troth.chain.tokens import approvals_in_asset
 from troth.protocol.market.calls import PartCall
 
 
@@ -38,6 +39,18 @@ async def carry_out(market: Market, call: PartCall, key: Key, *, broadcast: bool
         "block": receipt.block,
         "gas": receipt.gas_used,
     }
+
+
+async def carry_out_paying(market: Market, call: PartCall, amount: int, key: Key, *, broadcast: bool) -> dict[str, Any]:
+    """A call that takes ``amount`` of the asset: a token's approvals come before it.
+
+    A dry run shows the first of them, and what follows: the chain would look at the call without them.
+    """
+    before = await approvals_in_asset(market, key.address, amount)
+    told = await carry_out_all(market, [*before, call], key, broadcast=broadcast)
+    if not before:
+        return told[0]
+    return {**told[-1], "before": told[:-1]} if broadcast else {**told[0], "then": told[1:]}
 
 
 async def carry_out_all(

@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from troth.chain.formats import SIGNED, claim_format
 from troth.node.errors import StorageError
 from troth.protocol.dtype import Dtype
 
+FORMAT = 1
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS kept (
     order_id BLOB NOT NULL, segment INTEGER NOT NULL, attempt INTEGER NOT NULL,
@@ -66,6 +68,7 @@ class TraceStore:
         self._clock = clock
         try:
             self._index = sqlite3.connect(folder / "index.sqlite", isolation_level=None, check_same_thread=False)
+            claim_format(self._index, FORMAT, SIGNED)
             self._index.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
         except sqlite3.Error as error:
             raise StorageError("the index of traces cannot be opened", str(folder), str(error)) from error

@@ -7,6 +7,7 @@ ChainError
 ├── ChainRejected            the contract reverts, with the decoded custom error
 ├── TransactionTimeout       sent, but not seen in a block in time
 ├── TransactionDropped       the node forgot it, and another one has taken its nonce
+├── EventFileUnusable        the file of followed events is of another version
 ├── NotFollowed              what the node said could not be kept: a full disk, say
 └── FollowTimeout            a condition on the folded state did not come true in time
 KeystoreError
@@ -72,6 +73,10 @@ class NotFollowed(ChainError):
 
 class EventFileInUse(ChainError):
     """Another process follows the chain in the same file."""
+
+
+class EventFileUnusable(ChainError):
+    """The file of followed events is another version's; the chain has all that is in it."""
 
 
 class ChainRejected(ChainError):

@@ -11,7 +11,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from troth.chain.errors import EventFileInUse, WrongChain
+from troth.chain.errors import EventFileInUse, EventFileUnusable, WrongChain
+from troth.chain.formats import OtherFormat, claim_format
 from troth.protocol.logs import Log, LogMeta
 from troth.protocol.types import Address, Hash32
 
@@ -21,6 +22,7 @@ WINDOW = 64
 PATIENCE = 5.0
 """Seconds to wait for a process that is just closing the file."""
 
+FORMAT = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS source (
     only INTEGER PRIMARY KEY CHECK (only = 0), chain TEXT NOT NULL, contract TEXT NOT NULL
@@ -28,7 +30,7 @@ CREATE TABLE IF NOT EXISTS source (
 CREATE TABLE IF NOT EXISTS blocks (number INTEGER PRIMARY KEY, hash BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS logs (
     block INTEGER NOT NULL, log_index INTEGER NOT NULL, block_hash BLOB NOT NULL, transaction_hash BLOB NOT NULL,
-    topics BLOB NOT NULL, data BLOB NOT NULL, address TEXT NOT NULL DEFAULT '', PRIMARY KEY (block, log_index)
+    topics BLOB NOT NULL, data BLOB NOT NULL, address TEXT NOT NULL, PRIMARY KEY (block, log_index)
 ) WITHOUT ROWID;
 """
 
@@ -43,6 +45,9 @@ class EventStore:
         self._contract = contract
         try:
             self._open()
+        except OtherFormat as error:
+            self._database.close()
+            raise EventFileUnusable("The file of events cannot be used", path, f"{error}: it is read again.") from error
         except sqlite3.OperationalError as error:
             self._database.close()
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
@@ -57,10 +62,8 @@ class EventStore:
         self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
+        claim_format(self._database, FORMAT)
         self._database.executescript(_SCHEMA)
-        if "address" not in [row[1] for row in self._database.execute("PRAGMA table_info(logs)")]:
-            # A file of an earlier version, which knew one contract alone.
-            self._database.execute("ALTER TABLE logs ADD COLUMN address TEXT NOT NULL DEFAULT ''")
 
     def _claim(self, path: Path | None, chain: str, contract: Address) -> None:
         self._database.execute("INSERT OR IGNORE INTO source VALUES (0, ?, ?)", (chain, contract))

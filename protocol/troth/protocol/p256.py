@@ -109,6 +109,15 @@ def multiple(point: Point, scalar: int) -> Point | None:
     return multiple_by_key(point, private_key(scalar), private_key(scalar + 1))
 
 
+def same_multiples(first: Point, second: Point, scalar: int) -> tuple[Point | None, Point | None]:
+    """scalar·first and scalar·second, with OpenSSL's form of the scalar made once."""
+    scalar %= N
+    if scalar in (0, N - 1):
+        return multiple(first, scalar), multiple(second, scalar)
+    key, successor = private_key(scalar), private_key(scalar + 1)
+    return multiple_by_key(first, key, successor), multiple_by_key(second, key, successor)
+
+
 def multiple_by_key(point: Point, key: ec.EllipticCurvePrivateKey, successor: ec.EllipticCurvePrivateKey) -> Point:
     """scalar·point where ``key`` holds the scalar and ``successor`` the scalar plus one."""
     peer = ec.EllipticCurvePublicNumbers(point.x, point.y, CURVE).public_key()

@@ -83,12 +83,16 @@ def verify(key: tuple[int, int], alpha: bytes, proof: bytes) -> bytes:
     A proof made on purpose with the nonce 0, which the RFC does not mention, is refused as in the contract.
     """
     open_proof(key, alpha, proof)
-    return proof_to_hash(proof)
+    return _output(proof)
 
 
 def proof_to_hash(proof: bytes) -> bytes:
     """The output that belongs to a proof (RFC 9381, section 5.2), 32 bytes; says nothing about whether it holds."""
     _split(proof)
+    return _output(proof)
+
+
+def _output(proof: bytes) -> bytes:
     return hashlib.sha256(SUITE + PROOF_TO_HASH + proof[:POINT_BYTES] + BACK).digest()
 
 
@@ -99,8 +103,10 @@ def open_proof(key: tuple[int, int], alpha: bytes, proof: bytes) -> OpenedProof:
         raise InvalidProof("The public key is no point of P-256", key, "Look up the key that the prover registered.")
     gamma, challenge, scalar = _split(proof)
     hashed, skipped = encode_to_curve(public, alpha)
-    commitment = p256.add(p256.generator_multiple(scalar), p256.negate(p256.multiple(public, challenge)))
-    hashed_commitment = p256.add(p256.multiple(hashed, scalar), p256.negate(p256.multiple(gamma, challenge)))
+    of_generator, of_hashed = p256.two_multiples(hashed, scalar)
+    of_public, of_gamma = p256.same_multiples(public, gamma, challenge)
+    commitment = p256.add(of_generator, p256.negate(of_public))
+    hashed_commitment = p256.add(of_hashed, p256.negate(of_gamma))
     expected = _challenge(public, hashed, proof[:POINT_BYTES], commitment, hashed_commitment)
     if expected != proof[POINT_BYTES : POINT_BYTES + CHALLENGE_BYTES] or not (commitment and hashed_commitment):
         raise InvalidProof("The VRF proof does not hold", proof, REMEDY)

@@ -56,7 +56,7 @@ def market(
 ) -> None:
     """Re-check a deployment of the market: its events, money, cases, convictions and summonses."""
     only = _checks(check, [one.number for one in CHAIN])
-    reading, lines, more = _read(rpc, factory, bank, bundle=bundle, start=start_block, last=to_block)
+    reading, lines, more = _read(rpc, factory, bank, bundle=bundle, start=start_block, last=to_block, whole=True)
     report = guarded(lambda: running.audit_market(reading, only))
     if export is not None:
         history, held = reading.subject.history, reading.served
@@ -121,7 +121,14 @@ def receipt(
 
 
 def _read(
-    rpc: str, factory: str | None, bank: str | None, *, bundle: Path | None, start: int, last: int | None
+    rpc: str,
+    factory: str | None,
+    bank: str | None,
+    *,
+    bundle: Path | None,
+    start: int,
+    last: int | None,
+    whole: bool = False,
 ) -> tuple[running.Reading, list[str], dict[str, Any]]:
     if bundle is not None:
         reading, content = guarded(lambda: running.read_file(bundle))
@@ -132,7 +139,7 @@ def _read(
 
     async def read() -> running.Reading:
         place = await running.find_place(rpc, maker, named, start)
-        return await running.read_chain(rpc, place, start=start, last=last)
+        return await running.read_chain(rpc, place, start=start, last=last, whole=whole)
 
     return guarded(lambda: asyncio.run(read())), [], {}
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from troth.audit.errors import SourceUnusable
 from troth.audit.report import Finding
+from troth.chain.formats import claim_format
 
+FORMAT = 1
 SCHEMA = "CREATE TABLE IF NOT EXISTS shown (finding TEXT PRIMARY KEY, message TEXT NOT NULL, since INTEGER NOT NULL)"
 
 
@@ -20,6 +22,7 @@ class ShownFindings:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            claim_format(self._database, FORMAT)
             self._database.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; {SCHEMA}")
         except sqlite3.Error as error:
             raise SourceUnusable("The watcher's state cannot be opened", path, str(error)) from error

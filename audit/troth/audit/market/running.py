@@ -61,15 +61,17 @@ async def find_place(rpc_url: str, factory: Address, bank: Address | None, start
         raise SourceUnusable(error.what, error.value, error.remedy) from error
 
 
-async def read_chain(rpc_url: str, place: Place, *, start: int, last: int | None) -> Reading:
-    """A deployment's record up to a block, with the contracts' own words."""
+async def read_chain(rpc_url: str, place: Place, *, start: int, last: int | None, whole: bool = True) -> Reading:
+    """A deployment's record up to a block; ``whole``: with the headers, transactions and contracts' own words that the
+    checks of a deployment's events look at."""
     try:
         async with await Source.connect(rpc_url, place) as source:
             head = await source.header(last)
             first = min(start, place.block)
             found = await source.logs(first, head.number)
             history = read_history(found, place)
-            evidence = await source.evidence(first, head, found, history)
+            read = source.evidence if whole else source.record
+            evidence = await read(first, head, found, history)
     except ChainError as error:
         raise SourceUnusable(error.what, error.value, error.remedy) from error
     return Reading(Subject(evidence, history), {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from troth.audit.asking import SPAN, each
@@ -83,7 +84,8 @@ class Source:
         self, first: int, last: RawHeader, logs: tuple[Log, ...], history: History, *, ask: bool = True
     ) -> Evidence:
         """Evidence with the headers and transactions of all logs and of every draw, and the contracts' own words."""
-        parameters = parameters_of(history)
+        plain = self._plain(first, last, logs, history)
+        parameters = plain.parameters
         blocks = {log.meta.block for log in logs} | drawing_blocks(history, parameters, last.number)
         headers = {header.number: header for header in await each(sorted(blocks), self.header)} | {last.number: last}
         for log in logs:
@@ -92,21 +94,37 @@ class Source:
         hashes = sorted({log.meta.transaction for log in logs})
         transactions = [found for found in await each(hashes, self._transaction) if found is not None]
         answers, holdings = await self._words(history, parameters, last.number) if ask else ((), None)
-        confirmed = await self.header(last.number)
-        if confirmed.hash != last.hash:
-            raise ChainMoved("The chain was reorganised while it was read", last.number, "Repeat the audit.")
-        return Evidence(
-            chain_id=self._market.chain.chain_id,
-            place=self.place,
-            parameters=parameters,
-            first=first,
-            last=last,
-            logs=logs,
+        await self._require_unmoved(last)
+        return replace(
+            plain,
             headers=headers,
             transactions={transaction.hash: transaction for transaction in transactions},
             answers=answers,
             holdings=holdings,
         )
+
+    async def record(self, first: int, last: RawHeader, logs: tuple[Log, ...], history: History) -> Evidence:
+        """Evidence of the events alone: all that a scheduler's log or a receipt is compared with. No log costs a
+        question to the node."""
+        await self._require_unmoved(last)
+        return self._plain(first, last, logs, history)
+
+    def _plain(self, first: int, last: RawHeader, logs: tuple[Log, ...], history: History) -> Evidence:
+        return Evidence(
+            chain_id=self._market.chain.chain_id,
+            place=self.place,
+            parameters=parameters_of(history),
+            first=first,
+            last=last,
+            logs=logs,
+            headers={last.number: last},
+            transactions={},
+        )
+
+    async def _require_unmoved(self, last: RawHeader) -> None:
+        confirmed = await self.header(last.number)
+        if confirmed.hash != last.hash:
+            raise ChainMoved("The chain was reorganised while it was read", last.number, "Repeat the audit.")
 
     async def _transaction(self, wanted: Hash32) -> Transaction | None:
         answer: Any = await self._rpc.request("eth_getTransactionByHash", decoding.hexadecimal(wanted))

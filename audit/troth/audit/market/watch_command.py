@@ -1,59 +1,21 @@
-"""`troth audit watch`: looks again and again, prints what is new, and acts on evidence where it was told to."""
+"""`troth audit watch`: its options."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from troth.audit.display import show_finding
-from troth.audit.errors import AuditError
 from troth.audit.guarding import guarded
-from troth.audit.json_output import finding_json
-from troth.audit.market import handed, running
 from troth.audit.market.checks import NUMBERS
-from troth.audit.market.findings import ShownFindings
-from troth.audit.market.source import Source
-from troth.audit.market.watching import CachingSource, Look, Watcher
 from troth.audit.options import JsonOption, RpcOption, StartOption, read_address
-from troth.audit.report import ExitCode, Finding
-from troth.cases.carrying import Progress
-from troth.cases.office import Office, Settings, make_office
-from troth.chain.errors import ChainError, FollowTimeout, without_credentials
-from troth.chain.keystore import Key, load_account
-from troth.chain.market import Market
-from troth.chain.market_follower import MarketFollower
+from troth.chain.keystore import load_account
 from troth.chain.passwords import read_password
-from troth.protocol.types import Address
 
 DEFAULT_HOME = Path("~/.troth/watch")
-LEAST_PAUSE = 1.0
-"""Seconds between two looks, however fast blocks come."""
-CONCERNS_LOGS = frozenset({"M13", "M14", "M15", "M16", "M17"})
-
-
-@dataclass(frozen=True, slots=True)
-class Watching:
-    """What the command was told. ``key`` None: nothing is acted on."""
-
-    rpc: str
-    factory: Address
-    bank: Address | None
-    start: int
-    folder: Path
-    evidence: Path | None
-    promises: Path | None
-    only: frozenset[str]
-    key: Key | None
-    most_bond: int
-    interval: float
 
 
 def watch(
@@ -91,7 +53,10 @@ def watch(
     if act and (keystore is None or evidence is None):
         raise typer.BadParameter("To --act there must be a --keystore, and --evidence to act on.")
     key = load_account(keystore.expanduser(), read_password(password_file)) if act and keystore is not None else None
-    told = Watching(
+    # Not loaded for other audits: what carries cases is large.
+    from troth.audit.market import watch_terminal
+
+    told = watch_terminal.Watching(
         rpc=rpc,
         factory=read_address(factory),
         bank=None if bank is None else read_address(bank),
@@ -104,121 +69,7 @@ def watch(
         most_bond=most_bond,
         interval=interval,
     )
-    printer = Printer(told, as_json)
+    printer = watch_terminal.Printer(told, as_json)
     with suppress(KeyboardInterrupt):
-        guarded(lambda: asyncio.run(_watch(told, printer, once)))
+        guarded(lambda: asyncio.run(watch_terminal.run(told, printer, once)))
     raise typer.Exit(int(printer.code))
-
-
-class Printer:
-    """Prints what is new in each look, and keeps the exit code of the last one."""
-
-    def __init__(self, told: Watching, as_json: bool) -> None:
-        self._told = told
-        self._as_json = as_json
-        self._console = Console(soft_wrap=True, highlight=False)
-        self.code = ExitCode.CLEAN
-
-    def look(self, look: Look) -> None:
-        """What one look found."""
-        self.code = look.report.exit_code
-        block = look.report.last_block
-        for finding in look.fresh:
-            if self._as_json:
-                typer.echo(json.dumps({"block": block, "finding": finding_json(finding, self._again)}))
-            else:
-                show_finding(finding, self._again, self._console)
-        for message in look.gone:
-            self.say({"block": block, "gone": message}, f"no longer: {message}")
-        if look.fresh or look.gone or self._as_json:
-            self.say({"block": block, "exit_code": int(self.code)}, f"block {block}: {self.code.name.lower()}")
-
-    def say(self, said: dict[str, Any], words: str) -> None:
-        """One line."""
-        if self._as_json:
-            typer.echo(json.dumps(said))
-        else:
-            self._console.print(words, markup=False)
-
-    def progress(self, progress: Progress) -> None:
-        """What became of a case that the watcher carries."""
-        case = "0x" + progress.case_id.hex()
-        self.say({"case": case, "step": progress.words}, f"case {case}: {progress.words}")
-
-    def _again(self, finding: Finding) -> str:
-        rpc = self._told.rpc
-        shown = rpc if without_credentials(rpc) == rpc.rstrip("/") else '"$TROTH_RPC"'
-        party = f"log {finding.party}" if finding.check in CONCERNS_LOGS and finding.party else "market"
-        if finding.check == handed.NUMBER:
-            return f"troth audit watch --once --check {finding.check} --factory {self._told.factory} --rpc {shown}"
-        return f"troth audit {party} --check {finding.check} --factory {self._told.factory} --rpc {shown}"
-
-
-async def _watch(told: Watching, printer: Printer, once: bool) -> None:
-    async with _watching(told, printer) as (watcher, office):
-        carrying = None if office is None else asyncio.create_task(office.carrier.run(), name="carrier")
-        try:
-            while True:
-                await _look(watcher, office, printer, once)
-                if once:
-                    return
-                await _next(watcher, told.interval)
-        finally:
-            if carrying is not None:
-                carrying.cancel()
-                await asyncio.gather(carrying, return_exceptions=True)
-
-
-async def _look(watcher: Watcher, office: Office | None, printer: Printer, once: bool) -> None:
-    """One look; what breaks it is said, and tried again."""
-    try:
-        look = await watcher.look()
-        printer.look(look)
-        watcher.shown_now(look)
-    except (ChainError, AuditError, OSError) as error:
-        # A chain that is away, or a full disk: neither ends the watching.
-        if once:
-            raise
-        printer.code = ExitCode.COULD_NOT_COMPLETE
-        printer.say({"error": str(error)}, f"this look failed, the next may not: {error}")
-        return
-    if office is None or watcher.evidence is None:
-        return
-    for words in await handed.act(watcher.evidence, office):
-        printer.say({"acted": words}, words)
-
-
-async def _next(watcher: Watcher, interval: float) -> None:
-    """Until there is a new block, or the time is over: logs and files change between blocks, too."""
-    await asyncio.sleep(min(interval, LEAST_PAUSE))
-    try:
-        await watcher.follower.reach(watcher.follower.block + 1, interval)
-    except FollowTimeout:
-        return
-
-
-@asynccontextmanager
-async def _watching(told: Watching, printer: Printer) -> AsyncIterator[tuple[Watcher, Office | None]]:
-    told.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place = await running.find_place(told.rpc, told.factory, told.bank, told.start)
-    shown = ShownFindings(told.folder / "findings.sqlite")
-    try:
-        async with (
-            await Source.connect(told.rpc, place) as source,
-            await Market.connect(told.rpc, place) as market,
-            MarketFollower(market, told.folder / "chain.sqlite") as follower,
-        ):
-            watcher = Watcher(CachingSource.of(source), follower, told.folder, shown, told.evidence, only=told.only)
-            if told.promises is not None:
-                watcher.promises = running.read_promises(told.promises)
-            office = None if told.key is None else _office(told, told.key, market, follower, printer)
-            yield watcher, office
-    except ChainError as error:
-        raise AuditError(error.what, error.value, error.remedy) from error
-    finally:
-        shown.close()
-
-
-def _office(told: Watching, key: Key, market: Market, follower: MarketFollower, printer: Printer) -> Office:
-    settings = Settings(told.rpc, told.factory, told.folder, key, told.bank, told.start)
-    return make_office(market, follower, settings, printer.progress, most_bond=told.most_bond)

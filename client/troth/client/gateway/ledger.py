@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from troth.chain.formats import OtherFormat, claim_format
 from troth.client.errors import ReceiptsUnreadable
 from troth.client.gateway.ordered import Ordered
 
+FORMAT = 1
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS completions (
         id TEXT PRIMARY KEY, created INTEGER NOT NULL, model TEXT NOT NULL, note TEXT
@@ -49,8 +51,12 @@ class Ledger:
         try:
             self._execute("PRAGMA journal_mode=WAL")
             self._execute("PRAGMA synchronous=FULL")
+            claim_format(self._database, FORMAT)
             for statement in _SCHEMA:
                 self._execute(statement)
+        except OtherFormat as error:
+            self._database.close()
+            raise ReceiptsUnreadable("The gateway's file cannot be used", path, str(error)) from error
         except ReceiptsUnreadable:
             self._database.close()
             raise

@@ -15,15 +15,16 @@ from dataclasses import dataclass, field, replace
 
 from troth.client.chosen import Chosen
 from troth.client.detokenizer import Detokenizer
-from troth.client.errors import ClientError, FeeTooHigh, PromptError
+from troth.client.errors import ClientError, FeeTooHigh, OwnModelUnusable, PromptError
 from troth.client.orders import building
 from troth.client.orders.checking import Ending
 from troth.client.orders.course import Course
 from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled
 from troth.client.orders.journal import Entry
-from troth.client.orders.judging import case_command, evidence_of, go_to_court
+from troth.client.orders.judging import case_command, go_to_court
+from troth.client.orders.own_check import OwnVerdict, check_by_self, require_own_model
 from troth.client.orders.session import FAILURES, Desk, MarketSession
-from troth.client.orders.updates import Ended, Finished, Outcome, Sent, Served, Signed, Text, Token, Update
+from troth.client.orders.updates import Ended, Finished, Outcome, Recomputed, Sent, Served, Signed, Text, Token, Update
 from troth.client.orders.wishes import Wish
 from troth.client.tabs.errors import StoreUnusable, TabShort
 from troth.protocol.logprobs import NO_LOGPROBS
@@ -64,6 +65,7 @@ async def ask(
 
     Raises:
         TabShort: no tab covers it; `shortfall` says what is missing.
+        OwnModelUnusable: the answer is to be checked by oneself, and there is no model for it; nothing was ordered.
         OrderContradicted: a scheduler sent what breaks the rules; nothing is paid for that.
         OrderFailed, OrderStalled: the last of several orders failed.
     """
@@ -119,8 +121,10 @@ async def _placed(
             continue
         try:
             offer = await session.open_desk(desk)
+            if wish.check.mode == "self":
+                await require_own_model(session, offer)
             return desk, building.place(session, desk, offer, prompt, wish, name, state.at_stake)
-        except (PromptError, StoreUnusable):
+        except (PromptError, OwnModelUnusable, StoreUnusable):
             raise
         except (TabShort, FeeTooHigh) as error:
             refused = error
@@ -162,18 +166,21 @@ async def _finish(session: MarketSession, desk: Desk, entry: Entry, wish: Wish) 
             if not isinstance(step, Ended):
                 yield step  # type: ignore[misc]  # an Ending yields Drawn and Ended alone
                 continue
-            yield await _with_court(session, entry, wish, step)
+            own = await check_by_self(session, session.journal.entry(entry.identifier))
+            if own is not None:
+                yield Recomputed(entry.identifier, own.opinion, own.words)
+            yield await _with_court(session, entry, wish, step, own)
 
 
-async def _with_court(session: MarketSession, entry: Entry, wish: Wish, ended: Ended) -> Ended:
+async def _with_court(session: MarketSession, entry: Entry, wish: Wish, ended: Ended, own: OwnVerdict | None) -> Ended:
     """What the user is told to do, or what was done by itself."""
     fresh = session.journal.entry(entry.identifier)
-    doubt = ended.outcome is Outcome.UNDRAWN
+    doubted = own is not None and own.opinion is Opinion.REJECT
     try:
         rejected = ended.outcome is Outcome.REJECTED
-        if not rejected and wish.check.mode != "court" and not await _doubted(session, fresh, wish):
+        if not rejected and wish.check.mode != "court" and not doubted:
             return ended
-        line = await go_to_court(session, fresh, doubt=doubt and not rejected)
+        line = await go_to_court(session, fresh, doubt=ended.outcome is Outcome.UNDRAWN)
         if session.opener is not None:
             # Only what was done is noted: who allows a bond later still has it brought by the keeper.
             session.journal.step(entry.identifier, court=line.encode())
@@ -187,10 +194,3 @@ async def _with_court(session: MarketSession, entry: Entry, wish: Wish, ended: E
 
 def _words(error: Exception) -> str:
     return str(getattr(error, "what", "") or type(error).__name__)
-
-
-async def _doubted(session: MarketSession, entry: Entry, wish: Wish) -> bool:
-    """Whether the user's own model says otherwise."""
-    if wish.check.mode != "self" or session.own_check is None:
-        return False
-    return await session.own_check.check(evidence_of(session, entry, doubt=True)) is Opinion.REJECT

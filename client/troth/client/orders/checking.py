@@ -12,6 +12,7 @@ is asked.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -42,6 +43,8 @@ from troth.protocol.market.receipt import CheckedSegment
 from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, address_to_bytes, to_address
+
+_log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 120.0
 """How long the verifiers of an answer may take; each runs one prefill. Then the check can be summoned."""
@@ -133,8 +136,8 @@ class Ending:
                 if await self._by_way_of_node(self._shown_to):
                     return
                 await self._shown_to(await self._session.calls(self._desk))
-        except _FAILURES:
-            return
+        except _FAILURES as error:
+            _log.info("a secret that misses was not told, which only the scheduler's log wants: %s", _said(error))
 
     async def _shown_to(self, calls: MarketCalls) -> bool:
         """Show the first secret; whether anything was said to it."""
@@ -151,8 +154,10 @@ class Ending:
             async with entrance.way(self._desk.scheduler, node) as calls:
                 if await ask(calls):
                     return True
-        except (*_FAILURES, _Forged, _Late):
-            pass
+            _log.info("the node that the order entered at answers too little: its scheduler is asked")
+        except (*_FAILURES, _Forged, _Late) as error:
+            # Nobody's lie yet: what a node changed or kept back, the scheduler itself may tell otherwise.
+            _log.info("the check goes on at its scheduler, not at the entry %s: %s", node, _said(error))
         entrance.leave(order)
         return False
 
@@ -243,7 +248,8 @@ class Ending:
             try:
                 calls = await self._session.calls(self._desk)
                 found = await calls.tiles(self._entry.identifier, self._secrets.tiles)
-            except _FAILURES:
+            except _FAILURES as error:
+                _log.info("the openings of a check did not come: %s", _said(error))
                 continue
             if len(found) == len(self._served.given):
                 return Openings(tuple(_kept(one) for one in found))
@@ -380,6 +386,11 @@ class _Gathering:
 
     def _result(self, segment: int) -> Result:
         return self._served.given[segment]
+
+
+def _said(error: Exception) -> str:
+    """What happened, without values: they may be a peer's text."""
+    return str(getattr(error, "what", "") or type(error).__name__)
 
 
 def _in_order(found: Mapping[Address, Signed[Any]], seats: Seats) -> tuple[Signed[Any], ...]:

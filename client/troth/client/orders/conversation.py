@@ -14,15 +14,17 @@ from troth.client.dialogue import next_question, opening, say
 from troth.client.errors import AnswerNotAccepted, ClientError, ModelUnavailable
 from troth.client.orders.asking import ask
 from troth.client.orders.judging import case_command
+from troth.client.orders.own_check import spoken
 from troth.client.orders.running import Running
 from troth.client.orders.session import MarketSession
-from troth.client.orders.updates import Drawn, Ended, Finished, Outcome, Sent, Served, Signed, Text, Update
+from troth.client.orders.updates import Drawn, Ended, Finished, Outcome, Recomputed, Sent, Served, Signed, Text, Update
 from troth.client.orders.wishes import Wish
 from troth.client.prompt import decode_question
 from troth.client.tabs.asset import Asset
 from troth.client.template import Message
-from troth.client.terminal import printable
+from troth.client.terminal import printable, printable_line
 from troth.overlay.errors import OverlayError
+from troth.protocol.market.types import Opinion
 
 ACCEPTED = {Outcome.UNDRAWN, Outcome.CHECKED}
 _FAILURES = (ClientError, ChainError, OverlayError)
@@ -35,6 +37,12 @@ class Turn:
     pieces: list[str] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
     outcome: Outcome | None = None
+    own: Opinion | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether neither verifiers nor the own model say otherwise."""
+        return self.outcome in ACCEPTED and self.own is not Opinion.REJECT
 
     def note(self, update: Update) -> None:
         """An update, for ``--json``."""
@@ -49,6 +57,9 @@ class Turn:
                 self.result |= {"fee_units": str(update.fee), "cached_tokens": update.cached}
             case Drawn(_, verifiers):
                 self.result["verifiers"] = [list(one) for one in verifiers]
+            case Recomputed(_, opinion, words):
+                self.own = opinion
+                self.result["own_check"] = {"opinion": spoken(opinion), "words": words}
             case Ended(_, outcome, fee, due, advice):
                 self.outcome = outcome
                 self.result |= {"outcome": str(outcome), "cost_units": str(fee), "due_block": due, "advice": advice}
@@ -65,7 +76,7 @@ async def converse(running: Running, wish: Wish, system: str, question: str) -> 
     if question:
         turn = await _turn(session, asset, wish, [*opening(system), _user(question)])
         await running.keeper.once()
-        require_accepted(turn.outcome)
+        require_accepted(turn)
         return
     written = asset.show(offer.quote.written_price // 1000)
     say(f"{written} a million written tokens; /exit ends the conversation")
@@ -86,7 +97,7 @@ async def print_json_answer(running: Running, wish: Wish, system: str, question:
     finally:
         # Also after an error, which goes to standard error: whoever pays gets what has come, and the order's id.
         print(json.dumps({"answer": "".join(turn.pieces), **turn.result}, ensure_ascii=False))
-    require_accepted(turn.outcome)
+    require_accepted(turn)
 
 
 async def _survive(
@@ -102,7 +113,7 @@ async def _survive(
     except _FAILURES as error:
         say(f"error: {error.what}\nvalue: {error.value}\nto do: {error.remedy}")
         return history
-    if turn.outcome in ACCEPTED:
+    if turn.accepted:
         return [*messages, {"role": "assistant", "content": "".join(turn.pieces)}]
     return history
 
@@ -137,8 +148,13 @@ def describe(update: Update, asset: Asset) -> str:
         case Drawn(_, verifiers):
             count = len({node for one in verifiers for node in one})
             return f"drawn      {count} verifiers compute it again"
-        case Ended(_, Outcome.CHECKED, fee, _, _):
-            return f"checked    a majority of verifiers agrees; {asset.show(fee)} paid"
+        case Recomputed(_, Opinion.ACCEPT, words):
+            return f"own model  {words}"
+        case Recomputed(_, opinion, words):
+            what = "do not rely on this answer: " if opinion is Opinion.REJECT else ""
+            return f"OWN MODEL {spoken(opinion).upper()}: {what}{printable_line(words)}"
+        case Ended(_, Outcome.CHECKED, fee, _, advice):
+            return f"checked    a majority of verifiers agrees; {asset.show(fee)} paid{'; ' + advice if advice else ''}"
         case Ended(_, Outcome.UNDRAWN, fee, due, advice):
             return f"undrawn    {asset.show(fee)} will be paid at block {due}{'; ' + advice if advice else ''}"
         case Ended(order, Outcome.UNCLEAR, fee, due, advice):
@@ -152,11 +168,13 @@ def describe(update: Update, asset: Asset) -> str:
             return ""
 
 
-def require_accepted(outcome: Outcome | None) -> None:
-    """Raise AnswerNotAccepted where verifiers did not accept, so that a script notices."""
-    if outcome not in ACCEPTED:
-        what = "The answer was not accepted by its verifiers"
-        raise AnswerNotAccepted(what, str(outcome), "Do not rely on it; nothing is paid for it. Ask again.")
+def require_accepted(turn: Turn) -> None:
+    """Raise AnswerNotAccepted where verifiers did not accept, or the own model does not, so that a script notices."""
+    remedy = "Do not rely on it. `troth client receipts` shows what is paid, `troth client case` what can be done."
+    if turn.outcome not in ACCEPTED:
+        raise AnswerNotAccepted("The answer was not accepted by its verifiers", str(turn.outcome), remedy)
+    if turn.own is Opinion.REJECT:
+        raise AnswerNotAccepted("Your own model gives another answer", str(turn.outcome), remedy)
 
 
 def _prompt(session: MarketSession, messages: Sequence[Message]) -> tuple[int, ...]:

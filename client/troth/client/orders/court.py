@@ -23,13 +23,14 @@ from troth.cases.supervising import watch_blocks
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
+from troth.chain.tokens import allowance, approvals
 from troth.client.errors import ReceiptNotFound
 from troth.client.home import Home
 from troth.client.orders.journal import Journal
 from troth.client.orders.judging import case_command
 from troth.client.orders.keeping import Report
 from troth.client.orders.seams import Evidence
-from troth.client.tabs.asset import Asset, allowance, approval
+from troth.client.tabs.asset import Asset
 from troth.protocol.market import messages
 from troth.protocol.types import Hash32
 
@@ -208,7 +209,8 @@ async def open_court(  # noqa: PLR0917
         if not asset.is_coin:
             # Cases that are wanted and not opened yet need what was approved for them.
             allowed = await allowance(market, asset.token, wallet.address)
-            await market.execute(approval(market, asset.token, allowed + bond), wallet)
+            for call in await approvals(market, asset.token, wallet.address, allowed + bond):
+                await market.execute(call, wallet)
 
     try:
         tell = partial(note, place.orders, report)

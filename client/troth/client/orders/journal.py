@@ -189,6 +189,14 @@ class Journal:
         condition = "WHERE tab = ? AND paid IS NULL AND NOT (phase IN (?, ?) AND due > ?) ORDER BY sequence"
         return self._rows(condition, _name(tab), *waiting, block)
 
+    def doubtable(self, tab: Hash32, mode: str, block: int) -> list[Entry]:
+        """Orders whose answers were to be checked in this mode, whose lag still runs, and that are in no court."""
+        condition = (
+            "WHERE tab = ? AND mode = ? AND due > ? "
+            "AND id NOT IN (SELECT order_id FROM evidence WHERE name = 'court') ORDER BY sequence"
+        )
+        return self._rows(condition, _name(tab), mode, block)
+
     def of_question(self, question: str) -> list[Entry]:
         """The orders that were made for one question, oldest first."""
         return self._rows("WHERE question = ? ORDER BY created, rowid", question)

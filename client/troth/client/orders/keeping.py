@@ -23,6 +23,7 @@ from troth.client.orders.failing import OrderFailed
 from troth.client.orders.following import fell
 from troth.client.orders.journal import RUNNING, Entry, Phase
 from troth.client.orders.judging import go_to_court
+from troth.client.orders.own_check import MODE, check_by_self, own_verdict_of
 from troth.client.orders.paying import give_up, pay
 from troth.client.orders.session import FAILURES, Desk, MarketSession
 from troth.client.orders.summoning import AutomaticSummons, due_of, first_by_itself
@@ -31,6 +32,7 @@ from troth.client.tabs.errors import StoreUnusable
 from troth.protocol.market import checks, life, messages, prices
 from troth.protocol.market.bodies import Acknowledgement, OpenOrder
 from troth.protocol.market.messages import case_id
+from troth.protocol.market.types import Opinion
 
 INTERVAL = 1.0
 LONGEST_BACKOFF = 60.0
@@ -53,6 +55,7 @@ class Keeper:
     session: MarketSession
     summons: AutomaticSummons | None = None
     report: Report = unheard
+    _since: float = field(default_factory=lambda: int(time.time()))
     _task: asyncio.Task[None] | None = None
     _later: dict[bytes, float] = field(default_factory=dict)
     _tries: dict[bytes, int] = field(default_factory=dict)
@@ -87,6 +90,8 @@ class Keeper:
             desk = self.session.desk_of(record.identifier)
             for entry in self.session.journal.due(record.identifier, self.session.block):
                 await self._look_after(desk, entry)
+            for entry in self.session.journal.doubtable(record.identifier, MODE, self.session.block):
+                await self._by_self(entry)
             await self._deliver(desk)
         await self._end_silence()
 
@@ -134,6 +139,20 @@ class Keeper:
             line = await self.summons.summon(entry, due)
             self.session.journal.step(entry.identifier, more={name: line.encode()})
             self.report(entry, line)
+
+    async def _by_self(self, entry: Entry) -> None:
+        """An answer that its user wants computed again, as long as it can still be doubted in court.
+
+        The process that asked does it at once; this is for one that ended before.
+        """
+        own, left = own_verdict_of(entry), entry.created < self._since
+        if own is None and left and self.session.own_model is not None and self.session.journal.take(entry.identifier):
+            own = await check_by_self(self.session, entry)
+            self.session.journal.release(entry.identifier)
+            if own is not None:
+                self.report(entry, f"own model: {own.words}")
+        if own is not None and own.opinion is Opinion.REJECT and self._is_time(b"case" + entry.identifier):
+            await self._to_court(entry)
 
     def _check_may_come(self, entry: Entry) -> bool:
         """A check that was late may have been done since, and a summons may have brought it."""

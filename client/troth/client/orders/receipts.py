@@ -11,12 +11,14 @@ from troth.client.orders.evidence import served_of
 from troth.client.orders.following import Followed, cases_of, fell
 from troth.client.orders.journal import Entry, Phase
 from troth.client.orders.judging import case_command
+from troth.client.orders.own_check import MODE, own_verdict_of, spoken
 from troth.client.tabs.asset import Asset
 from troth.client.terminal import printable_line
 from troth.protocol.market import lottery, receipt
 from troth.protocol.market.bodies import Admitted
 from troth.protocol.market.receipt import Receipt
 from troth.protocol.market.state import State
+from troth.protocol.market.types import Opinion
 from troth.protocol.market.views import class_of
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
@@ -56,6 +58,12 @@ class Shown:
         """Whether every node signed what was received."""
         return self.entry.phase in _ANSWERED
 
+    @property
+    def own_check(self) -> dict[str, str] | None:
+        """What the own model says of the answer; None where nobody wanted it asked, or nobody did yet."""
+        own = own_verdict_of(self.entry)
+        return None if own is None else {"opinion": spoken(own.opinion), "words": own.words}
+
     def to_json(self) -> dict[str, Any]:
         """As programs read it; amounts are decimal text in the asset's smallest unit."""
         entry = self.entry
@@ -67,6 +75,7 @@ class Shown:
             "answered": self.answered,
             "drawn": self.drawn,
             "checked": entry.phase is Phase.CHECKED,
+            "own_check": self.own_check,
             "acknowledged": entry.paid is not None,
             "fee_units": None if entry.fee is None else str(entry.fee),
             "paid_units": None if entry.paid is None else str(entry.paid),
@@ -94,6 +103,11 @@ class Shown:
         lines = [f"{entry.name}  {created}  {entry.phase:<20} {money}"]
         drawn = {None: "not known yet", True: "yes: verifiers were drawn", False: "no"}[self.drawn]
         lines.append(f"  drawn      {drawn}")
+        own = self.own_check
+        if own is not None:
+            lines.append(f"  own model  {own['opinion']}: {printable_line(own['words'])}")
+        elif entry.mode == MODE:
+            lines.append("  own model  has not computed it again")
         if entry.failure is not None:
             lines.append(f"  note       {printable_line(entry.failure)}")
         if self.case and not self.cases:
@@ -112,8 +126,9 @@ def shown(entry: Entry, state: State) -> Shown:
         drawn = lottery.is_drawn(served.order, served.secret, served.draw.beta)
     found = cases_of(entry, state)
     said = [one.outcome or "open" for one in found]
-    own = entry.evidence.get("court", b"").decode("utf-8", "replace")
-    if not own and entry.phase is Phase.REJECTED and entry.paid is None:
+    own, verdict = entry.evidence.get("court", b"").decode("utf-8", "replace"), own_verdict_of(entry)
+    doubted = verdict is not None and verdict.opinion is Opinion.REJECT
+    if not own and (doubted or (entry.phase is Phase.REJECTED and entry.paid is None)):
         own = f"`{case_command(entry.identifier)}` brings it to the court"
     return Shown(entry, drawn, ", ".join(said) or own, found, fell(state, entry))
 

@@ -21,6 +21,7 @@ from troth.client.errors import WalletError
 from troth.client.home import Home
 from troth.client.orders.court import Place, open_court
 from troth.client.orders.keeping import Keeper, Report, unheard
+from troth.client.orders.own_check import own_model
 from troth.client.orders.session import MarketSession, market_session, table_of
 from troth.client.orders.summoning import AutomaticSummons
 from troth.client.tabs.asset import Asset, read_asset
@@ -56,6 +57,7 @@ async def running(
     async with market_session(home, configuration, password) as session, AsyncExitStack() as stack:
         assert session.market is not None
         asset = await read_asset(session.market, session.parameters.asset)
+        session.own_model = await stack.enter_async_context(own_model(home, table.model))
         summons = None
         if wallet is not None and table.summons:
             summons = AutomaticSummons(session.market, asset, wallet, asset.parse(table.summons))

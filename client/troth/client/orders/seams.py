@@ -1,7 +1,4 @@
-"""Where this package ends: what brings a rejected answer to the court, and what checks an answer with one's own model.
-
-Both are handed everything that was signed about the order, and what only its client knows: request, salt and tokens.
-"""
+"""Where this package ends: what brings a rejected answer to the court, and the model that computes an answer again."""
 
 from __future__ import annotations
 
@@ -9,7 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from troth.cases.evidence import Evidence as CaseFile
-from troth.protocol.market.types import CaseKind, Opinion
+from troth.cases.judging import Inputs, Recomputed
+from troth.protocol.market.types import CaseKind, ExecutionClass
+from troth.protocol.types import ModelDescriptor
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,11 @@ class CaseOpener(Protocol):
         """What was done, or why not, in one line for the user."""
 
 
-class OwnCheck(Protocol):
-    """Computes an answer again with a model of one's own."""
+class OwnModel(Protocol):
+    """The registered model, in a folder of one's own; both raise OwnModelUnusable."""
 
-    async def check(self, evidence: Evidence) -> Opinion:
-        """What it says of the answer."""
+    async def require(self, descriptor: ModelDescriptor, definition: ExecutionClass) -> None:
+        """Load it for a class, once its weights are those that were registered."""
+
+    async def recompute(self, inputs: Inputs) -> Recomputed:
+        """One prefill of a segment over prompt and answer."""

@@ -21,7 +21,7 @@ from troth.client.market_table import MarketTable
 from troth.client.orders.calls import PRICES_SECONDS, MarketCalls
 from troth.client.orders.journal import Journal
 from troth.client.orders.policy import require_worth
-from troth.client.orders.seams import CaseOpener, OwnCheck
+from troth.client.orders.seams import CaseOpener, OwnModel
 from troth.client.orders.terms import Offer, offer_of, read_quotes, require_served
 from troth.client.reaching import Reach, reaching
 from troth.client.tabs.books import Books, TabRecord
@@ -81,7 +81,8 @@ class Connect(Protocol):
 
 @dataclass
 class MarketSession:
-    """Everything that asking needs. ``connect`` makes the calls to a scheduler; ``opener`` brings cases to court.
+    """Everything that asking needs. ``connect`` makes the calls to a scheduler; ``opener`` brings cases to court,
+    ``own_model`` computes answers again.
 
     In ``mode`` "direct" orders and checks go by way of nodes, through ``entrance``.
     """
@@ -100,7 +101,7 @@ class MarketSession:
     language: Language | None = None
     market: Market | None = None
     opener: CaseOpener | None = None
-    own_check: OwnCheck | None = None
+    own_model: OwnModel | None = None
     pool: CircuitPool | None = None
     mode: str = "scheduler"
     entrance: Entrance | None = None

@@ -13,10 +13,11 @@ import rlp  # type: ignore[import-untyped]
 from troth.cases.calls import convict_silence
 from troth.chain.keystore import Key
 from troth.chain.market import Market
+from troth.chain.tokens import approvals
 from troth.client.errors import AnswerUnavailable
 from troth.client.orders.evidence import served_of
 from troth.client.orders.journal import Entry, Phase
-from troth.client.tabs.asset import Asset, allowance, approval
+from troth.client.tabs.asset import Asset
 from troth.protocol.market import lottery
 from troth.protocol.market.bodies import Admitted
 from troth.protocol.market.calls import PartCall, build, view
@@ -101,9 +102,8 @@ async def calls_of(  # noqa: PLR0917
         draw = served.lottery.draw
         shown = (draw.message, draw.signature, due.segment, served.secret)
         call = build(market.contracts, Part.SUMMONS, "summonCheck", order, *shown, value=value)
-    if asset.is_coin or deposit == 0 or await allowance(market, asset.token, sender) >= deposit:
-        return (call,)
-    return approval(market, asset.token, deposit), call
+    before = () if asset.is_coin else await approvals(market, asset.token, sender, deposit)
+    return (*before, call)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from troth.client.chosen import Chosen
 from troth.client.updates import Finished, Text
+from troth.protocol.market.types import Opinion
 from troth.protocol.types import Address, Hash32
 
 
@@ -56,6 +57,15 @@ class Drawn:
     verifiers: tuple[tuple[Address, ...], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Recomputed:
+    """The client computed the answer again with its own model; CANNOT_TELL: it could not, and ``words`` say why."""
+
+    order: Hash32
+    opinion: Opinion
+    words: str
+
+
 class Outcome(StrEnum):
     """How an order ended for its client."""
 
@@ -77,9 +87,22 @@ class Ended:
     advice: str = ""
 
 
-Update = Sent | Served | Text | Finished | Signed | Drawn | Ended
+Update = Sent | Served | Text | Finished | Signed | Drawn | Recomputed | Ended
 """What ``asking.ask`` yields."""
 Step = Served | Token | Signed | Drawn | Ended
 """What one order's course yields."""
 
-__all__ = ["Drawn", "Ended", "Finished", "Outcome", "Sent", "Served", "Signed", "Step", "Text", "Token", "Update"]
+__all__ = [
+    "Drawn",
+    "Ended",
+    "Finished",
+    "Outcome",
+    "Recomputed",
+    "Sent",
+    "Served",
+    "Signed",
+    "Step",
+    "Text",
+    "Token",
+    "Update",
+]

@@ -10,11 +10,10 @@ from eth_abi.abi import decode, encode
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
 from troth.chain.market import Market
+from troth.chain.tokens import selector
 from troth.client.errors import AmountError
 from troth.client.terminal import printable_line
-from troth.protocol.calls import Call
 from troth.protocol.hashing import keccak256
-from troth.protocol.market.calls import PartCall
 from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.typed_data import sign_digest
 from troth.protocol.types import Address, Hash32
@@ -69,9 +68,9 @@ async def read_asset(market: Market, token: Address) -> Asset:
     """The asset of a deployment, as its token describes itself."""
     if token == NO_ADDRESS:
         return Asset(token)
-    (decimals,) = decode(["uint8"], await market.call(token, _selector("decimals()")))
+    (decimals,) = decode(["uint8"], await market.call(token, selector("decimals()")))
     try:
-        (symbol,) = decode(["string"], await market.call(token, _selector("symbol()")))
+        (symbol,) = decode(["string"], await market.call(token, selector("symbol()")))
     except (ChainError, ValueError, OverflowError):
         # A token without a readable name is still money.
         symbol = "token"
@@ -79,26 +78,13 @@ async def read_asset(market: Market, token: Address) -> Asset:
     return Asset(token, shown or "token", int(decimals))
 
 
-async def allowance(market: Market, token: Address, owner: Address) -> int:
-    """What the Bank may take of an account's tokens."""
-    data = _selector("allowance(address,address)") + encode(["address", "address"], [owner, market.contracts.bank])
-    (found,) = decode(["uint256"], await market.call(token, data))
-    return int(found)
-
-
 async def balance(market: Market, asset: Asset, owner: Address) -> int:
     """What an account holds of the asset."""
     if asset.is_coin:
         return await market.chain.balance(owner)
-    data = _selector("balanceOf(address)") + encode(["address"], [owner])
+    data = selector("balanceOf(address)") + encode(["address"], [owner])
     (found,) = decode(["uint256"], await market.call(asset.token, data))
     return int(found)
-
-
-def approval(market: Market, token: Address, amount: int) -> PartCall:
-    """Lets the Bank take so much."""
-    data = _selector("approve(address,uint256)") + encode(["address", "uint256"], [market.contracts.bank, amount])
-    return PartCall(token, Call("approve", data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +100,8 @@ class Permit:
 async def permit(market: Market, token: Address, key: Key, amount: int, deadline: int) -> Permit | None:
     """A permit for the Bank; None where the token knows none, and an approval is needed."""
     try:
-        separator = await market.call(token, _selector("DOMAIN_SEPARATOR()"))
-        nonces = _selector("nonces(address)") + encode(["address"], [key.address])
+        separator = await market.call(token, selector("DOMAIN_SEPARATOR()"))
+        nonces = selector("nonces(address)") + encode(["address"], [key.address])
         (nonce,) = decode(["uint256"], await market.call(token, nonces))
     except (ChainError, ValueError, OverflowError):
         return None
@@ -126,7 +112,3 @@ async def permit(market: Market, token: Address, key: Key, amount: int, deadline
     digest = Hash32(keccak256(b"\x19\x01" + separator + keccak256(encode(kinds, values))))
     signature = sign_digest(digest, key.secret)
     return Permit(deadline, signature[64], Hash32(signature[:32]), Hash32(signature[32:64]))
-
-
-def _selector(signature: str) -> bytes:
-    return keccak256(signature.encode("ascii"))[:4]

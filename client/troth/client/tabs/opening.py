@@ -7,14 +7,14 @@ With the wallet's own key they are simulated, and sent when that is wanted.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from troth.chain.keystore import Key
 from troth.chain.market import Market
+from troth.chain.tokens import approvals
 from troth.client.errors import TransactionRefused
-from troth.client.tabs.asset import Asset, allowance, approval, permit
+from troth.client.tabs.asset import Asset, permit
 from troth.client.tabs.books import TabRecord
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.messages import sign
@@ -63,14 +63,14 @@ async def plan_open(  # noqa: PLR0917
             call = build(market.contracts, Part.BANK, "openTabWithPermit", *arguments, *signed)
             return Plan(tab.payer, (call,))
     opening = build(market.contracts, Part.BANK, "openTab", *arguments)
-    return Plan(tab.payer, (*await _approved(market, asset, tab.payer, amount), opening))
+    return Plan(tab.payer, (*await approvals(market, asset.token, tab.payer, amount), opening))
 
 
 async def plan_top_up(market: Market, asset: Asset, record: TabRecord, amount: int, sender: Address) -> Plan:
     """Add to a tab; anybody may."""
     value = amount if asset.is_coin else 0
     call = build(market.contracts, Part.BANK, "topUp", record.identifier, amount, value=value)
-    before = () if asset.is_coin else await _approved(market, asset, sender, amount)
+    before = () if asset.is_coin else await approvals(market, asset.token, sender, amount)
     return Plan(sender, (*before, call))
 
 
@@ -91,12 +91,6 @@ def next_step(state: TabState, block: int) -> str:
     if not state.closes_at:
         return "close"
     return "finish" if block >= state.closes_at else "wait"
-
-
-async def _approved(market: Market, asset: Asset, owner: Address, amount: int) -> Sequence[PartCall]:
-    if await allowance(market, asset.token, owner) >= amount:
-        return ()
-    return (approval(market, asset.token, amount),)
 
 
 async def carry_out(market: Market, plan: Plan, key: Key | None, *, broadcast: bool) -> dict[str, Any]:

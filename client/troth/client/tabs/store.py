@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from troth.chain.formats import SIGNED, OtherFormat, claim_format
 from troth.client.tabs.errors import StoreUnusable
 
-VERSION = 1
+FORMAT = 1
 BUSY_SECONDS = 30.0
 """How long a process waits for another one's block: each takes milliseconds."""
 
@@ -99,13 +100,12 @@ class Store:
         self.execute("PRAGMA synchronous=FULL")
         self.execute("PRAGMA foreign_keys=ON")
         with self.writing():
-            ((version,),) = self.execute("PRAGMA user_version")
-            if version not in {0, VERSION}:
-                what = f"The file of tabs is of version {version}, and this program knows {VERSION}"
-                raise StoreUnusable(what, self.path, "Use the newer program that wrote it.")
+            try:
+                claim_format(self._database, FORMAT, SIGNED)
+            except OtherFormat as error:
+                raise StoreUnusable("The file of tabs cannot be used", self.path, str(error)) from error
             for statement in _SCHEMA:
                 self.execute(statement)
-            self.execute(f"PRAGMA user_version={VERSION}")
 
     def _roll_back(self) -> None:
         if self._database.in_transaction:

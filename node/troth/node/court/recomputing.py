@@ -5,14 +5,14 @@ Prefills go in pieces, so that orders are served between them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from troth.cases.judging import Inputs, Recomputed
-from troth.node.engine.interface import SessionKey, WholeEngine
+from troth.node.engine.interface import Engine, SessionKey, WholeEngine
 from troth.node.errors import OutOfOrder
 from troth.node.judging import judge_text, reference_rows
 from troth.node.orders.bench import Bench
@@ -78,38 +78,49 @@ class EngineRecompute:
         definition, descriptor = class_of(bench.ground.state, inputs.execution_class)
         if inputs.execution_class != bench.execution_class or not bench.engine.holds(inputs.span):
             raise OutOfOrder("these layers are not loaded here", inputs.span, "Let others judge.")
-        entered = _entered(inputs, descriptor, Dtype(definition.dtype))
-        states = await self._prefill(inputs, entered, FIRST, PIECE)
-        text = inputs.text
-        place = _Place(inputs.order, descriptor, definition, inputs.span, inputs.last, text.request, text.seed)
-        run = _Run(place, text.tokens, entered, states)
-        high = await reference_rows(bench.engine, run)
-        again = None if definition.exact else await self._again(inputs, entered)
-        return Recomputed(states, high, again, await self._text(run, states if high is None else high))
+        own = await recompute(bench.engine, inputs, definition, descriptor)
+        again = None if definition.exact else await _again(bench.engine, inputs, descriptor, Dtype(definition.dtype))
+        return replace(own, again=again)
 
-    async def _prefill(self, inputs: Inputs, entered: NDArray[Any], attempt: int, piece: int) -> NDArray[Any]:
-        engine, found = self._bench.engine, []
-        key = SessionKey(TAG + inputs.order, inputs.span.first, attempt)
-        try:
-            for start in range(0, len(entered), piece):
-                computed = await engine.forward(key, inputs.span, start, entered[start : start + piece])
-                found.append(computed.rows)
-        finally:
-            await engine.forget(key)
-        return np.concatenate(found)
 
-    async def _again(self, inputs: Inputs, entered: NDArray[Any]) -> NDArray[Any]:
-        """A second run. An engine with a cache of prefixes is told to compute all of it."""
-        engine = self._bench.engine
-        if isinstance(engine, WholeEngine) and inputs.before is None:
-            return (await engine.prefill([int(token) for token in entered], fresh=True)).rows
-        return await self._prefill(inputs, entered, AGAIN, OTHER_PIECE)
+async def recompute(
+    engine: Engine, inputs: Inputs, definition: ExecutionClass, descriptor: ModelDescriptor
+) -> Recomputed:
+    """One prefill of a segment on an engine that holds it, with the judgement of the text at the last one."""
+    entered = _entered(inputs, descriptor, Dtype(definition.dtype))
+    states = await _prefill(engine, inputs, entered, FIRST, PIECE)
+    text = inputs.text
+    place = _Place(inputs.order, descriptor, definition, inputs.span, inputs.last, text.request, text.seed)
+    run = _Run(place, text.tokens, entered, states)
+    high = await reference_rows(engine, run)
+    return Recomputed(states, high, None, await _text(engine, run, states if high is None else high))
 
-    async def _text(self, run: _Run, rows: NDArray[Any]) -> TokenReport | None:
-        """At the last segment; a trace of another length than the text is refused for its count."""
-        if not run.seat.is_last or len(rows) != len(run.seat.request.prompt_tokens) + len(run.tokens) - 1:
-            return None
-        return await judge_text(self._bench.engine, run, rows, run.tokens)
+
+async def _prefill(engine: Engine, inputs: Inputs, entered: NDArray[Any], attempt: int, piece: int) -> NDArray[Any]:
+    found = []
+    key = SessionKey(TAG + inputs.order, inputs.span.first, attempt)
+    try:
+        for start in range(0, len(entered), piece):
+            computed = await engine.forward(key, inputs.span, start, entered[start : start + piece])
+            found.append(computed.rows)
+    finally:
+        await engine.forget(key)
+    return np.concatenate(found)
+
+
+async def _again(engine: Engine, inputs: Inputs, descriptor: ModelDescriptor, dtype: Dtype) -> NDArray[Any]:
+    """A second run. An engine with a cache of prefixes is told to compute all of it."""
+    entered = _entered(inputs, descriptor, dtype)
+    if isinstance(engine, WholeEngine) and inputs.before is None:
+        return (await engine.prefill([int(token) for token in entered], fresh=True)).rows
+    return await _prefill(engine, inputs, entered, AGAIN, OTHER_PIECE)
+
+
+async def _text(engine: Engine, run: _Run, rows: NDArray[Any]) -> TokenReport | None:
+    """At the last segment; a trace of another length than the text is refused for its count."""
+    if not run.seat.is_last or len(rows) != len(run.seat.request.prompt_tokens) + len(run.tokens) - 1:
+        return None
+    return await judge_text(engine, run, rows, run.tokens)
 
 
 def _entered(inputs: Inputs, descriptor: ModelDescriptor, dtype: Dtype) -> NDArray[Any]:

@@ -235,7 +235,7 @@ class Books:
             raise InvalidVoucher(what, signed.message.tab, remedy)
         digest = messages.signing_digest(signed.message, ledger.domain)
         if not ledger.key_check(tab.key, digest, signed.signature):
-            raise InvalidVoucher("The tab key did not sign this voucher", digest, "Sign it with the tab key.")
+            raise InvalidVoucher("The tab key did not sign this voucher", digest, messages.BY_ACCOUNT)
 
     def _keep(self, tab: Tab, signed: Signed[Voucher], book: PayeeBook) -> None:
         number = tab_id(tab)

@@ -11,7 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from troth.chain.formats import SIGNED, claim_format
 from troth.node.errors import StorageError
+
+FORMAT = 1
+"""Of all tables that the node's stores make here."""
 
 
 class Database:
@@ -25,6 +29,7 @@ class Database:
         try:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             path.chmod(0o600)
+            claim_format(self._connection, FORMAT, SIGNED)
             self._connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")
         except sqlite3.Error as error:
             raise StorageError("the node's records cannot be opened", str(path), str(error)) from error

@@ -201,7 +201,7 @@ def validate_order(signed: Signed[Order], view: View) -> Order:
     _validate_terms(order, view)
     _validate_time(order, view)
     if not view.key_check(view.tab.key, messages.order_id(order, view.domain), signed.signature):
-        raise InvalidSignature("The tab key did not sign this order", signed.signature, "Sign it with the tab key.")
+        raise InvalidSignature("The tab key did not sign this order", signed.signature, messages.BY_ACCOUNT)
     return order
 
 
@@ -235,7 +235,7 @@ def take_on(book: PayeeBook, order: Order, voucher: Signed[Voucher], view: View)
     """The scheduler's book with the order and the voucher beside it; raises InvalidVoucher where they do not pay it."""
     digest = messages.signing_digest(voucher.message, view.domain)
     if not view.key_check(view.tab.key, digest, voucher.signature):
-        raise InvalidSignature("The tab key did not sign this voucher", voucher.signature, "Sign it with the tab key.")
+        raise InvalidSignature("The tab key did not sign this voucher", voucher.signature, messages.BY_ACCOUNT)
     if voucher.message.tab != order.tab:
         raise InvalidVoucher("The voucher is for another tab", voucher.message.tab, "Sign one for the order's tab.")
     return tabs.admit(tabs.accept(book, voucher.message), order.sequence, order.max_fee, view.tab_state)

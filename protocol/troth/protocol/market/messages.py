@@ -72,8 +72,19 @@ def sign(message: Message, domain: typed_data.Domain, secret: bytes) -> Signed[M
     return Signed(message, typed_data.sign(message, domain, secret))
 
 
+BY_ACCOUNT = (
+    "Sign it with the tab key, which has to be an account: what a contract agrees to (EIP-1271) it may deny before it "
+    "is redeemed."
+)
+"""What to do where a service takes no signature of a tab key."""
+
+
 def signed_by_account(key: Address, digest: Hash32, signature: bytes) -> bool:
-    """The check of a tab key that is an account."""
+    """The check of a tab key that is an account; services take no other.
+
+    The Bank takes a contract's word, too, and asks for it when a voucher is redeemed: the contract may have changed its
+    mind by then, and what was served until then would be unpaid.
+    """
     try:
         return typed_data.recover_digest(digest, signature) == key
     except InvalidSignature:

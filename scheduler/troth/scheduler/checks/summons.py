@@ -96,9 +96,10 @@ class SummonsDuty:
         except Exception:
             log.exception("a summons is not answered yet, its deadline is block %d", asked.state.deadline)
 
-    async def _send(self, function: str, asked: _Asked, *arguments: object, value: int = 0) -> None:
-        call = self._call(function, asked, *arguments, value=value)
-        block = await self._desk.ledger.execute(call)
+    async def _send(self, function: str, asked: _Asked, *arguments: object, deposit: int = 0) -> None:
+        coin = self._desk.ledger.parameters.asset == NO_ADDRESS
+        call = self._call(function, asked, *arguments, value=deposit if coin else 0)
+        block = await self._desk.ledger.execute(call, deposit)
         log.info("%s was sent in block %d, the deadline is %d", function, block, asked.state.deadline)
 
     def _call(self, function: str, asked: _Asked, *arguments: object, value: int) -> PartCall:
@@ -128,13 +129,9 @@ class SummonsDuty:
         # Where nobody in particular failed, the first segment's node has to say what it has.
         segment = story.failed.segment if story.failed.segment < story.segments else 0
         node, promised = story.admitted.nodes[segment], story.admitted.promises[segment]
-        tab, value = self._desk.node_tabs.tab(node), await self._pass_value()
+        tab, deposit = self._desk.node_tabs.tab(node), await self._desk.ledger.pass_deposit()
         shown = (story.admitted.nodes, tab, promised.message, promised.signature)
-        await self._send("passOnResults", asked, *shown, value=value)
-
-    async def _pass_value(self) -> int:
-        deposit = await self._desk.ledger.pass_deposit()
-        return deposit if self._desk.ledger.parameters.asset == NO_ADDRESS else 0
+        await self._send("passOnResults", asked, *shown, deposit=deposit)
 
     # ---- checks
 
@@ -171,9 +168,9 @@ class SummonsDuty:
         assert check is not None
         place = check.operators.index(verifier)
         promised, node = check.promises[place], check.operators[place]
-        value = await self._pass_value()
+        deposit = await self._desk.ledger.pass_deposit()
         shown = (self._desk.node_tabs.tab(node), promised.message, promised.signature, self._hints(asked))
-        await self._send("passOnCheck", asked, *self._results(story), *shown, value=value)
+        await self._send("passOnCheck", asked, *self._results(story), *shown, deposit=deposit)
 
     async def _end_silence(self, asked: _Asked) -> None:
         """The node to which it was passed on said nothing: it pays, and the next of the draw takes its place."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
+from troth.chain.tokens import approvals_in_asset
 from troth.protocol.market import views
 from troth.protocol.market.calls import PartCall, view
 from troth.protocol.market.parts import Part
@@ -22,6 +25,7 @@ class MarketLedger:
         self._market = market
         self._follower = follower
         self._key = key
+        self._spending = asyncio.Lock()
 
     @property
     def state(self) -> State:
@@ -57,9 +61,19 @@ class MarketLedger:
         """Follow to the newest block; raises ChainError."""
         await self._follower.catch_up()
 
-    async def execute(self, call: PartCall) -> int:
-        """Send, and follow to the receipt's block; raises ChainError."""
-        receipt = await self._market.execute(call, self._key)
+    async def execute(self, call: PartCall, spends: int = 0) -> int:
+        """Send, and follow to the receipt's block; raises ChainError.
+
+        ``spends``: what it takes of the asset, for which a token is approved first.
+        """
+        if spends:
+            # One approval replaces another: two deposits at once would leave one of them without.
+            async with self._spending:
+                for approval in await approvals_in_asset(self._market, self._key.address, spends):
+                    await self._market.execute(approval, self._key)
+                receipt = await self._market.execute(call, self._key)
+        else:
+            receipt = await self._market.execute(call, self._key)
         await self._follower.reach(receipt.block, FOLLOW_SECONDS)
         return receipt.block
 

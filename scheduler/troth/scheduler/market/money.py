@@ -23,7 +23,7 @@ from troth.protocol.market.types import NO_ADDRESS, Contracts, Parameters, PotKi
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Hash32
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.market.sending import OpenKey, Told, carry_out, carry_out_all
+from troth.scheduler.market.sending import OpenKey, Told, carry_out, carry_out_all, carry_out_paying
 from troth.scheduler.market.status import Looked, looking
 from troth.scheduler.orders.store import OrderStore
 from troth.scheduler.tabs import claiming, redeeming
@@ -118,7 +118,7 @@ async def top_up_of_market(
         if sender is None:
             raise ConfigurationInvalid("The keystore names no address", named, "Restore it.")
         open_key = _opening(named, password_file)
-        return await carry_out(looked.market, call, sender, open_key, broadcast=broadcast)
+        return await carry_out_paying(looked.market, call, amount, sender, open_key, broadcast=broadcast)
 
 
 def _tab_with(looked: Looked, node: str) -> Hash32:

@@ -17,7 +17,7 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.types import NO_ADDRESS, Consent, PotKind, Role, SchedulerRegistration
 from troth.protocol.types import Address, Hash32, to_address
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.market.sending import carry_out
+from troth.scheduler.market.sending import carry_out_paying
 from troth.scheduler.market.status import Looked, looking
 
 STAKES = 2
@@ -32,15 +32,16 @@ async def register_in_market(
     if owner_address is None:
         raise ConfigurationInvalid("The owner's keystore names no address", owner.keystore, "Name another file.")
     async with looking(folder) as looked:
-        call = _call(looked, owner, owner_address, password_file)
+        call, amount = _call(looked, owner, owner_address, password_file)
 
         def open_owner() -> Key:
             return load_account(owner.keystore, read_password(owner.password_file, purpose="the owner's keystore"))
 
-        return await carry_out(looked.market, call, owner_address, open_owner, broadcast=broadcast)
+        return await carry_out_paying(looked.market, call, amount, owner_address, open_owner, broadcast=broadcast)
 
 
-def _call(looked: Looked, owner: Owner, owner_address: Address, password_file: Path | None) -> PartCall:
+def _call(looked: Looked, owner: Owner, owner_address: Address, password_file: Path | None) -> tuple[PartCall, int]:
+    """The call, and what it takes of the asset."""
     configuration, contracts = looked.configuration, looked.market.contracts
     parameters = views.parameters_of(looked.state)
     coin = parameters.asset == NO_ADDRESS
@@ -49,7 +50,7 @@ def _call(looked: Looked, owner: Owner, owner_address: Address, password_file: P
         missing = parameters.scheduler_stake - looked.state.pot(PotKind.STAKE, looked.operator)
         amount = owner.stake if owner.stake is not None else max(0, missing)
         value = amount if coin else 0
-        return build(contracts, Part.REGISTRY, "topUp", looked.operator, amount, value=value)
+        return build(contracts, Part.REGISTRY, "topUp", looked.operator, amount, value=value), amount
     stake = owner.stake if owner.stake is not None else STAKES * parameters.scheduler_stake
     password = read_password(password_file, purpose="the scheduler's keystores")
     x, y = vrf.public_key(load_vrf_secret(configuration.vrf_keystore, password))
@@ -65,7 +66,7 @@ def _call(looked: Looked, owner: Owner, owner_address: Address, password_file: P
     )
     consent = Operator(secret, looked.market.domain).sign(Consent(owner_address, looked.operator))
     value = stake if coin else 0
-    return build(contracts, Part.REGISTRY, "registerScheduler", registration, consent, value=value)
+    return build(contracts, Part.REGISTRY, "registerScheduler", registration, consent, value=value), stake
 
 
 @dataclass(frozen=True, slots=True)

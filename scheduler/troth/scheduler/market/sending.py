@@ -8,11 +8,26 @@ from typing import Any
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.chain.market import Market
+from troth.chain.tokens import approvals_in_asset
 from troth.protocol.market.calls import PartCall
 from troth.protocol.types import Address
 
 Told = dict[str, Any]
 OpenKey = Callable[[], Key]
+
+
+async def carry_out_paying(
+    market: Market, call: PartCall, amount: int, sender: Address, open_key: OpenKey, *, broadcast: bool
+) -> Told:
+    """The same for a call that takes ``amount`` of the asset: a token's approvals come before it.
+
+    A dry run shows the first of them, and what follows: the chain would look at the call without them.
+    """
+    before = await approvals_in_asset(market, sender, amount)
+    told = await carry_out_all(market, [*before, call], sender, open_key, broadcast=broadcast)
+    if not before:
+        return told[0]
+    return {**told[-1], "before": told[:-1]} if broadcast else {**told[0], "then": told[1:]}
 
 
 async def carry_out(market: Market, call: PartCall, sender: Address, open_key: OpenKey, *, broadcast: bool) -> Told:

@@ -49,8 +49,11 @@ class Ledger(Protocol):
     async def catch_up(self) -> None:
         """Follow to the newest block; raises ChainError."""
 
-    async def execute(self, call: PartCall) -> int:
-        """Send as the operator, wait until it is followed; the block. Raises ChainError."""
+    async def execute(self, call: PartCall, spends: int = 0) -> int:
+        """Send as the operator, wait until it is followed; the block. Raises ChainError.
+
+        ``spends``: what the call takes of the asset; where that is a token, it is approved first.
+        """
 
     async def pass_deposit(self) -> int:
         """What Summons asks for now of a scheduler that passes a summons on."""

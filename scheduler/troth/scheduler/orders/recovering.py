@@ -22,7 +22,7 @@ def recovered(desk: Desk, tab_id: Hash32, query: Recovery) -> Recovered:
         raise Expired("The query's time is not now", query.time, "Set the clock, and sign another query.")
     digest = messages.signing_digest(TabQuery(tab_id, query.time), desk.operator.domain)
     if not desk.key_check(held.tab.key, digest, query.signature):
-        raise BadSignature("The tab key did not sign this query", None, "Sign TabQuery with the tab key.")
+        raise BadSignature("The tab key did not sign this query", None, messages.BY_ACCOUNT)
     if held.best is None:
         return Recovered(None, ())
     stories = (desk.store.by_number(tab_id, number) for number in tabs.outstanding(held.best.message))

@@ -101,7 +101,7 @@ class ClientTabs:
         """Take a newer word; raises InvalidVoucher, InvalidSignature. One that says nothing new is no fault."""
         tab_id = messages.tab_id(tab)
         if not key_check(tab.key, messages.signing_digest(voucher.message, domain), voucher.signature):
-            raise InvalidVoucher("The tab key did not sign this voucher", tab.key, "Sign it with the tab key.")
+            raise InvalidVoucher("The tab key did not sign this voucher", tab.key, messages.BY_ACCOUNT)
         held = self._tabs.get(tab_id) or ClientTab(tab, self.book(tab_id), None, {})
         if held.best is not None and _is_older(voucher.message, held.book.best):
             return held, []

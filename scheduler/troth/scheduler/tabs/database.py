@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from troth.scheduler.errors import SchedulerError
+from troth.chain.formats import SIGNED, OtherFormat, claim_format
+from troth.scheduler.errors import ConfigurationInvalid, SchedulerError
 
 Statement = tuple[str, tuple[Any, ...]]
 _Waiting = tuple[Sequence[Statement], "asyncio.Future[None]"]
 
-VERSION = 1
+FORMAT = 2
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS client_tab (tab BLOB PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS client_number (
@@ -63,7 +64,12 @@ class Database:
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         path.chmod(0o600)
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", f"user_version={VERSION}"):
+        try:
+            claim_format(self._connection, FORMAT, SIGNED)
+        except OtherFormat as error:
+            self._connection.close()
+            raise ConfigurationInvalid("The scheduler's records cannot be used", path, str(error)) from error
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
             self._connection.execute(f"PRAGMA {pragma}")
         self._connection.executescript(_SCHEMA)
         self._waiting: list[_Waiting] = []

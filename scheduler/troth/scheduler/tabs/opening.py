@@ -98,7 +98,7 @@ class TabOpener:
         )
         outcome = "refused"
         try:
-            block = await self._ledger.execute(self._call(node, amount, first=first))
+            block = await self._ledger.execute(self._call(node, amount, first=first), amount)
             outcome = f"block {block}"
         finally:
             await self._database.commit(("UPDATE transactions SET outcome = ? WHERE purpose = ?", (outcome, purpose)))

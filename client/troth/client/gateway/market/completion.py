@@ -11,9 +11,11 @@ from troth.client.gateway.errors import AnswerRejected, GatewayRefusal, Money
 from troth.client.gateway.ordered import Told
 from troth.client.gateway.prices import whole
 from troth.client.gateway.shapes import Shapes
-from troth.client.orders.updates import Ended, Outcome, Sent, Signed
+from troth.client.orders.own_check import spoken
+from troth.client.orders.updates import Ended, Outcome, Recomputed, Sent, Signed
 from troth.client.tabs.asset import Asset
 from troth.client.updates import Verdict
+from troth.protocol.market.types import Opinion
 from troth.protocol.types import Hash32
 
 GOOD = {str(Outcome.UNDRAWN), str(Outcome.CHECKED), str(Outcome.UNCLEAR)}
@@ -46,6 +48,7 @@ class TabCompletion(Completion):
     orders: dict[int, str] = field(default_factory=dict)
     signed_results: dict[int, Signed] = field(default_factory=dict)
     ends: dict[int, Ended] = field(default_factory=dict)
+    recomputed: dict[int, Recomputed] = field(default_factory=dict)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -83,6 +86,12 @@ class TabCompletion(Completion):
         """What the user may do, or what was done."""
         return [one.advice for one in self.ends.values() if one.advice]
 
+    @property
+    def own_check(self) -> str | None:
+        """What the own model says: its first opinion that is no yes, else yes; None where it was not asked."""
+        said = [spoken(self.recomputed[number].opinion) for number in sorted(self.recomputed)]
+        return next((one for one in said if one != spoken(Opinion.ACCEPT)), said[0] if said else None)
+
     def note(self, number: int, update: object) -> Told | None:
         """Take an update of a question; what the reader of the answer is to hear of it."""
         match update:
@@ -92,6 +101,9 @@ class TabCompletion(Completion):
             case Signed():
                 self.signed_results[number] = update
                 return None
+            case Recomputed():
+                self.recomputed[number] = update
+                return None
             case Ended():
                 self.ends[number] = update
                 return Verdict(str(update.outcome), self.cost_of(number))
@@ -99,16 +111,22 @@ class TabCompletion(Completion):
                 return None
 
     def _require_accepted(self) -> None:
-        if not self.wanted.wait or self.outcome == "pending" or self.outcome in GOOD:
+        if not self.wanted.wait or self.outcome == "pending":
+            return
+        doubted = any(one.opinion is Opinion.REJECT for one in self.recomputed.values())
+        if self.outcome in GOOD and not doubted:
             return
         raise AnswerRejected(
-            "The verifiers did not accept the answer",
+            "Your own model gives another answer"
+            if self.outcome in GOOD
+            else "The verifiers did not accept the answer",
             self.outcome,
             "Do not rely on what was sent of it. Once its lag is over it is paid, unless a case stands. Ask again.",
             Money("unknown", self.tasks),
             outcome=self.outcome,
             cost_units=str(self.cost),
             advice=self.advice,
+            own_check=self.own_check,
         )
 
 
@@ -127,6 +145,7 @@ class TabShapes(Shapes):
             "cost_units": str(self._tabs.cost),
             "asset": self._tabs.asset.symbol,
             "advice": self._tabs.advice,
+            "own_check": self._tabs.own_check,
         }
 
     def _usage(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from troth.chain.errors import ChainError
-from troth.client.errors import ClientError, FeeTooHigh, ModelUnavailable, OverlayFailed, PromptError
+from troth.client.errors import ClientError, FeeTooHigh, ModelUnavailable, OverlayFailed, OwnModelUnusable, PromptError
 from troth.client.gateway.errors import (
     GatewayRefusal,
     HopFailed,
@@ -43,6 +43,8 @@ def refusal_of(error: Exception, orders: tuple[str, ...] = (), param: str | None
         return PaymentRequired(error.what, error.value, error.remedy, code="cost_limit_exceeded", troth=FREE)
     if isinstance(error, PromptError):
         return InvalidRequest(error.what, error.value, error.remedy, code="context_length_exceeded", param=param)
+    if isinstance(error, OwnModelUnusable):
+        return Unsupported(error.what, error.value, error.remedy, param="troth.check")
     if isinstance(error, ModelUnavailable):
         remedy = "Ask differently: some models take no system message, or want user and assistant in turn."
         return Unsupported(error.what, "", remedy, param=param)
