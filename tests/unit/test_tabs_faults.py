@@ -31,6 +31,7 @@ from troth.client.tabs import managing
 from troth.client.tabs.errors import NoTab, StoreUnusable, TabBehind, TabShort
 from troth.client.tabs.recovery import recover
 from troth.protocol.market import tabs
+from troth.protocol.market.checks import DRAW_AGE
 
 
 class Killed(BaseException):
@@ -120,12 +121,31 @@ async def test_down_until_after_the_windows_an_old_draw_is_no_lie_and_not_acknow
         killing(stage.session.journal, Phase.DRAWN_OVER, before=True)
         with pytest.raises(Killed):
             await asked(stage)
-        stage.world.block += PARAMETERS.lag
+        stage.world.block += PARAMETERS.lag + 1
         session = await restarted(stage, rounds=2)
         (entry,) = session.journal.all()
         assert (entry.phase, entry.paid) == (Phase.REFUSED_CHECK, None)
         assert not session.books.record(stage.tab).doubt
         assert ended(await asked(stage)).outcome is Outcome.CHECKED
+
+
+async def test_an_old_draw_is_asked_for_again_and_a_fresh_one_is_drawn_with(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        killing(stage.session.journal, Phase.DRAWN_OVER, before=True)
+        with pytest.raises(Killed):
+            await asked(stage)
+        stage.world.block += DRAW_AGE + 1
+        session = await restarted(stage, rounds=2)
+        (entry,) = session.journal.all()
+        assert (entry.phase, entry.paid) == (Phase.ANSWERED, None)
+        placed = stage.scheduler.orders[entry.identifier]
+        placed.draw, _ = stage.scheduler.drawn(entry.identifier, placed.given)
+        placed.lines = stage.scheduler.honest_lines(placed)
+        session, _ = stage.another()
+        await Keeper(session).once()
+        (entry,) = session.journal.all()
+        assert (entry.phase, entry.paid) == (Phase.CHECKED, entry.fee)
+        assert not session.books.record(stage.tab).doubt
 
 
 async def test_down_until_after_the_windows_an_unseen_draw_is_paid_undrawn(tmp_path: Path) -> None:

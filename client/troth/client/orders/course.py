@@ -377,14 +377,20 @@ class Course:
         return OrderStalled(what, name, remedy)
 
     def _too_late(self) -> OrderStalled:
-        """An honest scheduler's old draw, for a client that was away: no secret counts any more, so this answer can no
-        longer be checked. That is no lie; it is not acknowledged either, else a stream that breaks off before each
-        draw would spare its scheduler all checks. What is owed for it can be claimed."""
-        what = "the draw was asked for too late: the answer cannot be checked any more"
-        self._session.journal.step(self._entry.identifier, Phase.REFUSED_CHECK, failure=what)
+        """An old draw, for a client that was away: a secret may count no more, so the answer cannot be checked by it.
+
+        That is no lie; it is not acknowledged either, else a stream that breaks off before each draw would spare its
+        scheduler all checks. As long as results can be summoned a fresh draw is asked for: beta and secret are the
+        same, so nobody chooses. Then the order ends: what is owed for it can be claimed."""
+        what, remedy = "The draw is too old", "A fresh one is asked for by itself."
+        phase, failure = None, "the draw is too old: a fresh one is asked for"
+        assert self._admitted is not None
+        if self._session.block > self._admitted.admission.message.block_number + self._session.parameters.lag:
+            what, remedy = "The draw was asked for too late", "Nothing is acknowledged for it; it may be claimed."
+            phase, failure = Phase.REFUSED_CHECK, "the draw was asked for too late: the answer cannot be checked"
+        self._session.journal.step(self._entry.identifier, phase, failure=failure)
         self._session.journal.release(self._entry.identifier)
-        remedy = "Nothing is acknowledged for it; its scheduler may claim it on chain."
-        return OrderStalled("The draw was asked for too late", self._entry.name[:12], remedy)
+        return OrderStalled(what, self._entry.name[:12], remedy)
 
     def _contradiction(self, error: Exception, line: dict[str, Any]) -> Exception:
         what = error.what if isinstance(error, ProtocolError | _Lie) else str(error)
