@@ -27,7 +27,8 @@ from troth.client.configuration import Configuration as ClientConfiguration
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
 from troth.client.orders.asking import ask
-from troth.client.orders.journal import RUNNING
+from troth.client.orders.evidence import served_of
+from troth.client.orders.journal import RUNNING, Entry, Phase
 from troth.client.orders.keeping import Keeper
 from troth.client.orders.session import MarketSession, market_session
 from troth.client.orders.updates import Ended, Text
@@ -212,10 +213,15 @@ async def _ask_one(session: MarketSession, prompt: tuple[int, ...], settings: Cl
 
 
 def settled(session: MarketSession) -> bool:
-    """Whether every order is acknowledged, and its scheduler has heard so."""
+    """Whether every order is acknowledged, or its draw came too late for that, and its scheduler has heard so."""
     entries = session.journal.all()
-    done = all(entry.paid is not None and entry.phase not in RUNNING for entry in entries)
+    done = all(entry.phase not in RUNNING and (entry.paid is not None or too_late(entry)) for entry in entries)
     return done and all(one.delivered or one.voucher is None for one in session.books.all(session.domain))
+
+
+def too_late(entry: Entry) -> bool:
+    """Whether its draw was asked for when no secret counted any more."""
+    return entry.phase is Phase.REFUSED_CHECK and served_of(entry) is None
 
 
 def watcher_main(settings: tuple[str, ...], plan: Plan) -> None:

@@ -40,12 +40,13 @@ def new_question() -> str:
 
 @dataclass
 class _Question:
-    """What was shown so far, and what it may have cost."""
+    """What was shown so far, whether its nodes signed that it is all, and what it may have cost."""
 
     prompt: tuple[int, ...]
     wish: Wish
     shown: list[int] = field(default_factory=list)
     unshown: list[Chosen] = field(default_factory=list)
+    answered: bool = False
     at_stake: int = 0
     tried: set[bytes] = field(default_factory=set)
     short: set[bytes] = field(default_factory=set)
@@ -102,7 +103,7 @@ def _note_failure(state: _Question, desk: Desk, entry: Entry, error: ClientError
     if isinstance(error, OrderStalled):
         state.at_stake += entry.most
     lied = isinstance(error, OrderContradicted) and bool(state.shown)
-    whole = len(state.shown) >= state.wish.choices.max_tokens
+    whole = state.answered or len(state.shown) >= state.wish.choices.max_tokens
     if last or lied or whole:
         raise error
 
@@ -140,6 +141,7 @@ def _shown(step: object, state: _Question, detokenizer: Detokenizer) -> list[Upd
             text = detokenizer.feed(chosen.token)
             return [_piece(text, state)] if text else []
         case Signed():
+            state.answered = True
             rest = detokenizer.flush()
             left = bool(state.unshown) and state.wish.choices.logprobs != NO_LOGPROBS
             pieces: list[Update] = [_piece(rest, state)] if rest or left else []
