@@ -1,4 +1,4 @@
-"""Whole parties as processes, as they are shipped: a node with a small torch model, a scheduler, a client, a watcher.
+"""Whole parties as processes, as they are shipped: a node with a small torch model, a scheduler, a client.
 
 They are forked from a server that has imported everything, so that one starts within a moment. Each takes the plan of
 ``crash_points`` with it, and dies where that says so.
@@ -55,7 +55,6 @@ CONTEXT.set_forkserver_preload(
         "accelerate",
         "troth.node.loading",
         "troth.node.engine.torch_engine",
-        "troth.audit.command",
     ]
 )
 
@@ -222,11 +221,3 @@ def settled(session: MarketSession) -> bool:
 def too_late(entry: Entry) -> bool:
     """Whether its draw was asked for when no secret counted any more."""
     return entry.phase is Phase.REFUSED_CHECK and served_of(entry) is None
-
-
-def watcher_main(settings: tuple[str, ...], plan: Plan) -> None:
-    """`troth audit` with these words."""
-    from troth.audit.command import app
-
-    arm("watcher", plan)
-    app([*settings])
