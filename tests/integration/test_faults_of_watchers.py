@@ -76,7 +76,9 @@ class Watch:
         async with asyncio.timeout(SECONDS):
             while not self.is_dead:
                 await self.court.look()
-                await asyncio.to_thread(self.court.stage.anvil.mine, 1)
+                # A rejection is worth bringing for some blocks only, and starting a process takes a while.
+                if self.court.follower.state.cases:
+                    await asyncio.to_thread(self.court.stage.anvil.mine, 1)
                 await asyncio.sleep(0.2)
         assert not self.plan.waits, f"it ended before {what}:\n{(self.folder / 'log').read_text()[-3_000:]}"
 

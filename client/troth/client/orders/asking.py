@@ -77,21 +77,31 @@ async def ask(
     for attempt in range(ATTEMPTS):
         placed = await _placed(session, state, name, failure)
         desk, entry = placed
-        yield Sent(entry.identifier, desk.scheduler, entry.most, again=attempt > 0)
-        course = Course(session, desk, entry)
         try:
-            async with aclosing(course.send()) as steps:
-                async for step in steps:
-                    for update in _shown(step, state, detokenizer):
-                        yield update
+            yield Sent(entry.identifier, desk.scheduler, entry.most, again=attempt > 0)
+            async with aclosing(_served(session, desk, entry, state, detokenizer)) as updates:
+                async for update in updates:
+                    yield update
+            return
         except (OrderFailed, OrderStalled, OrderContradicted) as error:
             failure = error
             _note_failure(state, desk, entry, error, last=attempt == ATTEMPTS - 1)
-            continue
-        async with aclosing(_finish(session, desk, entry, wish)) as endings:
-            async for update in endings:
+        finally:
+            # Whoever stops reading leaves the order to the keeper.
+            session.journal.release(entry.identifier)
+
+
+async def _served(
+    session: MarketSession, desk: Desk, entry: Entry, state: _Question, detokenizer: Detokenizer
+) -> AsyncGenerator[Update, None]:
+    """One order, from its sending to its end."""
+    async with aclosing(Course(session, desk, entry).send()) as steps:
+        async for step in steps:
+            for update in _shown(step, state, detokenizer):
                 yield update
-        return
+    async with aclosing(_finish(session, desk, entry, state.wish)) as endings:
+        async for ending in endings:
+            yield ending
 
 
 def _note_failure(state: _Question, desk: Desk, entry: Entry, error: ClientError, *, last: bool) -> None:
