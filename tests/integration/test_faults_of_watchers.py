@@ -72,15 +72,18 @@ class Watch:
             self.process.wait()
 
     async def died(self, what: str) -> None:
-        """Let reviewers work and blocks come until the plan is carried out."""
+        """Let reviewers work until the plan is carried out. A block comes once the watcher has looked at the last one:
+        windows are counted in blocks, and starting a process takes as long as the machine likes."""
+        log, seen = self.folder / "log", (self.folder / "log").stat().st_size
         async with asyncio.timeout(SECONDS):
             while not self.is_dead:
                 await self.court.look()
-                # A rejection is worth bringing for some blocks only, and starting a process takes a while.
-                if self.court.follower.state.cases:
+                written = log.stat().st_size
+                if self.court.follower.state.cases and written > seen:
+                    seen = written
                     await asyncio.to_thread(self.court.stage.anvil.mine, 1)
-                await asyncio.sleep(0.2)
-        assert not self.plan.waits, f"it ended before {what}:\n{(self.folder / 'log').read_text()[-3_000:]}"
+                await asyncio.sleep(0.1)
+        assert not self.plan.waits, f"it ended before {what}:\n{log.read_text()[-3_000:]}"
 
 
 async def test_a_watcher_that_is_killed_at_every_step_brings_its_case_to_the_end(

@@ -204,7 +204,10 @@ class Journal:
         self._store.execute("UPDATE orders SET held_until = 0 WHERE id = ?", _name(identifier))
 
     def take(self, identifier: Hash32) -> bool:
-        """Work on an order from now on; False while anybody does, this process too: two would undo each other's steps."""
+        """Work on an order from now on; False while anybody does, in this process or another one.
+
+        Two would undo each other's steps.
+        """
         with self._store.writing():
             ((until,),) = self._store.execute("SELECT held_until FROM orders WHERE id = ?", _name(identifier))
             if until > time.time():
