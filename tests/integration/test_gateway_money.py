@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from support.client_network import Network, client_side, network, toy_answer
+from support.client_network import ClientSide, Network, client_side, network, toy_answer
 from support.gateway_stage import MESSAGES, MODEL, QUESTION, events, serving_gateway
+from support.tabs_stage import PARAMETERS
 from support.waiting import eventually
 
+from troth.protocol.market.checks import DRAW_AGE
 from troth.protocol.market.types import Opinion
 
 pytestmark = [
@@ -32,23 +34,61 @@ async def scene(anvil: Any, tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
 
 async def test_receipts_stay_over_a_kill_and_a_restart(scene: Network, tmp_path: Path) -> None:
     side = await client_side(scene, tmp_path / "home")
-    async with serving_gateway(side, "--check", "always") as gateway:
-        answer = (await gateway.chat()).json()
-        # Killed before the answer is paid, or after: what is owed is paid once.
-        gateway.process.kill()
-        await gateway.process.wait()
-        key = gateway.key
-    async with serving_gateway(side) as gateway:
-        assert gateway.key == key
-        receipt = await gateway.receipt(answer["id"])
-        (order,) = receipt["tasks"]
-        # Back within the draw's age it is checked and paid at once; later no check counts any more.
-        assert receipt["outcome"] in {"checked", "undrawn", "check refused"}
-        assert order["answer"] == toy_answer(QUESTION, 4)
-        assert (receipt["outcome"] == "checked") == (order["paid_units"] == answer["troth"]["cost_units"])
-        missing = await gateway.get("/v1/receipts/chatcmpl-0123")
-        assert (missing.status_code, missing.json()["error"]["code"]) == (404, "receipt_not_found")
-    assert side.book.spent in {0, int(answer["troth"]["cost_units"])}
+    with scene.still():
+        async with serving_gateway(side, "--check", "always") as gateway:
+            answer = (await gateway.chat()).json()
+            # Killed before the answer is paid, or after: what is owed is paid once.
+            gateway.process.kill()
+            await gateway.process.wait()
+            key = gateway.key
+        async with serving_gateway(side) as gateway:
+            assert gateway.key == key
+            receipt = await gateway.receipt(answer["id"])
+            (order,) = receipt["tasks"]
+            assert (receipt["outcome"], order["answer"]) == ("checked", toy_answer(QUESTION, 4))
+            assert order["paid_units"] == answer["troth"]["cost_units"]
+            missing = await gateway.get("/v1/receipts/chatcmpl-0123")
+            assert (missing.status_code, missing.json()["error"]["code"]) == (404, "receipt_not_found")
+    assert side.book.spent == int(answer["troth"]["cost_units"])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "outcome"),
+    [(DRAW_AGE + 1, "checked"), (PARAMETERS.lag + 1, "check refused")],
+    ids=["in time", "too late"],
+)
+async def test_killed_before_the_draw_it_is_drawn_afresh_or_not_acknowledged(
+    scene: Network, blocks: int, outcome: str, tmp_path: Path
+) -> None:
+    """Within half of the lag a fresh draw decides; later no secret counts, and nobody is doubted for that."""
+    side = await client_side(scene, tmp_path / "home")
+    with scene.still():
+        identifier = await _killed_under_way(scene, side)
+        (story,) = side.orders
+        await eventually(lambda: story.drawn is not None)
+        await scene.pass_by(blocks)
+        async with serving_gateway(side) as gateway:
+            receipt = await gateway.receipt(identifier)
+            assert receipt["outcome"] == outcome
+            assert receipt["tasks"][0]["answer"] == toy_answer(QUESTION, 20)
+            assert side.book.spent == (story.answered.fee if outcome == "checked" else 0)
+            again = await gateway.chat()
+            assert again.status_code == 200, again.text
+
+
+async def _killed_under_way(scene: Network, side: ClientSide) -> str:
+    """A gateway that dies under its first tokens; the completion's id."""
+    scene.drip(0.1)
+    try:
+        async with serving_gateway(side, "--check", "always") as gateway:
+            body = {"model": MODEL, "messages": MESSAGES, "max_tokens": 20, "stream": True}
+            async with gateway.client as client, client.stream("POST", "/v1/chat/completions", json=body) as answer:
+                identifier = events(await anext(answer.aiter_text()))[0]["id"]
+                gateway.process.kill()
+                await gateway.process.wait()
+    finally:
+        scene.drip(0)
+    return str(identifier)
 
 
 async def test_a_tab_that_is_short_names_shortfall_and_command(scene: Network, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -87,6 +87,7 @@ class Network(ChainScene):
 
     texts: Texts
     endpoint: tuple[str, Hash32]
+    moving: asyncio.Event
 
     @property
     def now(self) -> int:  # type: ignore[override]
@@ -132,6 +133,20 @@ class Network(ChainScene):
             self.stage.owner_of(operator), Part.REGISTRY, "setEndpoint", operator.address, endpoint, tls_key_hash
         )
 
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """No block comes but those that the test mines."""
+        self.moving.clear()
+        try:
+            yield
+        finally:
+            self.moving.set()
+
+    async def pass_by(self, blocks: int) -> None:
+        """Blocks come, and the scheduler sees them."""
+        await asyncio.to_thread(self.stage.anvil.mine, blocks)
+        await self.ledger.catch_up()
+
     def accept(self, opinion: Opinion = Opinion.ACCEPT, noise: float = 0.0) -> None:
         """What verifiers say of answers, and how wrong these are."""
         for node in self.nodes.values():
@@ -170,6 +185,8 @@ async def network(anvil: Any, folder: Path) -> AsyncIterator[Network]:
         anvil.fund(stage.scheduler)
         scene = Network(folder, stage, follower, SlowNode)
         scene.texts, scene.model, scene.endpoint = texts, model, endpoint
+        scene.moving = asyncio.Event()
+        scene.moving.set()
         scene.start()
         stack.push_async_callback(scene.stop)
         await stack.enter_async_context(serving(TlsServer(scene.app, identity, "127.0.0.1", port)))
@@ -180,9 +197,9 @@ async def network(anvil: Any, folder: Path) -> AsyncIterator[Network]:
 
 async def _mine(scene: Network) -> None:
     while True:
+        await scene.moving.wait()
         with suppress(Exception):
-            await asyncio.to_thread(scene.stage.anvil.mine, 1)
-            await scene.ledger.catch_up()
+            await scene.pass_by(1)
         await asyncio.sleep(0.25)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sqlite3
 import ssl
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from troth.chain.keystore import DEMO_SCRYPT_N
 from troth.client.home import Home
-from troth.client.orders.journal import Entry, Journal
+from troth.client.orders.journal import RUNNING, Entry, Journal, Phase
 from troth.client.tabs.books import Books
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.store import Store, opened
@@ -44,6 +45,7 @@ from troth.node.models.folder import ModelFolder, open_folder
 from troth.overlay.identity import create_identity
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed, tab_id
+from troth.protocol.market.prices import PER
 from troth.protocol.market.types import PotKind, Tab, Voucher
 from troth.protocol.types import Address, Hash32, segments_from_ends
 from troth.scheduler.served import Served, Texts
@@ -55,6 +57,8 @@ NODES = 10
 LAG = 120
 """Blocks, of which one comes a second: half of it is the time in which a client must have been told of its draw."""
 DEADLINE = 240.0
+GAS_PRICE = 1_000
+"""Units that the deployment counts for a unit of gas: so little that the fees of tiny answers are worth claiming."""
 
 
 def small_model(path: Path) -> ModelFolder:
@@ -76,7 +80,10 @@ def small_model(path: Path) -> ModelFolder:
 
 @dataclass
 class FaultNetwork:
-    """Processes by name: "scheduler", "node 0" and so on; clients are started for their questions."""
+    """Processes by name: "scheduler", "node 0" and so on; clients are started for their questions.
+
+    ``forgotten`` was paid for orders that the client's file does not hold, since it is an old backup.
+    """
 
     folder: Path
     stage: TabsStage
@@ -88,6 +95,7 @@ class FaultNetwork:
     endpoints: dict[str, str] = field(default_factory=dict)
     staked: int = 0
     clients: int = 0
+    forgotten: int = 0
 
     @property
     def bank(self) -> Address:
@@ -145,7 +153,8 @@ class FaultNetwork:
     def asking(self, *questions: tuple[int, ...], **changes: Any) -> Process:
         """A client's process that asks these questions, and ends when nothing of its orders is open."""
         self.clients += 1
-        settings = replace(self.client, questions=questions, **changes)
+        said = self.folder / f"said {self.clients}.jsonl"
+        settings = replace(self.client, questions=questions, said=said, **changes)
         return Process("client", client_main, settings, self.plan, self.folder / "client.log").start()
 
     async def asked(self, *questions: tuple[int, ...], **changes: Any) -> None:
@@ -161,10 +170,16 @@ class FaultNetwork:
         assert client.code == 0, client.tail()
 
     async def paid(self, client: Process) -> None:
-        """The same where answers may be undrawn: their lag is over soon."""
-        while client.alive:
-            await self.mined(10)
-            await asyncio.sleep(1)
+        """The same where answers may be undrawn: once all of its questions are answered, their lag is soon over."""
+        said, count = client.settings.said, len(client.settings.questions)
+
+        def answered() -> bool:
+            heard = said.read_text().count("\n") if said.exists() else 0
+            idle = heard == count and all(one.phase not in RUNNING for one in self.entries())
+            return idle or not client.alive
+
+        await self.until(answered, "all questions are answered", count * DEADLINE)
+        await self.mined(LAG)
         await self.ended(client)
 
     @contextmanager
@@ -176,9 +191,28 @@ class FaultNetwork:
         with self.store() as store:
             return list(Journal(store).all())
 
+    def doubt(self) -> str:
+        """Why the client uses its tab no more."""
+        with self.store() as store:
+            return Books(store).record(tab_id(self.tab)).doubt
+
     def spent(self) -> int:
         with self.store() as store:
             return Books(store).record(tab_id(self.tab)).book.spent
+
+    def back_up(self) -> Path:
+        """A copy of the client's file, as a backup program makes it."""
+        saved = self.folder / "backup.sqlite3"
+        with closing(sqlite3.connect(Home(self.client.home).tabs)) as source, closing(sqlite3.connect(saved)) as copy:
+            source.backup(copy)
+        return saved
+
+    def restore(self, saved: Path) -> None:
+        """The file as it was; its client does not run."""
+        tabs = Home(self.client.home).tabs
+        for file in tabs.parent.glob(f"{tabs.name}*"):
+            file.unlink()
+        shutil.copy(saved, tabs)
 
     # ---- money
 
@@ -210,12 +244,40 @@ class FaultNetwork:
             return database.execute(query).fetchall()
 
     async def settled(self) -> None:
-        """Wait until nothing is owed any more: by the client, and to any node."""
-        await self.until(self._is_paid, "everything is acknowledged")
+        """Wait until nothing is owed any more: by the client, and to any node.
 
-    def _is_paid(self) -> bool:
-        tables = ("node_number", "client_number")
-        return not any(self.read("scheduler", "market.sqlite", f"SELECT * FROM {table}") for table in tables)
+        Who was drawn to check and never committed is owed nothing, and told so when two lags are over.
+        """
+        await self.until(lambda: self._unpaid() <= self._silent(), "everything is acknowledged")
+        if self._unpaid():
+            await self.mined(2 * LAG + 1)
+        await self.until(lambda: not self._unpaid(), "silent verifiers are told that nothing is owed")
+
+    def _unpaid(self) -> set[tuple[bytes, int]]:
+        """Numbers on tabs, of nodes and of the client, that nobody has decided on; not those that never will be."""
+        client, nodes = tab_id(self.tab), self.read("scheduler", "market.sqlite", "SELECT tab, number FROM node_number")
+        owing = self.read("scheduler", "market.sqlite", "SELECT tab, number FROM client_number")
+        refused = {(client, entry.sequence) for entry in self.refused()}
+        return {*nodes, *owing} - refused
+
+    def _silent(self) -> set[tuple[bytes, int]]:
+        """Promises to verifiers that the scheduler has no commitment of, and of whom none is taken any more."""
+        steps = self.read("scheduler", "market.sqlite", "SELECT order_id, kind, part FROM steps")
+        closed = {order for order, kind, _ in steps if kind == "Frozen"}
+        committed = {(order, part) for order, kind, part in steps if kind == "HiddenTrace"}
+        payer = self.stage.scheduler.address
+        names = {bytes(tab_id(Tab(payer, key.address, payer))): key.address for key in self.stage.nodes}
+        query = "SELECT tab, number, order_id, segment FROM node_number WHERE work = 1 AND due IS NULL"
+        rows = self.read("scheduler", "market.sqlite", query)
+        return {
+            (tab, number)
+            for tab, number, order, segment in rows
+            if order in closed and (order, f"{segment}/{names[tab]}") not in committed
+        }
+
+    def refused(self) -> list[Entry]:
+        """Answers whose draw came too late: nothing is acknowledged for them, and their scheduler may claim them."""
+        return [entry for entry in self.entries() if entry.phase is Phase.REFUSED_CHECK and entry.due is None]
 
     def acknowledged_by_client(self) -> int:
         """What the scheduler's best word of the client is worth."""
@@ -248,8 +310,11 @@ class FaultNetwork:
         assert not [one for _, one in state.summons.items() if one.answered is None]
         assert self.stakes() == self.staked
         spent, fees = self.spent(), sum(entry.paid or 0 for entry in self.entries())
-        assert spent == fees == self.acknowledged_by_client()
-        assert all(entry.paid in {0, entry.fee} for entry in self.entries())
+        assert spent == fees + self.forgotten == self.acknowledged_by_client()
+        refused = {entry.identifier for entry in self.refused()}
+        for entry in self.entries():
+            assert entry.paid in ({None} if entry.identifier in refused else {0, entry.fee}), entry
+        assert not self.doubt(), "a client that was away doubts an honest scheduler"
 
     def stakes(self) -> int:
         return sum(amount for (kind, _), amount in self.state.pots.items() if kind is PotKind.STAKE)
@@ -269,7 +334,7 @@ async def fault_network(
     async with AsyncExitStack() as stack:
         made = tabs_stage(
             anvil,
-            parameters=replace(COURT, lag=LAG, **parameters),
+            parameters=replace(COURT, lag=LAG, gas_price=GAS_PRICE * PER, **parameters),
             model=descriptor,
             execution_class=execution_class_of(descriptor),
             nodes=nodes,

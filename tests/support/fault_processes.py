@@ -1,4 +1,4 @@
-"""Whole parties as processes, as they are shipped: a node with a small torch model, a scheduler, a client, a watcher.
+"""Whole parties as processes, as they are shipped: a node with a small torch model, a scheduler, a client.
 
 They are forked from a server that has imported everything, so that one starts within a moment. Each takes the plan of
 ``crash_points`` with it, and dies where that says so.
@@ -27,7 +27,8 @@ from troth.client.configuration import Configuration as ClientConfiguration
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
 from troth.client.orders.asking import ask
-from troth.client.orders.journal import RUNNING
+from troth.client.orders.evidence import served_of
+from troth.client.orders.journal import RUNNING, Entry, Phase
 from troth.client.orders.keeping import Keeper
 from troth.client.orders.session import MarketSession, market_session
 from troth.client.orders.updates import Ended, Text
@@ -54,7 +55,6 @@ CONTEXT.set_forkserver_preload(
         "accelerate",
         "troth.node.loading",
         "troth.node.engine.torch_engine",
-        "troth.audit.command",
     ]
 )
 
@@ -212,15 +212,12 @@ async def _ask_one(session: MarketSession, prompt: tuple[int, ...], settings: Cl
 
 
 def settled(session: MarketSession) -> bool:
-    """Whether every order is acknowledged, and its scheduler has heard so."""
+    """Whether every order is acknowledged, or its draw came too late for that, and its scheduler has heard so."""
     entries = session.journal.all()
-    done = all(entry.paid is not None and entry.phase not in RUNNING for entry in entries)
+    done = all(entry.phase not in RUNNING and (entry.paid is not None or too_late(entry)) for entry in entries)
     return done and all(one.delivered or one.voucher is None for one in session.books.all(session.domain))
 
 
-def watcher_main(settings: tuple[str, ...], plan: Plan) -> None:
-    """`troth audit` with these words."""
-    from troth.audit.command import app
-
-    arm("watcher", plan)
-    app([*settings])
+def too_late(entry: Entry) -> bool:
+    """Whether its draw was asked for when no secret counted any more."""
+    return entry.phase is Phase.REFUSED_CHECK and served_of(entry) is None

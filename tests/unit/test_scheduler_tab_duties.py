@@ -230,6 +230,11 @@ async def test_what_is_not_acknowledged_is_claimed_before_the_tab_closes_and_sho
     await attend_claims(scene.desk)
     called(scene, Part.BANK, "settle")
     assert len(scene.ledger.sent) == sent + 1
+    # What the claim paid is not claimed again, though its client never acknowledges it.
+    scene.ledger.fold(on.TabRedeemed(tab, state.owed, META))
+    scene.ledger.fold(on.ClaimSettled(tab, claim_id, state.owed, state.owed, 0, META))
+    await claim_due(scene.desk, 1)
+    assert len(scene.ledger.sent) == sent + 1
 
 
 # ------------------------------------------------------------------------------------------------------------ summons

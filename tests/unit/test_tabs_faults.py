@@ -14,15 +14,15 @@ from typing import Any
 
 import httpx
 import pytest
-from support.toy_tab_scheduler import PARAMETERS, Stage, ToyOrder, toy_stage
+from support.toy_tab_scheduler import PARAMETERS, Stage, ToyOrder, honest, toy_stage
 from support.waiting import eventually
 from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended, text_of
 
 from troth.client.choices import Choices
 from troth.client.orders.asking import ask
-from troth.client.orders.course import ADMISSION_SECONDS
+from troth.client.orders.course import ADMISSION_SECONDS, OLD_DRAWS
 from troth.client.orders.failing import OrderStalled
-from troth.client.orders.journal import Journal, Phase
+from troth.client.orders.journal import Entry, Journal, Phase
 from troth.client.orders.keeping import Keeper
 from troth.client.orders.session import MarketSession
 from troth.client.orders.updates import Outcome, Sent
@@ -31,6 +31,7 @@ from troth.client.tabs import managing
 from troth.client.tabs.errors import NoTab, StoreUnusable, TabBehind, TabShort
 from troth.client.tabs.recovery import recover
 from troth.protocol.market import tabs
+from troth.protocol.market.checks import DRAW_AGE
 
 
 class Killed(BaseException):
@@ -120,12 +121,55 @@ async def test_down_until_after_the_windows_an_old_draw_is_no_lie_and_not_acknow
         killing(stage.session.journal, Phase.DRAWN_OVER, before=True)
         with pytest.raises(Killed):
             await asked(stage)
-        stage.world.block += PARAMETERS.lag
+        stage.world.block += PARAMETERS.lag + 1
         session = await restarted(stage, rounds=2)
         (entry,) = session.journal.all()
         assert (entry.phase, entry.paid) == (Phase.REFUSED_CHECK, None)
         assert not session.books.record(stage.tab).doubt
         assert ended(await asked(stage)).outcome is Outcome.CHECKED
+
+
+async def with_an_old_draw(stage: Stage) -> Entry:
+    """The order of a client that reads its draw some blocks after it was made."""
+
+    def slow(_one: ToyOrder, lines: list[Any]) -> list[Any]:
+        stage.world.block += DRAW_AGE + 1
+        return lines
+
+    stage.scheduler.tamper = slow
+    with pytest.raises(OrderStalled, match="too old"):
+        await asked(stage)
+    stage.scheduler.tamper = honest
+    (entry,) = stage.session.journal.all()
+    assert (entry.phase, entry.paid) == (Phase.ANSWERED, None)
+    return entry
+
+
+async def test_an_old_draw_is_asked_for_again_and_a_fresh_one_decides(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        entry = await with_an_old_draw(stage)
+        placed = stage.scheduler.orders[entry.identifier]
+        placed.draw, _ = stage.scheduler.drawn(entry.identifier, placed.given)
+        placed.lines = stage.scheduler.honest_lines(placed)
+        await Keeper(stage.session).once()
+        (entry,) = stage.session.journal.all()
+        assert (entry.phase, entry.paid) == (Phase.CHECKED, entry.fee)
+        assert not stage.session.books.record(stage.tab).doubt
+
+
+async def test_who_keeps_drawing_with_old_blocks_is_not_believed(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        entry = await with_an_old_draw(stage)
+        for left in reversed(range(OLD_DRAWS - 1)):
+            # Asked again at the same block it says nothing more.
+            for _ in range(2):
+                await Keeper(stage.session).once()
+            stage.world.block += 1
+            await Keeper(stage.session).once()
+            entry = stage.session.journal.entry(entry.identifier)
+            assert entry.phase is (Phase.ANSWERED if left else Phase.CONTRADICTED)
+        assert (entry.paid, stage.book().spent) == (None, 0)
+        assert stage.session.books.record(stage.tab).doubt
 
 
 async def test_down_until_after_the_windows_an_unseen_draw_is_paid_undrawn(tmp_path: Path) -> None:

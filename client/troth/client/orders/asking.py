@@ -41,12 +41,13 @@ def new_question() -> str:
 
 @dataclass
 class _Question:
-    """What was shown so far, and what it may have cost."""
+    """What was shown so far, whether its nodes signed that it is all, and what it may have cost."""
 
     prompt: tuple[int, ...]
     wish: Wish
     shown: list[int] = field(default_factory=list)
     unshown: list[Chosen] = field(default_factory=list)
+    answered: bool = False
     at_stake: int = 0
     tried: set[bytes] = field(default_factory=set)
     short: set[bytes] = field(default_factory=set)
@@ -78,21 +79,31 @@ async def ask(
     for attempt in range(ATTEMPTS):
         placed = await _placed(session, state, name, failure)
         desk, entry = placed
-        yield Sent(entry.identifier, desk.scheduler, entry.most, again=attempt > 0)
-        course = Course(session, desk, entry)
         try:
-            async with aclosing(course.send()) as steps:
-                async for step in steps:
-                    for update in _shown(step, state, detokenizer):
-                        yield update
+            yield Sent(entry.identifier, desk.scheduler, entry.most, again=attempt > 0)
+            async with aclosing(_served(session, desk, entry, state, detokenizer)) as updates:
+                async for update in updates:
+                    yield update
+            return
         except (OrderFailed, OrderStalled, OrderContradicted) as error:
             failure = error
             _note_failure(state, desk, entry, error, last=attempt == ATTEMPTS - 1)
-            continue
-        async with aclosing(_finish(session, desk, entry, wish)) as endings:
-            async for update in endings:
+        finally:
+            # Whoever stops reading leaves the order to the keeper.
+            session.journal.release(entry.identifier)
+
+
+async def _served(
+    session: MarketSession, desk: Desk, entry: Entry, state: _Question, detokenizer: Detokenizer
+) -> AsyncGenerator[Update, None]:
+    """One order, from its sending to its end."""
+    async with aclosing(Course(session, desk, entry).send()) as steps:
+        async for step in steps:
+            for update in _shown(step, state, detokenizer):
                 yield update
-        return
+    async with aclosing(_finish(session, desk, entry, state.wish)) as endings:
+        async for ending in endings:
+            yield ending
 
 
 def _note_failure(state: _Question, desk: Desk, entry: Entry, error: ClientError, *, last: bool) -> None:
@@ -104,7 +115,7 @@ def _note_failure(state: _Question, desk: Desk, entry: Entry, error: ClientError
     if isinstance(error, OrderStalled):
         state.at_stake += entry.most
     lied = isinstance(error, OrderContradicted) and bool(state.shown)
-    whole = len(state.shown) >= state.wish.choices.max_tokens
+    whole = state.answered or len(state.shown) >= state.wish.choices.max_tokens
     if last or lied or whole:
         raise error
 
@@ -144,6 +155,7 @@ def _shown(step: object, state: _Question, detokenizer: Detokenizer) -> list[Upd
             text = detokenizer.feed(chosen.token)
             return [_piece(text, state)] if text else []
         case Signed():
+            state.answered = True
             rest = detokenizer.flush()
             left = bool(state.unshown) and state.wish.choices.logprobs != NO_LOGPROBS
             pieces: list[Update] = [_piece(rest, state)] if rest or left else []

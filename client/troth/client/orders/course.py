@@ -50,6 +50,8 @@ BLAME_SECONDS = 1.0
 """Where the scheduler has more to tell than a silent node so soon, the node kept it back."""
 OTHER_LINES = 64
 """Lines besides tokens; an order has three, and a later version may have more."""
+OLD_DRAWS = 3
+"""Blocks at which a fresh draw was due and an old one came, until the scheduler is not believed any more."""
 ALREADY_ORDERED = "already_ordered"
 SIGNATURE_BYTES = 65
 KEPT_LINE = 4096
@@ -299,7 +301,8 @@ class Course:
         results = [one.message for one in self._results.results]
         await self._session.seen(said.draw.message.block_number)
         seen_at, drawn_at = self._session.block, said.draw.message.block_number
-        late = self._resumed and seen_at > drawn_at + checks.DRAW_AGE
+        assert self._admitted is not None
+        late = self._admitted.admission.message.block_number <= drawn_at < seen_at - checks.DRAW_AGE
         if late:
             seen_at = drawn_at  # all the rest of it must hold
         checks.require_draw(self._order, said.draw, results, said.proof, seen_at=seen_at, view=self._view)
@@ -376,15 +379,33 @@ class Course:
             remedy = f"It was admitted: `troth client summon {name} --broadcast` asks for the results on chain."
         return OrderStalled(what, name, remedy)
 
-    def _too_late(self) -> OrderStalled:
-        """An honest scheduler's old draw, for a client that was away: no secret counts any more, so this answer can no
-        longer be checked. That is no lie; it is not acknowledged either, else a stream that breaks off before each
-        draw would spare its scheduler all checks. What is owed for it can be claimed."""
-        what = "the draw was asked for too late: the answer cannot be checked any more"
-        self._session.journal.step(self._entry.identifier, Phase.REFUSED_CHECK, failure=what)
-        self._session.journal.release(self._entry.identifier)
-        remedy = "Nothing is acknowledged for it; its scheduler may claim it on chain."
-        return OrderStalled("The draw was asked for too late", self._entry.name[:12], remedy)
+    def _too_late(self) -> Exception:
+        """An old draw: a secret may count no more, so the answer could be acknowledged and never checked.
+
+        One alone is no lie: this client was away, or the scheduler's view of the chain is behind. A fresh one is asked
+        for while results can be summoned: beta and secret stay the same, so nobody chooses. Then the order ends, and
+        what is owed for it can be claimed. An honest scheduler draws afresh for half of the lag; who keeps sending old
+        draws in that time wants its answers unchecked."""
+        if self._hearsay:
+            return EntryFailed("the node passes an old draw on", silent=True)
+        assert self._admitted is not None
+        block, since = self._session.block, self._admitted.admission.message.block_number
+        identifier, lag = self._entry.identifier, self._session.parameters.lag
+        if block > since + lag:
+            failure = "the draw was asked for too late: the answer cannot be checked any more"
+            self._session.journal.step(identifier, Phase.REFUSED_CHECK, failure=failure)
+            self._session.journal.release(identifier)
+            remedy = "Nothing is acknowledged for it; its scheduler may claim it on chain."
+            return OrderStalled("The draw was asked for too late", self._entry.name[:12], remedy)
+        seen = set(json.loads(self._session.journal.entry(identifier).evidence.get("old_draws", b"[]")))
+        if block <= since + lag // 2:
+            seen.add(block)
+        if len(seen) >= OLD_DRAWS:
+            raise _Lie("The scheduler keeps drawing with old blocks")
+        failure = "the draw is too old: a fresh one is asked for"
+        self._session.journal.step(identifier, failure=failure, old_draws=json.dumps(sorted(seen)).encode())
+        self._session.journal.release(identifier)
+        return OrderStalled("The draw is too old", self._entry.name[:12], "A fresh one is asked for by itself.")
 
     def _contradiction(self, error: Exception, line: dict[str, Any]) -> Exception:
         what = error.what if isinstance(error, ProtocolError | _Lie) else str(error)

@@ -8,9 +8,7 @@ holds prompt and salt; it is readable by its owner only.
 from __future__ import annotations
 
 import json
-import os
 import re
-import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -105,7 +103,6 @@ class Journal:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._holder = f"{os.getpid()}-{secrets.token_hex(4)}"
 
     def ordered(
         self, identifier: Hash32, submission: Submission, *, question: str, mode: str, phase: Phase = Phase.ORDERED
@@ -120,8 +117,8 @@ class Journal:
     ) -> None:
         """Note an order without its request."""
         self._store.execute(
-            "INSERT INTO orders (id, tab, sequence, created, phase, question, mode, most, holder, held_until) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING",
+            "INSERT INTO orders (id, tab, sequence, created, phase, question, mode, most, held_until) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING",
             _name(identifier),
             _name(tab),
             sequence,
@@ -130,7 +127,6 @@ class Journal:
             question,
             mode,
             str(most),
-            self._holder,
             time.time() + LEASE_SECONDS,
         )
 
@@ -147,11 +143,14 @@ class Journal:
     ) -> None:
         """Note a step with what belongs to it, at once; evidence is frozen types, or bytes as they are.
 
-        ``more``: evidence by names that are no words of Python.
+        ``more``: evidence by names that are no words of Python. What is paid has ended: a second process, which took a
+        sleeping one's order, does not begin it again.
         """
         name = _name(identifier)
         with self._store.writing():
-            for column, value in (("phase", phase), ("fee", _text(fee)), ("due", due), ("failure", failure)):
+            if phase is not None:
+                self._store.execute("UPDATE orders SET phase = ? WHERE id = ? AND paid IS NULL", phase, name)
+            for column, value in (("fee", _text(fee)), ("due", due), ("failure", failure)):
                 if value is not None:
                     self._store.execute(f"UPDATE orders SET {column} = ? WHERE id = ?", value, name)  # noqa: S608
             for one, value in (*evidence.items(), *(more or {}).items()):
@@ -204,22 +203,22 @@ class Journal:
     # ---- who works on it
 
     def hold(self, identifier: Hash32) -> None:
-        """A sign of life of the process that works on an order."""
-        until = time.time() + LEASE_SECONDS
-        name = _name(identifier)
-        self._store.execute("UPDATE orders SET holder = ?, held_until = ? WHERE id = ?", self._holder, until, name)
+        """A sign of life of whoever works on an order."""
+        until, name = time.time() + LEASE_SECONDS, _name(identifier)
+        self._store.execute("UPDATE orders SET held_until = ? WHERE id = ?", until, name)
 
     def release(self, identifier: Hash32) -> None:
         """Nobody works on it now."""
         self._store.execute("UPDATE orders SET held_until = 0 WHERE id = ?", _name(identifier))
 
     def take(self, identifier: Hash32) -> bool:
-        """Work on an order from now on; False while another process does."""
+        """Work on an order from now on; False while anybody does, in this process or another one.
+
+        Two would undo each other's steps.
+        """
         with self._store.writing():
-            ((holder, until),) = self._store.execute(
-                "SELECT holder, held_until FROM orders WHERE id = ?", _name(identifier)
-            )
-            if until > time.time() and holder != self._holder:
+            ((until,),) = self._store.execute("SELECT held_until FROM orders WHERE id = ?", _name(identifier))
+            if until > time.time():
                 return False
             self.hold(identifier)
         return True

@@ -35,7 +35,7 @@ _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS orders (
         id TEXT PRIMARY KEY, tab TEXT NOT NULL REFERENCES tabs(id), sequence INTEGER NOT NULL,
         created INTEGER NOT NULL, phase TEXT NOT NULL, question TEXT NOT NULL, mode TEXT NOT NULL, most TEXT NOT NULL,
-        fee TEXT, paid TEXT, due INTEGER, failure TEXT, holder TEXT NOT NULL DEFAULT '', held_until REAL NOT NULL
+        fee TEXT, paid TEXT, due INTEGER, failure TEXT, held_until REAL NOT NULL
         DEFAULT 0
     ) STRICT""",
     "CREATE INDEX IF NOT EXISTS orders_by_tab ON orders(tab, sequence)",

@@ -63,9 +63,20 @@ def filings(books: Books, times: int, *, young: bool = False) -> list[Filing]:
         amounts = _claimable(books, held, closing=young or record.closes_at > 0)
         cost = CLAIM_GAS * books.ledger.parameters.gas_price // PER
         # A tab that closes is claimed for whatever is more than the gas: there is no other day.
-        if sum(amounts.values()) > cost * (min(times, 1) if record.closes_at else times):
+        if _gain(books, held, sum(amounts.values())) > cost * (min(times, 1) if record.closes_at else times):
             found += _filing(books, held, amounts)
     return found
+
+
+def _gain(books: Books, held: ClientTab, worth: int) -> int:
+    """What claiming numbers of this worth pays above what redeeming pays.
+
+    Owed is the largest sum that was ever shown: a number that a settled claim paid stays unacknowledged, and claiming
+    it again brings only what was acknowledged since.
+    """
+    assert held.best is not None
+    spent, state = held.best.message.spent, books.ledger.state.tab_state(messages.tab_id(held.tab))
+    return min(spent + worth - max(state.redeemed, spent), state.balance)
 
 
 def _claimable(books: Books, held: ClientTab, *, closing: bool) -> dict[int, int]:
