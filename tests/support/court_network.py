@@ -15,6 +15,7 @@ import numpy as np
 from support.tab_scene import CONTEXT, DEPOSIT, LISTED, TabScene, descriptor, texts
 from support.tabs_stage import PARAMETERS, TabsStage, _key, execution_class_of, following, tabs_stage
 from support.toy_engine import ToyEngine
+from support.waiting import eventually
 
 from troth.chain.keystore import Key
 from troth.demo.ports import free_port
@@ -22,6 +23,7 @@ from troth.node.configuration import Configuration, MarketPlace
 from troth.node.engine.interface import Computed, SessionKey
 from troth.node.orders.running import MarketParts, RunningMarketNode
 from troth.node.orders.session import INFERS
+from troth.overlay.channel import Channel
 from troth.overlay.identity import TlsIdentity, create_identity
 from troth.overlay.server import TlsServer, serving
 from troth.protocol.market import messages, tabs
@@ -55,11 +57,19 @@ class CourtNetwork:
 
     stage: TabsStage
     follower: Any
-    scene: TabScene
-    scheduler: Any
     ends: tuple[int, ...]
+    scene: TabScene = field(init=False)
+    scheduler: Any = field(init=False)
     nodes: dict[Address, RunningMarketNode] = field(default_factory=dict)
     engines: dict[Address, CheatingEngine] = field(default_factory=dict)
+
+    def channels(self) -> list[Channel]:
+        """The scheduler's, to the nodes that run."""
+        return [self.scheduler.orders.desk.peers.channel(node) for node in self.nodes]
+
+    def connected(self) -> bool:
+        """Whether the scheduler reaches every node that runs."""
+        return all(channel.connected for channel in self.channels())
 
 
 class Client(TabScene):
@@ -161,15 +171,18 @@ async def court_network(
         follower = await stack.enter_async_context(following(stage))
         for key in keys:
             anvil.fund(key)
+        network = CourtNetwork(stage, follower, ends)
+        # Before the scheduler: whose calls are refused pauses for longer and longer, and its first order fails with it.
+        for key in stage.nodes[left_out:]:
+            await stack.enter_async_context(_running(network, key, folder / key.address, places[key.address].port))
         own = places[stage.scheduler.address]
         configuration = scheduler_configuration(stage, folder / stage.scheduler.address, own.port, ends)
         pace = Pace(urgent=0.2, money=1.0, slow=5.0)
         assembling = assembled_market(configuration, Keys(stage.scheduler, stage.vrf_secret), pace)
-        scheduler = await stack.enter_async_context(assembling)
+        network.scheduler = scheduler = await stack.enter_async_context(assembling)
         await stack.enter_async_context(serving(TlsServer(scheduler.app(), own.identity, "127.0.0.1", own.port)))
-        network = CourtNetwork(stage, follower, Client(stage, scheduler, ends), scheduler, ends)
-        for key in stage.nodes[left_out:]:
-            await stack.enter_async_context(_running(network, key, folder / key.address, places[key.address].port))
+        await eventually(network.connected)
+        network.scene = Client(stage, scheduler, ends)
         yield network
         await network.scene.http.aclose()
 
