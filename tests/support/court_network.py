@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from troth.scheduler.market.configuration import MarketConfiguration
 from troth.scheduler.market.duties import Pace
 from troth.scheduler.orders.desk import Waits
 from troth.scheduler.patience import Patience
-from troth.scheduler.served import Served
+from troth.scheduler.served import Served, Texts
 from troth.scheduler.tabs.opening import Deposits
 
 COURT = replace(PARAMETERS, lookahead=2, draw_window=30, commit_window=40, reveal_window=40)
@@ -114,7 +114,9 @@ def node_configuration(stage: TabsStage, folder: Path, port: int, segments: tupl
     )
 
 
-def scheduler_configuration(stage: TabsStage, folder: Path, port: int, ends: tuple[int, ...]) -> MarketConfiguration:
+def scheduler_configuration(
+    stage: TabsStage, folder: Path, port: int, ends: tuple[int, ...], words: Texts
+) -> MarketConfiguration:
     return MarketConfiguration(
         folder=folder,
         rpc=stage.anvil.url,
@@ -128,7 +130,7 @@ def scheduler_configuration(stage: TabsStage, folder: Path, port: int, ends: tup
         host="127.0.0.1",
         port=port,
         endpoint=f"https://127.0.0.1:{port}",
-        served=(Served(stage.class_id, ends, texts(folder / "model"), CONTEXT),),
+        served=(Served(stage.class_id, ends, words, CONTEXT),),
         prices={stage.class_id: LISTED},
         deposits=Deposits(DEPOSIT, DEPOSIT // 1_000),
         redeem_times=10**6,
@@ -151,12 +153,22 @@ class _Place:
 
 @asynccontextmanager
 async def court_network(
-    anvil: Any, folder: Path, nodes: int = 12, ends: tuple[int, ...] = (2,), left_out: int = 0, **changes: Any
+    anvil: Any,
+    folder: Path,
+    nodes: int = 12,
+    ends: tuple[int, ...] = (2,),
+    left_out: int = 0,
+    write: Callable[[Path], Texts] = texts,
+    **changes: Any,
 ) -> AsyncIterator[CourtNetwork]:
-    """The first ``left_out`` nodes are registered and do not run: their identities are in place."""
+    """The first ``left_out`` nodes are registered and do not run: their identities are in place.
+
+    ``write`` makes the files that clients read prompts with.
+    """
     keys = [*(_key(f"node {number}") for number in range(nodes)), _key("scheduler")]
     places = {key.address: _Place(create_identity(folder / key.address / "tls"), free_port()) for key in keys}
-    model = descriptor()
+    words = write(folder / "words")
+    model = replace(descriptor(), architecture=words.architecture)
     async with AsyncExitStack() as stack:
         made = tabs_stage(
             anvil,
@@ -176,7 +188,7 @@ async def court_network(
         for key in stage.nodes[left_out:]:
             await stack.enter_async_context(_running(network, key, folder / key.address, places[key.address].port))
         own = places[stage.scheduler.address]
-        configuration = scheduler_configuration(stage, folder / stage.scheduler.address, own.port, ends)
+        configuration = scheduler_configuration(stage, folder / stage.scheduler.address, own.port, ends, words)
         pace = Pace(urgent=0.2, money=1.0, slow=5.0)
         assembling = assembled_market(configuration, Keys(stage.scheduler, stage.vrf_secret), pace)
         network.scheduler = scheduler = await stack.enter_async_context(assembling)
