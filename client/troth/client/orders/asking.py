@@ -74,23 +74,35 @@ async def ask(
     detokenizer = Detokenizer(session.language)
     name, failure = question or new_question(), None
     for attempt in range(ATTEMPTS):
-        placed = await _placed(session, state, name, failure)
-        desk, entry = placed
-        yield Sent(entry.identifier, desk.scheduler, entry.most, again=attempt > 0)
-        course = Course(session, desk, entry)
+        desk, entry = await _placed(session, state, name, failure)
+        # Nothing is awaited in between: the keeper of this session would ask after an order that nobody has sent yet.
+        session.asked_about.add(entry.identifier)
         try:
-            async with aclosing(course.send()) as steps:
-                async for step in steps:
-                    for update in _shown(step, state, detokenizer):
+            yield Sent(entry.identifier, desk.scheduler, entry.most, again=attempt > 0)
+            try:
+                async with aclosing(_answer(session, desk, entry, state, detokenizer)) as updates:
+                    async for update in updates:
                         yield update
-        except (OrderFailed, OrderStalled, OrderContradicted) as error:
-            failure = error
-            _note_failure(state, desk, entry, error, last=attempt == ATTEMPTS - 1)
-            continue
-        async with aclosing(_finish(session, desk, entry, wish)) as endings:
-            async for update in endings:
+            except (OrderFailed, OrderStalled, OrderContradicted) as error:
+                failure = error
+                _note_failure(state, desk, entry, error, last=attempt == ATTEMPTS - 1)
+                continue
+            async with aclosing(_finish(session, desk, entry, wish)) as endings:
+                async for update in endings:
+                    yield update
+            return
+        finally:
+            session.asked_about.discard(entry.identifier)
+
+
+async def _answer(
+    session: MarketSession, desk: Desk, entry: Entry, state: _Question, detokenizer: Detokenizer
+) -> AsyncGenerator[Update, None]:
+    """Send an order, and what is shown of its answer up to the draw; raises as ``Course.send`` does."""
+    async with aclosing(Course(session, desk, entry).send()) as steps:
+        async for step in steps:
+            for update in _shown(step, state, detokenizer):
                 yield update
-        return
 
 
 def _note_failure(state: _Question, desk: Desk, entry: Entry, error: ClientError, *, last: bool) -> None:

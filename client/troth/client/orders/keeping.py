@@ -21,7 +21,7 @@ from troth.client.orders.course import Course
 from troth.client.orders.evidence import served_of
 from troth.client.orders.failing import OrderFailed
 from troth.client.orders.following import fell
-from troth.client.orders.journal import RUNNING, Entry, Phase
+from troth.client.orders.journal import LEASE_SECONDS, RUNNING, Entry, Phase
 from troth.client.orders.judging import go_to_court
 from troth.client.orders.paying import give_up, pay
 from troth.client.orders.session import FAILURES, Desk, MarketSession
@@ -36,6 +36,9 @@ INTERVAL = 1.0
 LONGEST_BACKOFF = 60.0
 UNKNOWN_SECONDS = 5.0
 """After which an order whose sending broke off is looked after again."""
+ARRIVAL_SECONDS = LEASE_SECONDS
+"""For an order whose sending broke off to arrive and be admitted: a voucher that paid nothing for it before that would
+be refused, and so would each later one of its tab."""
 _log = logging.getLogger(__name__)
 
 Report = Callable[[Entry | None, str], None]
@@ -116,6 +119,9 @@ class Keeper:
         await self._summon(entry)
         if entry.phase is Phase.REJECTED and self._is_time(b"case" + entry.identifier):
             await self._to_court(entry)
+        if entry.identifier in self.session.asked_about:
+            # It is under way. Asked after now, a scheduler that is still admitting it would deny it.
+            return
         goes_on = entry.phase in RUNNING or self._check_may_come(entry)
         if goes_on and self._is_time(entry.identifier) and self.session.journal.take(entry.identifier):
             try:
@@ -181,7 +187,7 @@ class Keeper:
         except OrderFailed:
             return
         except Refused as error:
-            if error.status == 404 and entry.phase is Phase.ORDERED:
+            if error.status == 404 and entry.phase is Phase.ORDERED and time.time() >= entry.created + ARRIVAL_SECONDS:
                 give_up(self.session, entry, "never admitted")
                 return
             raise

@@ -106,6 +106,8 @@ class MarketSession:
     entrance: Entrance | None = None
     desks: dict[Hash32, Desk] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    asked_about: set[Hash32] = field(default_factory=set)
+    """Orders that a question of this session is following now: its keeper leaves them alone."""
 
     @property
     def state(self) -> State:
