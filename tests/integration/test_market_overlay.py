@@ -139,7 +139,7 @@ async def test_two_paths_die_and_a_gateway_s_answer_comes_over_the_others(whole:
         dead = {used[0][1], used[1][2]}
         for address in dead:
             kill(whole.overlay.relay_at(*address.rsplit(":", 1)))
-        answer = (await gateway.chat(max_tokens=5)).json()
+        answer = (await gateway.chat(max_tokens=5, temperature=0)).json()
         assert answer["choices"][0]["message"]["content"] == toy_answer(QUESTION, 5)
         # What was noticed of it is shown, too.
         await lives_without(gateway, dead)
@@ -149,7 +149,7 @@ async def test_two_paths_die_and_a_gateway_s_answer_comes_over_the_others(whole:
 
 
 async def over_four_disjoint_paths(gateway: Gateway) -> None:
-    answer = (await gateway.chat(max_tokens=5)).json()
+    answer = (await gateway.chat(max_tokens=5, temperature=0)).json()
     assert answer["choices"][0]["message"]["content"] == toy_answer(QUESTION, 5)
     used = await paths(gateway)
     assert len(used) == 4
