@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 from support.waiting import eventually
+from websockets.protocol import State
 
 from troth.overlay import bounded_http
 from troth.overlay.channel import UNASKED_LIMIT, Channel, Patience
@@ -264,6 +265,17 @@ async def test_who_says_so_awaits_the_next_attempt(tmp_path: Path) -> None:
             await channel.open(wait=60.0)
             assert channel.connected
             await channel.close()
+
+
+async def test_a_server_stops_while_a_peer_is_leaving(tmp_path: Path) -> None:
+    async with endpoint(tmp_path) as node:
+        channel = await node.connect()
+        await channel.request(TASK)
+        (connection,) = node.server._server.server_state.connections
+        # As when its closing word has arrived, and its end of the connection has not.
+        connection.conn.state = State.CLOSING  # type: ignore[union-attr]
+        await node.server.stop()
+        await channel.close()
 
 
 async def test_a_closed_channel_says_so(tmp_path: Path) -> None:
