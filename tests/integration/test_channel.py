@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 from support.waiting import eventually
+from websockets.protocol import State
 
 from troth.overlay import bounded_http
 from troth.overlay.channel import UNASKED_LIMIT, Channel, Patience
@@ -245,6 +246,36 @@ async def test_a_lost_peer_fails_at_once_and_a_returned_one_is_found(tmp_path: P
                 except ChannelUnavailable:
                     await asyncio.sleep(0.01)
             await channel.close()
+
+
+async def test_who_says_so_awaits_the_next_attempt(tmp_path: Path) -> None:
+    async with endpoint(tmp_path) as node:
+        channel = await node.connect(patience=Patience(first_pause=2.0, longest_pause=2.0))
+        port = node.server.port
+        await node.server.stop()
+        with pytest.raises(ChannelUnavailable):
+            await channel.request(TASK)
+        with pytest.raises(ChannelUnavailable, match="cannot be reached"):
+            await channel.open(wait=60.0)
+        app = FastAPI()
+        node.channels.mount(app)
+        async with serving(TlsServer(app, node.identity, "127.0.0.1", port)):
+            with pytest.raises(ChannelUnavailable, match="next attempt in"):
+                await channel.open(wait=0.1)
+            await channel.open(wait=60.0)
+            assert channel.connected
+            await channel.close()
+
+
+async def test_a_server_stops_while_a_peer_is_leaving(tmp_path: Path) -> None:
+    async with endpoint(tmp_path) as node:
+        channel = await node.connect()
+        await channel.request(TASK)
+        (connection,) = node.server._server.server_state.connections
+        # As when its closing word has arrived, and its end of the connection has not.
+        connection.conn.state = State.CLOSING  # type: ignore[union-attr]
+        await node.server.stop()
+        await channel.close()
 
 
 async def test_a_closed_channel_says_so(tmp_path: Path) -> None:

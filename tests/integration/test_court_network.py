@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,18 @@ async def test_a_node_that_cheats_is_brought_to_court_by_who_rejected_it_and_sla
         assert case_of(network, asked.order_id).outcome is Outcome.CONVICTED
         after = network.follower.state.pot(PotKind.STAKE, node)
         assert before - after >= network.stage.execution_class.penalty
+
+
+async def test_an_order_awaits_a_connection_that_is_about_to_be_tried_again(anvil: Any, tmp_path: Path) -> None:
+    async with court_network(anvil, tmp_path, nodes=10) as network, blocks(network):
+        for channel in network.channels():
+            assert channel._socket is not None
+            await channel._socket.close()
+            channel._not_before = time.monotonic() + 3.0
+        await eventually(lambda: all(network.scheduler.orders.desk.peers.failed_lately(node) for node in network.nodes))
+        assert not network.connected()
+        asked = await network.scene.send(network.scene.asked())
+        assert [line["type"] for line in asked.lines][-1] == "draw", asked.lines
 
 
 async def told_nothing(*_arguments: Any) -> None:

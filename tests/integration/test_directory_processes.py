@@ -19,8 +19,9 @@ from troth.overlay.errors import OverlayError
 
 pytestmark = [pytest.mark.slow, pytest.mark.chain]
 
-PERIOD = 6
-# A member has a fifth of the period for its checks, and whoever misses two in a row is gone: no less on a busy machine.
+PERIOD = 12
+# A member has a fifth of the period for its checks, and a third to answer a leader: no less on a busy machine. While
+# one of four members is away every other one has to find each relay in time, or its age begins anew.
 SETTINGS = f"\n[list]\nperiod = {PERIOD}\nvalid = {4 * PERIOD}\nprivate_addresses = true\n\n[limits]\nper_host = 64\n"
 SECONDS = 180.0
 
@@ -67,15 +68,18 @@ async def test_relays_find_each_other_through_four_members(anvil: Anvil, tmp_pat
         await _path(relays[:3])
         await _path(relays[:0:-1])
 
-        # Ages stay while lists go by, and while a member is killed and comes back.
+        # Ages stay while lists go by, and while a member is killed and comes back. A list of a slot that begins after
+        # the kill was made without that member.
         processes.kill(processes.homes[0])
-        started = first.valid_after
-        later = await until(client, lambda listing: listing.valid_after >= started + 2 * PERIOD, processes)
+        killed = time.time()
+        later = await until(client, lambda listing: listing.valid_after > killed, processes)
         since = {one.relay.name: one.since for one in later.relays}
         assert since == {one.relay.name: one.since for one in first.relays}
         processes.start("committee", processes.homes[0])
         processes.kill(processes.homes[1])
-        again = await until(client, lambda listing: listing.valid_after >= later.valid_after + 2 * PERIOD, processes)
+        killed_too = time.time()
+        again = await until(client, lambda listing: listing.valid_after > killed_too, processes)
+        assert first.valid_after < later.valid_after < again.valid_after
         assert {one.relay.name: one.since for one in again.relays} == since
 
         # A relay that is gone leaves the list.

@@ -1,189 +1,78 @@
-"""Tabs over the overlay: committee and relays are processes that follow a market on a real chain.
+"""Tabs over the overlay, on one network: answers and checks over circuits, a gateway whose paths die, direct mode.
 
-A scheduler and nodes with toy engines serve real orders; their client is only ever seen by its guards.
+The tests are in this order: the last two take the node's entry and then all relays away.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import psutil
 import pytest
+import pytest_asyncio
 from prometheus_client import CollectorRegistry
-from support.court_network import CourtNetwork, court_network, node_configuration
-from support.toy_engine import ToyEngine
-from support.waiting import SECONDS
+from support.client_network import toy_answer
+from support.gateway_stage import QUESTION, Gateway, serving_gateway
+from support.overlay_network import Whole, scheduler_entry, whole_network
+from support.waiting import SECONDS, eventually
 
-from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
-from troth.client.configuration import Configuration
+from troth.chain.keystore import Key
+from troth.client.configuration import load
 from troth.client.home import Home
-from troth.client.market_table import MarketTable
 from troth.client.reaching import reaching
-from troth.demo.overlay import PERIOD, LocalOverlay
-from troth.demo.plan import Plan
+from troth.demo.overlay import PERIOD
+from troth.demo.party import Party
 from troth.demo.ports import free_port
-from troth.demo.processes import ProcessGroup
 from troth.node.direct.assembly import Direct
 from troth.node.errors import ConfigError
-from troth.node.orders.running import MarketParts, RunningMarketNode
 from troth.overlay.directory.listing import Listing
-from troth.overlay.identity import create_identity
 from troth.overlay.operator import Operator
 from troth.overlay.paths.pool import CircuitPool
-from troth.overlay.sessions.entry import EntryKeys, OverlayEntry, overlay_entry
+from troth.overlay.sessions.entry import OverlayEntry
 from troth.overlay.sessions.sessions import Sessions
 from troth.overlay.sessions.transport import OverlayTransport
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import NO_ADDRESS, Opinion
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import Address, Segment, to_address
+from troth.protocol.types import Segment
 
 pytestmark = [
-    pytest.mark.network,
     pytest.mark.chain,
     pytest.mark.slow,
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(900),
+    pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(sys.platform != "linux", reason="relays need loopback addresses of their own: Linux"),
 ]
-RELAYS, MEMBERS = 13, 1
-PASSWORD = "a password of tests"
+ALWAYS = ("--check", "always")
 
 
-@dataclass
-class Whole:
-    """A running network behind an overlay; ``seen``: path and peer of all that the scheduler was asked there."""
-
-    network: CourtNetwork
-    overlay: LocalOverlay
-    node: Key
-    seen: list[tuple[str, Any]] = field(default_factory=list)
-
-    async def listed(self) -> Listing:
-        found = await self.overlay._listing()
-        assert found is not None
-        return found
-
-    async def destinations(self) -> set[tuple[str, Address]]:
-        return {(one.kind, one.operator) for one in (await self.listed()).destinations}
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def whole(anvil: Any, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Whole]:
+    async with whole_network(anvil, tmp_path_factory.mktemp("overlay")) as made:
+        yield made
 
 
-def entry_on(overlay: LocalOverlay) -> OverlayEntry:
-    port = free_port()
-    return OverlayEntry("127.0.0.1", port, ("127.0.0.1", port), to_address(overlay.committee), 2.0)
-
-
-@asynccontextmanager
-async def blocks(network: CourtNetwork) -> AsyncIterator[None]:
-    async def mine() -> None:
-        while True:
-            await asyncio.to_thread(network.stage.anvil.mine, 1)
-            await network.follower.catch_up()
-            await asyncio.sleep(0.5)
-
-    mining = asyncio.create_task(mine())
-    try:
-        yield
-    finally:
-        mining.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await mining
-
-
-@asynccontextmanager
-async def whole_network(anvil: Any, folder: Path) -> AsyncIterator[Whole]:
-    processes = ProcessGroup(folder / "logs")
-    password = folder / "password"
-    password.write_text(PASSWORD)
-    password.chmod(0o600)
-    create_account(folder / "payer.json", PASSWORD, scrypt_n=DEMO_SCRYPT_N, key=anvil.keys[4])
-    try:
-        async with (
-            court_network(anvil, folder, nodes=10, left_out=1) as network,
-            blocks(network),
-            AsyncExitStack() as stack,
-        ):
-            stage = network.stage
-            plan, place = Plan(members=MEMBERS, relays=RELAYS), stage.market.place
-            payer = folder / "payer.json"
-            overlay = LocalOverlay(folder, plan, processes, password, anvil.url, payer, place.factory)
-            await asyncio.to_thread(overlay.set_up)
-            # In this thread: they end with the one that starts them.
-            overlay.start()
-            whole = Whole(network, overlay, stage.nodes[0])
-            await stack.enter_async_context(scheduler_entry(whole, folder / "entry", "scheduler", stage.scheduler))
-            await stack.enter_async_context(node_as_entry(whole, folder))
-            await asyncio.to_thread(overlay.wait_until_listed, 2)
-            yield whole
-    finally:
-        await asyncio.to_thread(processes.stop_all)
-
-
-@asynccontextmanager
-async def scheduler_entry(whole: Whole, folder: Path, kind: Any, key: Key) -> AsyncIterator[None]:
-    app = whole.network.scheduler.app()
-
-    async def watched(scope: Any, receive: Any, send: Any) -> None:
-        whole.seen.append((scope["path"], scope["client"]))
-        await app(scope, receive, send)
-
-    keys = EntryKeys(kind, key.secret, create_identity(folder), folder / "seal.pem")
-    url, entry = whole.overlay.rpc, entry_on(whole.overlay)
-    async with overlay_entry(entry, url, keys, watched, CollectorRegistry()):  # type: ignore[arg-type]
-        yield
-
-
-@asynccontextmanager
-async def node_as_entry(whole: Whole, folder: Path) -> AsyncIterator[None]:
-    """A running node with [overlay] in its configuration."""
-    network, key = whole.network, whole.node
-    port = int(network.follower.state.parties[key.address].endpoint.rsplit(":", 1)[1])
-    plain = node_configuration(network.stage, folder / key.address, port, (Segment(0, 2),))
-    configuration = replace(plain, overlay=entry_on(whole.overlay))
-    parts = MarketParts(lambda *_arguments, **_keywords: ToyEngine())
-    node = RunningMarketNode(configuration, key, verify_weights=False, parts=parts)
-    task = asyncio.create_task(node.run())
-    try:
-        yield
-    finally:
-        node.stop()
-        await task
-
-
-@asynccontextmanager
-async def client_of(whole: Whole, folder: Path) -> AsyncIterator[Any]:
-    place = whole.network.stage.market.place
-    table = MarketTable(place.factory, place.contracts.bank)
-    configuration = Configuration(table, whole.overlay.rpc, committee=whole.overlay.committee)
-    home = Home(folder / "client")
-    home.create()
-    async with reaching(home, configuration) as reach:
-        yield reach
-
-
-async def test_orders_and_checks_go_over_circuits_and_bonded_parties_alone_are_listed(
-    anvil: Any, tmp_path: Path
-) -> None:
-    async with whole_network(anvil, tmp_path) as whole:
-        stage, scene = whole.network.stage, whole.network.scene
-        assert await whole.destinations() == {("scheduler", stage.scheduler.address), ("node", whole.node.address)}
-        async with client_of(whole, tmp_path) as reach:
-            party = whole.network.follower.state.parties[stage.scheduler.address]
-            over = (await reach.to(party))._client
-            plain, scene.http = scene.http, over
-            await answered_and_checked(whole)
-            assert await ready_through_a_node(whole, reach.pool, reach.directory) == {"ready": True, "reasons": []}
-            scene.http = plain
-        assert {path for path, _ in whole.seen} >= {"/v1/orders"}
-        assert {client for _, client in whole.seen} == {None}
-        await who_is_not_bonded_is_not_listed(whole, tmp_path)
+async def test_orders_and_checks_go_over_circuits(whole: Whole, tmp_path: Path) -> None:
+    stage, scene = whole.stage, whole.network.scene
+    assert await whole.destinations() == {("scheduler", stage.scheduler.address), ("node", whole.node.address)}
+    home = Home((await whole.client(tmp_path / "client")).home)
+    async with reaching(home, load(home.configuration)) as reach:
+        party = whole.network.follower.state.parties[stage.scheduler.address]
+        over = (await reach.to(party))._client
+        plain, scene.http = scene.http, over
+        await answered_and_checked(whole)
+        assert await ready_through_a_node(whole, reach.pool, reach.directory) == {"ready": True, "reasons": []}
+        scene.http = plain
+    assert {path for path, _ in whole.seen} >= {"/v1/orders"}
+    assert {client for _, client in whole.seen} == {None}
 
 
 async def answered_and_checked(whole: Whole) -> None:
@@ -213,13 +102,93 @@ async def ready_through_a_node(whole: Whole, pool: CircuitPool, directory: Any) 
     return found
 
 
-async def who_is_not_bonded_is_not_listed(whole: Whole, folder: Path) -> None:
+async def test_an_answer_and_its_check_come_over_circuits_by_way_of_a_node(whole: Whole, tmp_path: Path) -> None:
+    """Direct mode as its user turns it on: the scheduler is asked about itself, and for no line of the order."""
+    side = await whole.client(tmp_path / "client")
+    direct = whole.entry._direct
+    assert direct is not None
+    assert direct.parts is not None
+    counters = direct.parts.entry.tools.counters
+    async with asyncio.timeout(300):
+        while True:
+            whole.seen.clear()
+            checks = counters.checks._value.get()
+            asked = await side.run("ask", QUESTION, "--max-tokens", 5, *ALWAYS, "--direct", "--json")
+            assert asked.code == 0, asked.err
+            assert asked.json["answer"] == toy_answer(QUESTION, 5)
+            assert (asked.json["outcome"], asked.json["tokens"]) == ("checked", 5)
+            if not [path for path, _ in whole.seen if path.startswith("/v1/orders")]:
+                break
+            # On a busy machine the entry was silent for five seconds: the same order went on at its scheduler.
+    assert counters.checks._value.get() == checks + 1
+    # It was the scheduler's own draw all the same, and each node's own word.
+    story = whole.network.scheduler.orders.desk.store.get(order_of(asked.json))
+    assert {one.message.opinion for one in story.verdicts.values()} == {Opinion.ACCEPT}
+
+
+def order_of(told: dict[str, Any]) -> Any:
+    return bytes.fromhex(told["order"][2:])
+
+
+async def test_two_paths_die_and_a_gateway_s_answer_comes_over_the_others(whole: Whole, tmp_path: Path) -> None:
+    side = await whole.client(tmp_path / "client")
+    whole.seen.clear()
+    async with serving_gateway(side, "--relay-port", free_port()) as gateway:
+        await over_four_disjoint_paths(gateway)
+        used = await paths(gateway)
+        dead = {used[0][1], used[1][2]}
+        for address in dead:
+            kill(whole.overlay.relay_at(*address.rsplit(":", 1)))
+        answer = (await gateway.chat(max_tokens=5, temperature=0)).json()
+        assert answer["choices"][0]["message"]["content"] == toy_answer(QUESTION, 5)
+        # What was noticed of it is shown, too.
+        await lives_without(gateway, dead)
+        assert {path for path, _ in whole.seen} >= {"/v1/prices", "/v1/orders"}
+        assert {client for _, client in whole.seen} == {None}
+        await the_gateway_s_own_relay_goes_with_it(gateway)
+
+
+async def over_four_disjoint_paths(gateway: Gateway) -> None:
+    answer = (await gateway.chat(max_tokens=5, temperature=0)).json()
+    assert answer["choices"][0]["message"]["content"] == toy_answer(QUESTION, 5)
+    used = await paths(gateway)
+    assert len(used) == 4
+    assert len({address for path in used for address in path}) == 12
+
+
+async def paths(gateway: Gateway) -> list[list[str]]:
+    """The addresses of the relays of each path in use, as the gateway shows them."""
+    found = (await gateway.get("/v1/paths")).json()
+    assert found["overlay"] is True
+    assert {relay["hop"] for one in found["circuits"] for relay in one["relays"]} == {"guard", "middle", "proxy"}
+    return [[relay["address"] for relay in one["relays"]] for one in found["circuits"] if one["in_use"]]
+
+
+async def lives_without(gateway: Gateway, dead: set[str]) -> None:
+    """Wait until the paths that are shown are without these relays, and not all gone with them."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            shown = await paths(gateway)
+            if len(shown) >= 2 and not dead & {address for path in shown for address in path}:
+                return
+            await asyncio.sleep(0.2)
+
+
+async def the_gateway_s_own_relay_goes_with_it(gateway: Gateway) -> None:
+    """It carries others, in a process of its own."""
+    (own,) = [child for child in psutil.Process(gateway.process.pid).children() if "relay" in child.cmdline()]
+    assert str(Home(gateway.side.home).relay) in own.cmdline()
+    await gateway.stop()
+    await eventually(lambda: not own.is_running() or own.status() == psutil.STATUS_ZOMBIE)
+
+
+async def test_who_is_not_bonded_is_not_listed(whole: Whole, tmp_path: Path) -> None:
     """A stranger, a node that calls itself a scheduler, and a node that leaves."""
-    stage, stranger = whole.network.stage, Key.generate()
+    stage, stranger = whole.stage, Key.generate()
     async with AsyncExitStack() as stack:
         refused = [("node", stranger), ("scheduler", stranger), ("scheduler", stage.nodes[1])]
         for number, (kind, key) in enumerate(refused):
-            await stack.enter_async_context(scheduler_entry(whole, folder / f"refused{number}", kind, key))
+            await stack.enter_async_context(scheduler_entry(whole, tmp_path / f"refused{number}", kind, key))
         await stage.send(stage.owner_of(whole.node), Part.REGISTRY, "deregister", whole.node.address)
         await until(whole, lambda listing: len(listing.destinations) == 1)
         since = (await whole.listed()).valid_after
@@ -237,6 +206,30 @@ async def until(whole: Whole, condition: Callable[[Listing], bool]) -> Listing:
             return listing
         assert asyncio.get_running_loop().time() < deadline, listing.destinations
         await asyncio.sleep(PERIOD / 4)
+
+
+async def test_without_relays_nothing_is_sent_openly(whole: Whole, tmp_path: Path) -> None:
+    side = await whole.client(tmp_path / "client")
+    for relay in whole.overlay.relays:
+        kill(relay)
+    whole.seen.clear()
+    before = whole.network.scheduler.orders.desk.client_tabs.book(side.tab)
+    refused = await side.run("chat", QUESTION, "--max-tokens", 4, "--json")
+    assert refused.code == 1
+    assert "circuits" in refused.error["what"], refused.error
+    assert refused.error["remedy"]
+    assert whole.seen == []
+    assert whole.network.scheduler.orders.desk.client_tabs.book(side.tab) == before
+    assert side.book.sequence == 0
+    # Only who says so is seen.
+    openly = await side.run("chat", QUESTION, "--max-tokens", 4, *ALWAYS, "--overlay", "off", "--json")
+    assert openly.code == 0, openly.err
+    assert (openly.json["outcome"], whole.seen) == ("checked", [])
+
+
+def kill(relay: Party) -> None:
+    assert relay.child is not None
+    relay.child.process.send_signal(signal.SIGKILL)
 
 
 async def test_an_entry_of_a_part_of_the_model_is_refused() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -16,15 +15,14 @@ import pytest
 
 pytest.importorskip("torch")
 
+from support.operated import DEADLINE, PASSWORD, Operated, joined, wait_until_ready
 from support.tabs_stage import ASK, TabsStage, following, tabs_stage
 from support.tiny_llama import tiny_model
 
-from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account
-from troth.demo.ports import free_port
+from troth.chain.keystore import load_account
 from troth.node.models.descriptor import describe
 from troth.overlay.channel import Channel
 from troth.overlay.errors import RemoteFailure
-from troth.overlay.https import pinned_sync_client
 from troth.overlay.operator import Operator
 from troth.protocol import vrf
 from troth.protocol.market import canonical, lottery, messages, tabs
@@ -38,39 +36,8 @@ from troth.protocol.wire_market import Advance, Conclude, Proceed, Redeemable
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
-PASSWORD, DEADLINE = "of a test", 120.0
 PROMPT = (3, 14, 15, 9, 26)
 SALT = Hash32(b"s" * 32)
-
-
-class Operated:
-    """A home folder, and the command line in it."""
-
-    def __init__(self, home: Path, password: Path) -> None:
-        self.home, self.password = home, password
-
-    def command(self, *arguments: object) -> list[str]:
-        words = [sys.executable, "-c", "from troth.command.main import main; main()", "node", *map(str, arguments)]
-        return [*words, "--home", str(self.home)]
-
-    def run(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments), capture_output=True, text=True, timeout=DEADLINE, check=False,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-
-    def told(self, *arguments: object) -> Any:
-        done = self.run(*arguments, "--json")
-        assert done.returncode == 0, done.stderr or done.stdout
-        return json.loads(done.stdout)
-
-    def signed(self, *arguments: object) -> Any:
-        return self.told(*arguments, "--password-file", self.password)
-
-    def start(self) -> subprocess.Popen[bytes]:
-        log = (self.home / "log").open("ab")
-        command = self.command("start", "--no-verify-weights", "--password-file", self.password)
-        return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
 
 @pytest.fixture
@@ -82,21 +49,6 @@ def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def wait_until_ready(operated: Operated, made: dict[str, Any], process: subprocess.Popen[bytes]) -> None:
-    give_up, answer = time.monotonic() + DEADLINE, None
-    while time.monotonic() < give_up:
-        assert process.poll() is None, (operated.home / "log").read_text()
-        try:
-            with pinned_sync_client(made["endpoint"], bytes.fromhex(made["tls_key_hash"][2:])) as client:
-                answer = client.get("/readyz").json()
-            if answer["ready"]:
-                return
-        except Exception:  # noqa: BLE001 -- it does not listen yet
-            pass
-        time.sleep(0.2)
-    raise AssertionError((answer, (operated.home / "log").read_text()))
-
-
 async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[subprocess.Popen[bytes]]) -> None:
     folder = tiny_model(tmp_path / "model")
     async with tabs_stage(anvil, nodes=1, model=describe(folder, 0), tabs=False) as stage:
@@ -105,7 +57,7 @@ async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[su
         await stage.open_tab(stage.client, stage.scheduler.address, stage.tab_key)
         await stage.open_tab(stage.scheduler, operator.address, stage.scheduler)
         anvil.mine(3)
-        processes.append(operated.start())
+        processes.append(operated.start("--no-verify-weights"))
         wait_until_ready(operated, made, processes[-1])
         seen = operated.told("status")
         assert (seen["role"], seen["seats"], seen["process"]["ready"]) == ("node", 2, True)
@@ -117,7 +69,7 @@ async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[su
             assert (result.prompt, result.written) == (len(PROMPT), 4)
         processes[-1].send_signal(signal.SIGKILL)
         processes[-1].wait()
-        processes.append(operated.start())
+        processes.append(operated.start("--no-verify-weights"))
         wait_until_ready(operated, made, processes[-1])
         async with served.channel() as channel:
             again = await channel.request(served.conclude, served.text)
@@ -159,37 +111,6 @@ def moves(operated: Operated) -> None:
     while wrong:
         wrong = [finding for finding in json.loads(operated.run("doctor", "--json").stdout) if not finding["ok"]]
         assert time.monotonic() < give_up, wrong
-
-
-async def joined(stage: TabsStage, anvil: Any, tmp_path: Path) -> tuple[Operated, dict[str, Any]]:
-    """A node that was set up and registered by its commands, with the asks of the stage."""
-    password = tmp_path / "password"
-    password.write_text(PASSWORD)
-    password.chmod(0o600)
-    operated = Operated(tmp_path / "home", password)
-    place = stage.market.place
-    made = operated.signed(
-        "init", "--factory", place.factory, "--bank", place.contracts.bank, "--rpc", anvil.url,
-        "--class", "0x" + stage.class_id.hex(), "--model", tmp_path / "model", "--slice", "0:2",
-        "--port", free_port(),
-    )  # fmt: skip
-    owner = create_account(tmp_path / "owner.json", PASSWORD, scrypt_n=DEMO_SCRYPT_N)
-    for key in (owner, load_account(operated.home / "keys" / "operator.json", PASSWORD)):
-        anvil.fund(key)
-    assert "not registered" in operated.told("earnings")["why"][0]
-    without = operated.run("register", "--owner-keystore", tmp_path / "owner.json", "--password-file", password)
-    assert without.returncode != 0
-    assert "--ask" in without.stderr
-    words = ("register", "--owner-keystore", tmp_path / "owner.json", "--ask", "1,1,1")
-    dry = operated.signed(*words)
-    assert (dry["sent"], dry["seats"]) == (False, 2)
-    assert operated.signed(*words, "--broadcast")["sent"]
-    prices = f"{ASK.prompt},{ASK.cached},{ASK.written}"
-    assert operated.signed("ask", "0:2", prices, "--broadcast")["sent"]
-    assert operated.told("ask")["asks"]["0:2"]["written"] == str(ASK.written)
-    added = operated.signed("topup", stage.execution_class.seat, "--owner-keystore", tmp_path / "owner.json")
-    assert not added["sent"]
-    return operated, made
 
 
 class Served:

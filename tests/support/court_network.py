@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 from support.tab_scene import CONTEXT, DEPOSIT, LISTED, TabScene, descriptor, texts
 from support.tabs_stage import PARAMETERS, TabsStage, _key, execution_class_of, following, tabs_stage
 from support.toy_engine import ToyEngine
+from support.waiting import eventually
 
 from troth.chain.keystore import Key
 from troth.demo.ports import free_port
@@ -22,6 +23,7 @@ from troth.node.configuration import Configuration, MarketPlace
 from troth.node.engine.interface import Computed, SessionKey
 from troth.node.orders.running import MarketParts, RunningMarketNode
 from troth.node.orders.session import INFERS
+from troth.overlay.channel import Channel
 from troth.overlay.identity import TlsIdentity, create_identity
 from troth.overlay.server import TlsServer, serving
 from troth.protocol.market import messages, tabs
@@ -32,7 +34,7 @@ from troth.scheduler.market.configuration import MarketConfiguration
 from troth.scheduler.market.duties import Pace
 from troth.scheduler.orders.desk import Waits
 from troth.scheduler.patience import Patience
-from troth.scheduler.served import Served
+from troth.scheduler.served import Served, Texts
 from troth.scheduler.tabs.opening import Deposits
 
 COURT = replace(PARAMETERS, lookahead=2, draw_window=30, commit_window=40, reveal_window=40)
@@ -55,11 +57,19 @@ class CourtNetwork:
 
     stage: TabsStage
     follower: Any
-    scene: TabScene
-    scheduler: Any
     ends: tuple[int, ...]
+    scene: TabScene = field(init=False)
+    scheduler: Any = field(init=False)
     nodes: dict[Address, RunningMarketNode] = field(default_factory=dict)
     engines: dict[Address, CheatingEngine] = field(default_factory=dict)
+
+    def channels(self) -> list[Channel]:
+        """The scheduler's, to the nodes that run."""
+        return [self.scheduler.orders.desk.peers.channel(node) for node in self.nodes]
+
+    def connected(self) -> bool:
+        """Whether the scheduler reaches every node that runs."""
+        return all(channel.connected for channel in self.channels())
 
 
 class Client(TabScene):
@@ -104,7 +114,9 @@ def node_configuration(stage: TabsStage, folder: Path, port: int, segments: tupl
     )
 
 
-def scheduler_configuration(stage: TabsStage, folder: Path, port: int, ends: tuple[int, ...]) -> MarketConfiguration:
+def scheduler_configuration(
+    stage: TabsStage, folder: Path, port: int, ends: tuple[int, ...], words: Texts
+) -> MarketConfiguration:
     return MarketConfiguration(
         folder=folder,
         rpc=stage.anvil.url,
@@ -118,7 +130,7 @@ def scheduler_configuration(stage: TabsStage, folder: Path, port: int, ends: tup
         host="127.0.0.1",
         port=port,
         endpoint=f"https://127.0.0.1:{port}",
-        served=(Served(stage.class_id, ends, texts(folder / "model"), CONTEXT),),
+        served=(Served(stage.class_id, ends, words, CONTEXT),),
         prices={stage.class_id: LISTED},
         deposits=Deposits(DEPOSIT, DEPOSIT // 1_000),
         redeem_times=10**6,
@@ -141,12 +153,22 @@ class _Place:
 
 @asynccontextmanager
 async def court_network(
-    anvil: Any, folder: Path, nodes: int = 12, ends: tuple[int, ...] = (2,), left_out: int = 0, **changes: Any
+    anvil: Any,
+    folder: Path,
+    nodes: int = 12,
+    ends: tuple[int, ...] = (2,),
+    left_out: int = 0,
+    write: Callable[[Path], Texts] = texts,
+    **changes: Any,
 ) -> AsyncIterator[CourtNetwork]:
-    """The first ``left_out`` nodes are registered and do not run: their identities are in place."""
+    """The first ``left_out`` nodes are registered and do not run: their identities are in place.
+
+    ``write`` makes the files that clients read prompts with.
+    """
     keys = [*(_key(f"node {number}") for number in range(nodes)), _key("scheduler")]
     places = {key.address: _Place(create_identity(folder / key.address / "tls"), free_port()) for key in keys}
-    model = descriptor()
+    words = write(folder / "words")
+    model = replace(descriptor(), architecture=words.architecture)
     async with AsyncExitStack() as stack:
         made = tabs_stage(
             anvil,
@@ -161,15 +183,18 @@ async def court_network(
         follower = await stack.enter_async_context(following(stage))
         for key in keys:
             anvil.fund(key)
-        own = places[stage.scheduler.address]
-        configuration = scheduler_configuration(stage, folder / stage.scheduler.address, own.port, ends)
-        pace = Pace(urgent=0.2, money=1.0, slow=5.0)
-        assembling = assembled_market(configuration, Keys(stage.scheduler, stage.vrf_secret), pace)
-        scheduler = await stack.enter_async_context(assembling)
-        await stack.enter_async_context(serving(TlsServer(scheduler.app(), own.identity, "127.0.0.1", own.port)))
-        network = CourtNetwork(stage, follower, Client(stage, scheduler, ends), scheduler, ends)
+        network = CourtNetwork(stage, follower, ends)
+        # Before the scheduler: whose calls are refused pauses for longer and longer, and its first order fails with it.
         for key in stage.nodes[left_out:]:
             await stack.enter_async_context(_running(network, key, folder / key.address, places[key.address].port))
+        own = places[stage.scheduler.address]
+        configuration = scheduler_configuration(stage, folder / stage.scheduler.address, own.port, ends, words)
+        pace = Pace(urgent=0.2, money=1.0, slow=5.0)
+        assembling = assembled_market(configuration, Keys(stage.scheduler, stage.vrf_secret), pace)
+        network.scheduler = scheduler = await stack.enter_async_context(assembling)
+        await stack.enter_async_context(serving(TlsServer(scheduler.app(), own.identity, "127.0.0.1", own.port)))
+        await eventually(network.connected)
+        network.scene = Client(stage, scheduler, ends)
         yield network
         await network.scene.http.aclose()
 

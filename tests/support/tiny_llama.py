@@ -14,9 +14,9 @@ from troth.node.models.folder import ModelFolder, open_folder
 HIDDEN, VOCABULARY, LAYERS = 32, 48, 2
 
 
-def tiny_model(path: Path) -> ModelFolder:
+def tiny_model(path: Path, seed: int = 7) -> ModelFolder:
     torch.set_num_threads(1)
-    torch.manual_seed(7)
+    torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=64, num_hidden_layers=LAYERS,
         num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=256,

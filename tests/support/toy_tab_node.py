@@ -422,6 +422,9 @@ class ToyWay:
     def __init__(self, node: ToyTabNode) -> None:
         self._node = node
 
+    async def open(self, wait: float = 0.0) -> None:
+        """It stands."""
+
     async def request(self, header: Any, payload: bytes | memoryview = b"", timeout: float | None = None) -> Frame:
         asked = decode_frame(encode_frame(header, payload))
         try:

@@ -287,6 +287,8 @@ class ToyScheduler:
         self.refusing: dict[str, Any] | None = None
         self.checks = 0
         self.delay = 0.0
+        self.admitting = asyncio.Event()
+        self.admitting.set()
         self.prices: dict[str, Any] = {}
         self.calls_of: list[str] = []
         world.register(self)
@@ -528,6 +530,7 @@ class ToyScheduler:
             submission = canonical.decode(Submission, await request.body(), bodies.SUBMISSION_LIMIT)
             if messages.order_id(submission.order.message, DOMAIN) in self.orders:
                 return JSONResponse({"error": {"code": "already_ordered", "message": "it was taken before"}}, 409)
+            await self.admitting.wait()
             try:
                 placed = self.take(submission)
             except InvalidVoucher as error:

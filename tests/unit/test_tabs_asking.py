@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.byte_language import LANGUAGE
 from support.toy_tab_scheduler import PARAMETERS, Stage, toy_stage
+from support.waiting import eventually
 
 from troth.client.choices import Choices
+from troth.client.orders import course, journal, keeping
 from troth.client.orders.asking import ask
 from troth.client.orders.journal import Phase
 from troth.client.orders.keeping import Keeper
@@ -48,6 +52,46 @@ async def test_an_honest_answer_is_drawn_checked_and_paid_at_once(tmp_path: Path
         await Keeper(stage.session).once()
         assert stage.scheduler.books[stage.tab].payable == entry.fee
         assert stage.session.books.record(stage.tab).delivered
+
+
+async def test_an_order_that_is_being_admitted_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its scheduler does not know it yet: who asked now would pay nothing for it, and spoil the tab."""
+    monkeypatch.setattr(journal, "LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(course, "LEASE_SECONDS", 0.3)
+    async with toy_stage(tmp_path) as stage:
+        stage.scheduler.admitting.clear()
+        asking = asyncio.create_task(asked(stage))
+        await eventually(lambda: "order" in stage.scheduler.calls_of)
+        await Keeper(stage.session).once()
+        other, store = stage.another()
+        # Longer than another process leaves an order to one that shows no sign of life.
+        for _ in range(10):
+            await asyncio.sleep(0.1)
+            await Keeper(other).once()
+        assert "again" not in stage.scheduler.calls_of
+        stage.scheduler.admitting.set()
+        assert ended(await asking).outcome is Outcome.CHECKED
+        (entry,) = stage.session.journal.all()
+        assert entry.paid == entry.fee == stage.book().spent
+        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+        store.close()
+
+
+async def test_an_order_that_may_still_arrive_is_not_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with toy_stage(tmp_path) as stage:
+        stage.scheduler.admitting.clear()
+        asking = asyncio.create_task(asked(stage))
+        await eventually(lambda: "order" in stage.scheduler.calls_of)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await Keeper(stage.session).once()
+        assert "again" in stage.scheduler.calls_of
+        (entry,) = stage.session.journal.all()
+        assert (entry.phase, entry.paid) == (Phase.ORDERED, None)
+        monkeypatch.setattr(keeping, "ARRIVAL_SECONDS", 0.0)
+        await Keeper(stage.session).once()
+        (entry,) = stage.session.journal.all()
+        assert (entry.phase, entry.paid) == (Phase.FAILED, 0)
 
 
 async def test_an_undrawn_answer_is_paid_after_the_lag_and_not_before(tmp_path: Path) -> None:

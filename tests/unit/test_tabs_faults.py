@@ -22,7 +22,7 @@ from troth.client.choices import Choices
 from troth.client.orders.asking import ask
 from troth.client.orders.course import ADMISSION_SECONDS, OLD_DRAWS
 from troth.client.orders.failing import OrderStalled
-from troth.client.orders.journal import Entry, Journal, Phase
+from troth.client.orders.journal import LEASE_SECONDS, Entry, Journal, Phase
 from troth.client.orders.keeping import Keeper
 from troth.client.orders.session import MarketSession
 from troth.client.orders.updates import Outcome, Sent
@@ -60,8 +60,8 @@ async def restarted(stage: Stage, rounds: int = 1) -> MarketSession:
     session, store = stage.another()
     stage.store.close()
     stage.store, stage.session = store, session
-    # The dead process's lease is over.
-    store.execute("UPDATE orders SET held_until = 0")
+    # The dead process's lease is over, and as much time has gone by.
+    store.execute("UPDATE orders SET held_until = 0, created = created - ?", int(LEASE_SECONDS))
     for _ in range(rounds):
         await Keeper(session).once()
     return session

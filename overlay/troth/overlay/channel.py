@@ -2,6 +2,7 @@
 
 A request that was under way when the connection broke fails; it is not sent twice, for the peer may have acted on
 it. The next request connects again, unless the last attempt failed too recently: then it fails at once and says when.
+Who has nobody else to ask awaits that attempt first, with ``open`` and its ``wait``.
 """
 
 from __future__ import annotations
@@ -109,8 +110,14 @@ class Channel:
         """Whether the connection stands now."""
         return self._socket is not None
 
-    async def open(self) -> ClientConnection:
-        """Connect unless connected; raises as `connect` does."""
+    async def open(self, wait: float = 0.0) -> ClientConnection:
+        """Connect unless connected, after a pause between attempts that is over within ``wait`` seconds.
+
+        Raises as `connect` does: at once where the pause is longer, and where the attempt after it fails.
+        """
+        pause = self._not_before - time.monotonic()
+        if self._socket is None and 0 < pause <= wait:
+            await asyncio.sleep(pause)
         async with self._opening:
             if self._closed:
                 raise ChannelUnavailable("The channel was closed", self.endpoint)

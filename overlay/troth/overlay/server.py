@@ -14,6 +14,8 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 
 from troth.overlay.bounded_http import BoundedHttp
 from troth.overlay.channel_server import Limits
@@ -25,6 +27,16 @@ from troth.overlay.tls import server_context
 log = logging.getLogger(__name__)
 
 Drain = Callable[[], Awaitable[None]]
+
+
+class _WebSocket(WebSocketsSansIOProtocol):
+    """uvicorn's, which cannot end a connection that its peer is ending: the error would cut a whole process's stop."""
+
+    def shutdown(self) -> None:
+        """Close with a word where one can still be sent."""
+        with contextlib.suppress(InvalidState):
+            super().shutdown()
+        self.transport.close()
 
 
 class TlsServer:
@@ -160,7 +172,7 @@ def _configuration(app: FastAPI, identity: TlsIdentity | None, limits: Limits) -
 
     return _Quiet(
         app,
-        ws="websockets-sansio",
+        ws=_WebSocket,
         ws_max_size=limits.frame + OVERHEAD,
         ws_per_message_deflate=False,
         http=BoundedHttp,

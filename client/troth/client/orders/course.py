@@ -15,8 +15,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 from troth.client.chosen import Chosen, read_chosen
@@ -193,7 +193,8 @@ class Course:
             limit = min(ADMISSION_SECONDS, limit)
         try:
             async with asyncio.timeout(limit):
-                line = await anext(lines, None)
+                with self._alive():
+                    line = await anext(lines, None)
         except TimeoutError as error:
             raise self._stalled(f"The scheduler said nothing for {limit:g} s") from error
         if line is None:
@@ -205,6 +206,22 @@ class Course:
             self._held = time.monotonic()
             self._session.journal.hold(self._entry.identifier)
         return line
+
+    @contextmanager
+    def _alive(self) -> Iterator[None]:
+        """Signs of life while the scheduler is silent: another process would ask after the order, and give it up."""
+        loop, pause = asyncio.get_running_loop(), LEASE_SECONDS / 3
+
+        def show() -> None:
+            nonlocal timer
+            timer = loop.call_later(pause, show)
+            self._session.journal.hold(self._entry.identifier)
+
+        timer = loop.call_later(pause, show)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def _checked(self, line: dict[str, Any]) -> list[Step]:
         match line.get("type"):

@@ -21,7 +21,7 @@ from troth.client.orders.course import Course
 from troth.client.orders.evidence import served_of
 from troth.client.orders.failing import OrderFailed
 from troth.client.orders.following import fell
-from troth.client.orders.journal import RUNNING, Entry, Phase
+from troth.client.orders.journal import LEASE_SECONDS, RUNNING, Entry, Phase
 from troth.client.orders.judging import go_to_court
 from troth.client.orders.own_check import MODE, check_by_self, own_verdict_of
 from troth.client.orders.paying import give_up, pay
@@ -38,6 +38,9 @@ INTERVAL = 1.0
 LONGEST_BACKOFF = 60.0
 UNKNOWN_SECONDS = 5.0
 """After which an order whose sending broke off is looked after again."""
+ARRIVAL_SECONDS = LEASE_SECONDS
+"""For an order whose sending broke off to arrive and be admitted: a voucher that paid nothing for it before that would
+be refused, and so would each later one of its tab."""
 _log = logging.getLogger(__name__)
 
 Report = Callable[[Entry | None, str], None]
@@ -202,7 +205,7 @@ class Keeper:
         except OrderFailed:
             return
         except Refused as error:
-            if error.status == 404 and entry.phase is Phase.ORDERED:
+            if error.status == 404 and entry.phase is Phase.ORDERED and time.time() >= entry.created + ARRIVAL_SECONDS:
                 give_up(self.session, entry, "never admitted")
                 return
             raise

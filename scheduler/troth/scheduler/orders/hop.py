@@ -159,9 +159,13 @@ class Hop:
         return msgspec.UNSET if asked == NO_LOGPROBS else asked
 
     async def _ask(self, header: Advance | Proceed | Conclude, payload: bytes | memoryview, timeout: float) -> Frame:
-        before = time.perf_counter()
         try:
-            frame = await self._desk.peers.channel(self.node).request(header, payload, timeout)
+            channel = self._desk.peers.channel(self.node)
+            # The admission names this node, and there can be no second one: so a connection that is about to be tried
+            # again is awaited, as long as an answer would be.
+            await channel.open(wait=timeout)
+            before = time.perf_counter()
+            frame = await channel.request(header, payload, timeout)
         except (OverlayError, ProtocolError) as error:
             raise self.failed(error) from error
         self.latency = time.perf_counter() - before
