@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from support.market_logs import META
@@ -286,6 +287,20 @@ async def test_a_summons_for_results_is_answered_with_a_draw_as_new_as_it(scene:
     assert argument(read, "results", tuple[Result, ...]) == story_of(scene, asked).results
     signature = argument(read, "drawSignature", bytes)
     typed_data.require_signer(draw, DOMAIN, signature, CLIENT_TAB.payee)
+
+
+async def test_a_summons_leaves_the_draw_to_a_running_order(scene: TabScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = await scene.send(scene.asked())
+    scene.ledger.fold(summoned(scene, asked, SummonsKind.RESULTS))
+    with monkeypatch.context() as its_draw_is_on_the_way:
+        its_draw_is_on_the_way.setattr(story_of(scene, asked), "drawn", None)
+        its_draw_is_on_the_way.setitem(scene.orders._runs, asked.order_id, None)
+        drawn_again = AsyncMock()
+        its_draw_is_on_the_way.setattr("troth.scheduler.checks.summons.draw", drawn_again)
+        await look(scene)
+        drawn_again.assert_not_called()
+    await look(scene)
+    assert called(scene, Part.SUMMONS, "answerResults")
 
 
 async def test_a_summons_for_an_order_whose_node_failed_is_passed_on_to_it(scene: TabScene) -> None:

@@ -115,6 +115,8 @@ class SummonsDuty:
                 await self._pass_on_results(asked)
             return  # it runs, or its node was asked already and has its own time to speak
         if story.drawn is None:
+            if self._orders.runs(story.order_id):
+                return  # its draw is on its way to the disk, which takes only one
             await draw(self._desk, self._orders.book, story)
         assert story.drawn is not None
         # No older than the summons: its client may have no other draw than this one.

@@ -57,6 +57,10 @@ class Orders:
         """Orders without a draw yet."""
         return len(self._runs)
 
+    def runs(self, order_id: Hash32) -> bool:
+        """Whether this order is one of them: its own course draws it."""
+        return order_id in self._runs
+
     # ---- orders
 
     async def submit(self, sent: Submission, preferred: Sequence[Address] = ()) -> Lines:
