@@ -210,18 +210,17 @@ class Course:
     @contextmanager
     def _alive(self) -> Iterator[None]:
         """Signs of life while the scheduler is silent: another process would ask after the order, and give it up."""
-        loop, pause = asyncio.get_running_loop(), LEASE_SECONDS / 3
 
-        def show() -> None:
-            nonlocal timer
-            timer = loop.call_later(pause, show)
-            self._session.journal.hold(self._entry.identifier)
+        async def show() -> None:
+            while True:
+                await asyncio.sleep(LEASE_SECONDS / 3)
+                self._session.journal.hold(self._entry.identifier)
 
-        timer = loop.call_later(pause, show)
+        showing = asyncio.create_task(show())
         try:
             yield
         finally:
-            timer.cancel()
+            showing.cancel()
 
     async def _checked(self, line: dict[str, Any]) -> list[Step]:
         match line.get("type"):
