@@ -209,6 +209,7 @@ class Course:
     def _alive(self) -> Iterator[None]:
         """Signs of life while the scheduler is silent: another process would ask after the order, and give it up."""
         loop, pause = asyncio.get_running_loop(), LEASE_SECONDS / 3
+        timer: asyncio.TimerHandle
 
         def show() -> None:
             nonlocal timer
