@@ -96,7 +96,7 @@ fuzz: setup ## property tests with random examples, and Solidity's fuzz tests un
 	$(BIN)/pytest tests/property tests/unit tests/contracts --hypothesis-profile=random --numprocesses 2
 	TROTH_FUZZ_SEED=0x$$(od -An -v -N32 -tx1 /dev/urandom | tr -d ' \n') hardhat test solidity
 
-network-tests: setup ## whole networks of real processes: kills at every step and at random, a soak, pools, pipelines, the overlay
+network-tests: setup ## whole networks of real processes: kills at every step and at random, a soak, pools, pipelines
 	$(BIN)/pytest tests/integration -m network -s
 
 adversaries: setup ## every adversary as a real process, and the table of docs/adversaries.md (OUTPUT=file writes it there)
