@@ -191,11 +191,15 @@ contract Court is ICourt, ReentrancyGuardTransient {
         }
         uint256 word = _word(Messages.separator(address(BANK)), Messages.hearing(caseId, round));
         uint256 position = _position(signatures);
-        for (uint256 i = 0; i < count; ++i) {
-            if (commitments[i] == 0) revert ZeroCommitment(caseId);
-            address signer = Signatures.signerAt(_digest(word, commitments[i]), position);
-            if (signer != reviewers[i]) revert WrongSigner(i, signer, reviewers[i]);
-            position += Signatures.BYTES;
+        unchecked {
+            // As many of each.
+            for (uint256 i = 0; i < count; ++i) {
+                (bytes32 commitment, address reviewer) = (_at(commitments, i), _at(reviewers, i));
+                if (commitment == 0) revert ZeroCommitment(caseId);
+                address signer = Signatures.signerAt(_digest(word, commitment), position);
+                if (signer != reviewer) revert WrongSigner(i, signer, reviewer);
+                position += Signatures.BYTES;
+            }
         }
     }
 
@@ -319,6 +323,18 @@ contract Court is ICourt, ReentrancyGuardTransient {
     function _at(address[] calldata accounts, uint256 i) private pure returns (address account) {
         assembly ("memory-safe") {
             account := calldataload(add(accounts.offset, shl(5, i)))
+        }
+    }
+
+    function _at(bytes32[] calldata words, uint256 i) private pure returns (bytes32 word) {
+        assembly ("memory-safe") {
+            word := calldataload(add(words.offset, shl(5, i)))
+        }
+    }
+
+    function _at(address[] memory accounts, uint256 i) private pure returns (address account) {
+        assembly ("memory-safe") {
+            account := mload(add(accounts, shl(5, add(i, 1))))
         }
     }
 

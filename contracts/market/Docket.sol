@@ -411,6 +411,17 @@ contract Docket is IDocket {
         request.hints = hints;
         reviewers = REGISTRY.draw(request);
         seats = _seat(reviewers);
+        // abi.encode(randao, reviewers, seats), whose arrays lie in memory as they are encoded.
+        assembly ("memory-safe") {
+            let length := shl(5, add(mload(reviewers), 1))
+            let out := mload(0x40)
+            mstore(out, randao)
+            mstore(add(out, 0x20), 0x60)
+            mstore(add(out, 0x40), add(0x60, length))
+            mcopy(add(out, 0x60), reviewers, length)
+            mcopy(add(add(out, 0x60), length), seats, length)
+            return(out, add(0x60, add(length, length)))
+        }
     }
 
     /// @inheritdoc IDocket

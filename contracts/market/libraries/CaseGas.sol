@@ -19,7 +19,7 @@ library CaseGas {
     uint256 private constant COMMIT_POSTED = 2_100;
     uint256 private constant COMMIT_SIGNED = 5_000;
     uint256 private constant CONVENE = 86_000;
-    uint256 private constant CONVENE_REVIEWER = 9_800;
+    uint256 private constant CONVENE_REVIEWER = 9_200;
     uint256 private constant SEED = 60_000;
     uint256 private constant SEED_REVIEWER = 2_300;
     uint256 private constant DECIDE = 105_000;
@@ -29,8 +29,8 @@ library CaseGas {
     uint256 private constant DECIDE_EVICT = 40_000;
     uint256 private constant DECIDE_RESTORE = 20_000;
     uint256 private constant DECIDE_PROVE = 12_000;
-    uint256 private constant TILE = 7_000;
-    uint256 private constant TILE_LEVEL = 700;
+    uint256 private constant TILE = 3_500;
+    uint256 private constant TILE_LEVEL = 650;
 
     /// @notice What a decision is paid back by.
     /// @param shown reviewers who show anything
