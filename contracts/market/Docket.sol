@@ -453,7 +453,10 @@ contract Docket is IDocket {
             uint256 seen = 0;
             seats = new uint8[](total);
             for (uint256 i = 0; i < total; ++i) {
-                address operator = drawn[i];
+                address operator;
+                assembly ("memory-safe") {
+                    operator := mload(add(drawn, shl(5, add(i, 1))))
+                }
                 uint256 mark = 1 << uint8(uint160(operator));
                 uint256 place = seen & mark == 0 ? count : _placeOf(operator, drawn, count);
                 if (place == count) ++count;

@@ -29,8 +29,8 @@ library CaseGas {
     uint256 private constant DECIDE_EVICT = 40_000;
     uint256 private constant DECIDE_RESTORE = 20_000;
     uint256 private constant DECIDE_PROVE = 12_000;
-    uint256 private constant TILE = 3_500;
-    uint256 private constant TILE_LEVEL = 650;
+    uint256 private constant TILE = 7_000;
+    uint256 private constant TILE_LEVEL = 700;
 
     /// @notice What a decision is paid back by.
     /// @param shown reviewers who show anything
