@@ -38,8 +38,8 @@ library Agreement {
         uint256 mantissa = dtype == 0 ? 23 : 7;
         if (dtype > 1 || bits > mantissa) revert UnknownFormat(dtype, bits);
         // No two mantissas are further apart than this, and no lane overflows.
-        uint256 limit = steps > uint256(1) << bits ? uint256(1) << bits : steps;
-        total = length >> (dtype == 0 ? 2 : 1);
+        uint256 limit = steps > 1 << bits ? 1 << bits : steps;
+        total = length / (dtype == 0 ? 4 : 2);
         agreed = dtype == 0
             ? _count(first, second, ONES_FLOAT32, 32, mantissa, mantissa - bits, limit)
             : _count(first, second, ONES_BFLOAT16, 16, mantissa, mantissa - bits, limit);
@@ -52,15 +52,12 @@ library Agreement {
         returns (bool)
     {
         (uint256 agreed, uint256 total) = agreeing(first, second, dtype, bits, steps);
-        unchecked {
-            // Elements of at most a megabyte.
-            return agreed * 10_000 >= uint256(theta) * total;
-        }
+        return agreed * 10_000 >= uint256(theta) * total;
     }
 
+/// 
     /// @dev Counts agreeing elements of `width` bits; the top bit of each lane is its guard. guard + steps + a - b
     /// keeps the guard iff b - a <= steps, and guard - (sign and exponent of a xor b, halved) keeps it iff both are equal.
-    /// Words that differ in nothing but their lanes' lowest bits agree without that: honest ones nearly all.
     /// @param ones a word with 1 in each lane
     /// @param dropped mantissa bits that are not compared
     function _count(
@@ -73,31 +70,19 @@ library Agreement {
         uint256 steps
     ) private pure returns (uint256 agreed) {
         uint256 guards = ones << (width - 1);
-        uint256 compared;
-        uint256 scale;
-        uint256 slack;
-        uint256 telling;
-        unchecked {
-            // Each factor fits its lane.
-            compared = ones * ((1 << mantissa) - (1 << dropped));
-            scale = ones * ((1 << width) - (1 << mantissa));
-            slack = guards + ones * (steps << dropped);
-            telling = ones * ((1 << width) - (1 << (dropped + _free(mantissa - dropped, steps))));
-        }
+        uint256 compared = ones * ((1 << mantissa) - (1 << dropped));
+        uint256 scale = ones * ((1 << width) - (1 << mantissa));
+        uint256 slack = guards + ones * (steps << dropped);
         assembly ("memory-safe") {
             let apart := sub(second, first)
             let end := add(add(first, 0x20), mload(first))
             for { let at := add(first, 0x20) } lt(at, end) { at := add(at, 0x20) } {
                 let a := mload(at)
                 let b := mload(add(at, apart))
-                let differing := xor(a, b)
-                if iszero(and(differing, telling)) {
-                    agreed := add(agreed, ones)
-                    continue
-                }
-                let kept := sub(guards, shr(1, and(differing, scale)))
-                a := sub(and(a, compared), and(b, compared))
-                kept := and(kept, and(add(slack, a), sub(slack, a)))
+                let kept := sub(guards, shr(1, and(xor(a, b), scale)))
+                a := and(a, compared)
+                b := and(b, compared)
+                kept := and(kept, and(sub(add(slack, a), b), sub(add(slack, b), a)))
                 agreed := add(agreed, shr(sub(width, 1), and(kept, guards)))
             }
             // Neighbouring counters are added in lanes twice as wide; modulo 2^lane - 1 a word is the sum of its lanes.
@@ -105,14 +90,6 @@ library Agreement {
             let wide := sub(shl(add(width, width), 1), 1)
             let evens := mul(half, div(not(0), wide))
             agreed := mod(add(and(agreed, evens), and(shr(width, agreed), evens)), wide)
-        }
-    }
-
-    /// @dev Lowest compared bits that do not tell: numbers that differ in these alone are at most `steps` apart.
-    function _free(uint256 bits, uint256 steps) private pure returns (uint256 free) {
-        assembly ("memory-safe") {
-            free := sub(255, clz(add(steps, 1)))
-            if gt(free, bits) { free := bits }
         }
     }
 }

@@ -48,8 +48,6 @@ library Clusters {
 
     /// @notice Number of verifiers in a set.
     function count(uint256 members) internal pure returns (uint256 total) {
-        unchecked {
-            for (; members != 0; members &= members - 1) ++total;
-        }
+        for (; members != 0; members &= members - 1) ++total;
     }
 }

@@ -151,7 +151,7 @@ contract Court is ICourt, ReentrancyGuardTransient {
         state.setReviewers(reviewers, seats);
         state.set(States.DRAWER, uint160(msg.sender));
         _enter(caseId, state, CasePhase.Drawn);
-        _announceDrawn(caseId, msg.sender, given.round, randao, reviewers, seats);
+        emit ReviewersDrawn(caseId, msg.sender, given.round, randao, reviewers, seats);
     }
 
     /// @inheritdoc ICourt
@@ -173,7 +173,7 @@ contract Court is ICourt, ReentrancyGuardTransient {
         state.setCommitments(commitments);
         state.set(States.COMMITTER, uint160(msg.sender));
         _enter(caseId, state, CasePhase.Committed);
-        _announceDrawn(caseId, address(0), given.round, randao, reviewers, seats);
+        emit ReviewersDrawn(caseId, address(0), given.round, randao, reviewers, seats);
         emit ReviewsCommitted(caseId, msg.sender, commitments);
     }
 
@@ -191,38 +191,11 @@ contract Court is ICourt, ReentrancyGuardTransient {
         }
         uint256 word = _word(Messages.separator(address(BANK)), Messages.hearing(caseId, round));
         uint256 position = _position(signatures);
-        unchecked {
-            // As many of each.
-            for (uint256 i = 0; i < count; ++i) {
-                (bytes32 commitment, address reviewer) = (_at(commitments, i), _reviewerAt(reviewers, i));
-                if (commitment == 0) revert ZeroCommitment(caseId);
-                address signer = Signatures.signerAt(_digest(word, commitment), position);
-                if (signer != reviewer) revert WrongSigner(i, signer, reviewer);
-                position += Signatures.BYTES;
-            }
-        }
-    }
-
-    /// @dev Emits ReviewersDrawn, whose arrays lie in memory as they are encoded.
-    function _announceDrawn(
-        bytes32 caseId,
-        address drawer,
-        uint256 round,
-        bytes32 randao,
-        address[] memory reviewers,
-        uint8[] memory seats
-    ) private {
-        bytes32 selector = ReviewersDrawn.selector;
-        assembly ("memory-safe") {
-            let length := shl(5, add(mload(reviewers), 1))
-            let data := mload(0x40)
-            mstore(data, round)
-            mstore(add(data, 0x20), randao)
-            mstore(add(data, 0x40), 0x80)
-            mstore(add(data, 0x60), add(0x80, length))
-            mcopy(add(data, 0x80), reviewers, length)
-            mcopy(add(add(data, 0x80), length), seats, length)
-            log3(data, add(0x80, add(length, length)), selector, caseId, drawer)
+        for (uint256 i = 0; i < count; ++i) {
+            if (commitments[i] == 0) revert ZeroCommitment(caseId);
+            address signer = Signatures.signerAt(_digest(word, commitments[i]), position);
+            if (signer != reviewers[i]) revert WrongSigner(i, signer, reviewers[i]);
+            position += Signatures.BYTES;
         }
     }
 
@@ -346,18 +319,6 @@ contract Court is ICourt, ReentrancyGuardTransient {
     function _at(address[] calldata accounts, uint256 i) private pure returns (address account) {
         assembly ("memory-safe") {
             account := calldataload(add(accounts.offset, shl(5, i)))
-        }
-    }
-
-    function _at(bytes32[] calldata words, uint256 i) private pure returns (bytes32 word) {
-        assembly ("memory-safe") {
-            word := calldataload(add(words.offset, shl(5, i)))
-        }
-    }
-
-    function _reviewerAt(address[] memory accounts, uint256 i) private pure returns (address account) {
-        assembly ("memory-safe") {
-            account := mload(add(accounts, shl(5, add(i, 1))))
         }
     }
 

@@ -411,17 +411,6 @@ contract Docket is IDocket {
         request.hints = hints;
         reviewers = REGISTRY.draw(request);
         seats = _seat(reviewers);
-        // abi.encode(randao, reviewers, seats), whose arrays lie in memory as they are encoded.
-        assembly ("memory-safe") {
-            let length := shl(5, add(mload(reviewers), 1))
-            let out := mload(0x40)
-            mstore(out, randao)
-            mstore(add(out, 0x20), 0x60)
-            mstore(add(out, 0x40), add(0x60, length))
-            mcopy(add(out, 0x60), reviewers, length)
-            mcopy(add(add(out, 0x60), length), seats, length)
-            return(out, add(0x60, add(length, length)))
-        }
     }
 
     /// @inheritdoc IDocket
@@ -453,10 +442,7 @@ contract Docket is IDocket {
             uint256 seen = 0;
             seats = new uint8[](total);
             for (uint256 i = 0; i < total; ++i) {
-                address operator;
-                assembly ("memory-safe") {
-                    operator := mload(add(drawn, shl(5, add(i, 1))))
-                }
+                address operator = drawn[i];
                 uint256 mark = 1 << uint8(uint160(operator));
                 uint256 place = seen & mark == 0 ? count : _placeOf(operator, drawn, count);
                 if (place == count) ++count;

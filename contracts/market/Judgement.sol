@@ -97,9 +97,9 @@ contract Judgement is IJudgement {
             revert NotReviewer(HandedOn.caller(), reviewer);
         }
         Shown memory shown;
-        shown.heads = Reveals.heads(state.reviewers.length);
+        shown.heads = new Reveals.Head[](state.reviewers.length);
         uint256 position = _position(reveal_);
-        Reveals.Head memory head = Reveals.headAt(shown.heads, reviewer);
+        Reveals.Head memory head = shown.heads[reviewer];
         head.read(position, 0);
         if (head.opinion == 0) revert InvalidOpinion(reviewer, 0);
         _requireCommitted(hearing, reviewer, HandedOn.caller(), state.commitments[reviewer], head);
@@ -207,15 +207,8 @@ contract Judgement is IJudgement {
     }
 
     function _note(Shown memory shown, uint256 place, Reveals.Head memory head) private pure {
-        uint256 mark = 1 << place;
-        shown.opened |= mark;
-        uint256[7] memory saying = shown.saying;
-        uint256 opinion = head.opinion;
-        // A known one: below seven (_requireCommitted).
-        assembly ("memory-safe") {
-            let said := add(saying, shl(5, opinion))
-            mstore(said, or(mload(said), mark))
-        }
+        shown.opened |= 1 << place;
+        shown.saying[head.opinion] |= 1 << place;
     }
 
     /// @dev The tiles that these are XORed with: who agrees with another has them nearly equal, and zeros are cheap.
@@ -226,7 +219,7 @@ contract Judgement is IJudgement {
         }
         if (by == Reveals.CLEAR) return "";
         if (by == Reveals.NODE) mask = shown.nodeTiles;
-        else if (shown.opened >> by & 1 != 0 && by != place) mask = Reveals.headAt(shown.heads, by).tiles;
+        else if (shown.opened >> by & 1 != 0 && by != place) mask = shown.heads[by].tiles;
         if (mask.length == 0) revert InvalidMask(place, by);
     }
 
@@ -352,7 +345,7 @@ contract Judgement is IJudgement {
     {
         address[] calldata reviewers = state.reviewers;
         bytes32[] calldata commitments = state.commitments;
-        shown.heads = Reveals.heads(reviewers.length);
+        shown.heads = new Reveals.Head[](reviewers.length);
         if (node.root == 0) {
             _requireExcusable(hearing, state, NODE, true, Marks.NODE);
         } else {
@@ -364,7 +357,7 @@ contract Judgement is IJudgement {
         uint256 position = begin;
         bytes32 last;
         for (uint256 i = 0; i < reviewers.length; ++i) {
-            Reveals.Head memory head = Reveals.headAt(shown.heads, i);
+            Reveals.Head memory head = shown.heads[i];
             head.read(position, last);
             position = head.end;
             if (head.opinion == 0) {
@@ -399,7 +392,7 @@ contract Judgement is IJudgement {
         if (!shown.node) return valid;
         for (uint256 rest = shown.saying[uint256(Opinion.Accept)]; rest != 0; rest &= rest - 1) {
             uint256 i = _lowest(rest);
-            Reveals.Head memory head = Reveals.headAt(shown.heads, i);
+            Reveals.Head memory head = shown.heads[i];
             if (!_agree(rules, head.root, shown.nodeRoot, head.tiles, shown.nodeTiles)) valid ^= 1 << i;
         }
     }
@@ -415,7 +408,7 @@ contract Judgement is IJudgement {
                 fresh &= fresh - 1;
                 unseen &= ~(members | fresh);
                 // Only who is of one opinion can agree.
-                Reveals.Head memory head = Reveals.headAt(shown.heads, v);
+                Reveals.Head memory head = shown.heads[v];
                 uint256 rest = unseen & shown.saying[head.opinion];
                 if (head.opinion > uint256(Opinion.Reject)) {
                     fresh |= rest;
@@ -423,7 +416,7 @@ contract Judgement is IJudgement {
                 }
                 for (; rest != 0; rest &= rest - 1) {
                     uint256 w = _lowest(rest);
-                    Reveals.Head memory other = Reveals.headAt(shown.heads, w);
+                    Reveals.Head memory other = shown.heads[w];
                     if (_agree(rules, head.root, other.root, head.tiles, other.tiles)) fresh |= 1 << w;
                 }
             }
@@ -505,7 +498,7 @@ contract Judgement is IJudgement {
             for (; members != 0; members &= members - 1) {
                 uint256 i = _lowest(members);
                 uint256 weight = _seatsOf(seats, i);
-                _insert(sorted, count++, uint256(uint32(Reveals.headAt(shown.heads, i).numbers >> shift)) << 8 | weight);
+                _insert(sorted, count++, uint256(uint32(shown.heads[i].numbers >> shift)) << 8 | weight);
                 total += weight;
             }
             uint256 passed = 0;

@@ -19,7 +19,7 @@ library CaseGas {
     uint256 private constant COMMIT_POSTED = 2_100;
     uint256 private constant COMMIT_SIGNED = 5_000;
     uint256 private constant CONVENE = 86_000;
-    uint256 private constant CONVENE_REVIEWER = 9_200;
+    uint256 private constant CONVENE_REVIEWER = 9_800;
     uint256 private constant SEED = 60_000;
     uint256 private constant SEED_REVIEWER = 2_300;
     uint256 private constant DECIDE = 105_000;

@@ -82,10 +82,8 @@ library Openings {
             let tagged := sub(pair, 1)
             mstore8(tagged, 1)
             root := hash
-            // The bit that says the side, at the place of the side.
-            index := shl(5, index)
             for { let end := add(sibling, shl(5, depth)) } lt(sibling, end) { sibling := add(sibling, 0x20) } {
-                let place := or(pair, and(index, 0x20))
+                let place := or(pair, shl(5, and(index, 1)))
                 mstore(place, root)
                 mstore(xor(place, 0x20), calldataload(sibling))
                 root := keccak256(tagged, 65)

@@ -44,31 +44,6 @@ library Reveals {
         bytes tiles;
     }
 
-    /// @notice Room for so many heads, to be read into; of one that is not, only its tiles are known: none.
-    /// @dev `new Head[](count)` would make each an empty one first, word by word.
-    function heads(uint256 count) internal pure returns (Head[] memory made) {
-        assembly ("memory-safe") {
-            made := mload(0x40)
-            mstore(made, count)
-            let place := add(made, 0x20)
-            let head := add(place, shl(5, count))
-            for { let end := head } lt(place, end) { place := add(place, 0x20) } {
-                mstore(place, head)
-                // The empty array of the compiler's.
-                mstore(add(head, 0xa0), 0x60)
-                head := add(head, 0xc0)
-            }
-            mstore(0x40, head)
-        }
-    }
-
-    /// @notice The head at a place, which must be there.
-    function headAt(Head[] memory made, uint256 place) internal pure returns (Head memory head) {
-        assembly ("memory-safe") {
-            head := mload(add(made, shl(5, add(place, 1))))
-        }
-    }
-
     /// @notice Reads the reveal that begins at a position of the calldata into an empty head. What is read beyond the
     ///         reveals is for the caller to refuse, by where the last one ends.
     /// @dev A function that returned the struct would make an empty one first, each time.
