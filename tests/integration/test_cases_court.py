@@ -10,11 +10,18 @@ from typing import Any
 import pytest
 from support.court_stage import CourtStage, court_stage, quantised
 
+from troth.cases import calls
+from troth.cases.carrying import Carrier
 from troth.cases.errors import NothingToDo
 from troth.cases.office import Office
 from troth.cases.opening import Wanted
+from troth.cases.steps import Move
 from troth.protocol.market import messages
-from troth.protocol.market.types import CasePhase, Opinion, Outcome, PotKind
+from troth.protocol.market.types import CasePhase, CaseState, Opinion, Outcome, PotKind
+from troth.protocol.types import Hash32
+
+MOST_LOOKS = 200
+"""At a case, before a test gives up."""
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
@@ -84,9 +91,7 @@ async def test_silent_reviewers_pay_and_the_others_decide(court: CourtStage) -> 
     court.defend(evidence.nodes[0])
     carrier = court.carrier(court.stage.client)
     case_id = await carrier.opener.bring(evidence, Wanted(0))
-    while (state := court.follower.state.cases[case_id].state).phase is not CasePhase.DRAWN:
-        await carrier.tick(case_id)
-        court.stage.anvil.mine(1)
+    state = await drawn(court, carrier, case_id)
     fewest = min(zip(state.seats, state.reviewers, strict=True))[1]
     court.deaf.add(fewest)
     court.asleep.add(fewest)
@@ -157,10 +162,12 @@ async def test_a_bond_above_what_was_allowed_is_not_put_up(court: CourtStage) ->
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", ["open", "draw", "commit", "seed", "decide"])
+@pytest.mark.parametrize("step", ["open", "draw", "commit", "conclude", "seed", "decide"])
 async def test_a_driver_killed_at_any_step_goes_on(court: CourtStage, step: str, when: str) -> None:
     evidence = await court.serve(cheat=quantised)
     court.defend(evidence.nodes[0])
+    if step in {"seed", "decide"}:
+        court.show_late()
     client = court.stage.client
     carrier = court.carrier(client)
     carrier.opener.courtroom = carrier._courtroom = Killing(carrier._courtroom, step, when)
@@ -228,15 +235,10 @@ async def test_several_drivers_do_not_hurt_each_other(court: CourtStage) -> None
     cases = await asyncio.gather(*(one.opener.bring(evidence, Wanted(0)) for one in carriers))
     assert len(set(cases)) == 1
     nonces = [int(court.stage.anvil.rpc("eth_getTransactionCount", key.address, "latest"), 16) for key in keys]
-    while not court.follower.state.cases[cases[0]].outcome:
-        await court.look()
-        await asyncio.gather(*(one.tick(cases[0]) for one in carriers))
-        court.stage.anvil.mine(1)
-        await court.follower.catch_up()
-    assert court.follower.state.cases[cases[0]].outcome is Outcome.CONVICTED
+    assert await driven(court, carriers, cases[0]) is Outcome.CONVICTED
     after = [int(court.stage.anvil.rpc("eth_getTransactionCount", key.address, "latest"), 16) for key in keys]
-    # Draw, commit, seed and decide, each once: others let who opened the case go first.
-    assert sum(after) - sum(nonces) == 4
+    # Draw, commit and conclude, each once: others let who opened the case go first.
+    assert sum(after) - sum(nonces) == 3
 
 
 async def test_drivers_that_do_not_wait_lose_no_more_than_gas(court: CourtStage) -> None:
@@ -245,12 +247,93 @@ async def test_drivers_that_do_not_wait_lose_no_more_than_gas(court: CourtStage)
     keys = court.stage.anvil.keys[5:7]
     carriers = [court.carrier(key, f"hasty {number}", share=0.0) for number, key in enumerate(keys)]
     case_id = await carriers[0].opener.bring(evidence, Wanted(0))
-    while not court.follower.state.cases[case_id].outcome:
+    assert await driven(court, carriers, case_id, hurt=True) is Outcome.CONVICTED
+
+
+async def test_whose_tiles_somebody_else_drew_decides_in_a_call_of_its_own(court: CourtStage) -> None:
+    """Anybody may send the seed before a conclusion that is on its way; what the parties showed holds for it, too."""
+    evidence = await court.serve(cheat=quantised)
+    court.defend(evidence.nodes[0])
+    carrier = court.carrier(court.stage.client)
+    carrier._courtroom = Overtaken(carrier._courtroom, court.courtroom(court.stage.anvil.keys[5]))
+    case_id = await carrier.opener.bring(evidence, Wanted(0))
+    assert (await court.drive(carrier, case_id)).outcome is Outcome.CONVICTED
+    sent = [(call, what) for call, what, _ in carrier.journal.sent(case_id)]
+    assert ("conclude", "StateMismatch") in sent
+    assert sent[-1] == ("decide", "mined")
+    assert court.follower.state.cases[case_id].state.seeder == court.stage.anvil.keys[5].address
+
+
+async def test_parties_show_no_tiles_before_their_block_is_there(court: CourtStage) -> None:
+    evidence = await court.serve(cheat=quantised)
+    node = evidence.nodes[0]
+    defender = court.defend(node)
+    carrier = court.carrier(court.stage.client)
+    case_id = await carrier.opener.bring(evidence, Wanted(0))
+    state = await until(court, carrier, case_id, Move.COMMIT)
+    assert await defender.show(court.seen(), case_id, 0) is None
+    reviewer = court.desks[state.reviewers[0]].reviewer
+    assert reviewer is not None
+    assert await reviewer.show(court.seen(), case_id, 0) is None
+    court.stage.anvil.mine(2)
+    await court.follower.catch_up()
+    assert await defender.show(court.seen(), case_id, 0) is not None
+    assert await reviewer.show(court.seen(), case_id, 0) is not None
+    # Once the tiles' window is over, the round is, too.
+    court.stage.anvil.mine(8 + 1)
+    await court.follower.catch_up()
+    assert await defender.show(court.seen(), case_id, 0) is None
+
+
+async def drawn(court: CourtStage, carrier: Carrier, case_id: Hash32) -> CaseState:
+    """The state right after the draw was sent."""
+    state = await until(court, carrier, case_id, Move.DRAW)
+    assert state.phase is CasePhase.DRAWN
+    return state
+
+
+async def until(court: CourtStage, carrier: Carrier, case_id: Hash32, move: Move) -> CaseState:
+    """The state right after a move was sent."""
+    for _ in range(MOST_LOOKS):
         await court.look()
-        await asyncio.gather(*(one.tick(case_id) for one in carriers), return_exceptions=True)
+        progress = await carrier.tick(case_id)
+        if progress.move is move and f"{move.value} in block " in progress.words:
+            return court.follower.state.cases[case_id].state
+        court.stage.anvil.mine(1)
+    raise AssertionError(f"No {move.value} was sent: {progress}")
+
+
+async def driven(court: CourtStage, carriers: list[Carrier], case_id: Hash32, hurt: bool = False) -> Outcome:
+    """How a case ends that several drivers look at in each block; ``hurt``: one may fail where another was faster."""
+    for _ in range(MOST_LOOKS):
+        outcome = court.follower.state.cases[case_id].outcome
+        if outcome is not None:
+            return outcome
+        await court.look()
+        await asyncio.gather(*(one.tick(case_id) for one in carriers), return_exceptions=hurt)
         court.stage.anvil.mine(1)
         await court.follower.catch_up()
-    assert court.follower.state.cases[case_id].outcome is Outcome.CONVICTED
+    raise AssertionError(f"The case did not end: {court.follower.state.cases[case_id].state}")
+
+
+class Overtaken:
+    """A courtroom before whose first conclusion somebody else draws the tiles."""
+
+    def __init__(self, court: Any, other: Any) -> None:
+        self._court, self._other = court, other
+        self._done = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._court, name)
+
+    async def send(self, call: Any) -> Any:
+        if call.call.function == "conclude" and not self._done:
+            self._done = True
+            cases = (await self._court.seen()).state.cases
+            (record,) = [record for _, record in cases.items() if record.live]
+            header = await self._other.header(record.state.phase_block + 2)
+            await self._other.send(calls.seed(self._other.contracts, record.state, header.raw))
+        return await self._court.send(call)
 
 
 class Killed(BaseException):

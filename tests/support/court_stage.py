@@ -51,6 +51,8 @@ from troth.protocol.wire import decode_frame, encode_frame
 
 PROMPT = (3, 1, 4, 1, 5, 9, 2, 6)
 WRITTEN = 6
+LATE = 4
+"""Blocks: more than a quarter of the window for the tiles."""
 
 
 def hash_of(text: str) -> Hash32:
@@ -201,6 +203,14 @@ class CourtStage:
         defender = Defender(self.courtroom(key), node, self.store)
         self.desks[node] = replace(self.desks[node], defender=defender, holdings=self.store)
         return defender
+
+    def show_late(self) -> None:
+        """Reviewers and node show their parts only where a phase lies so far back that the tiles were drawn alone."""
+        for desk in self.desks.values():
+            if desk.reviewer is not None:
+                desk.reviewer.timing = replace(desk.reviewer.timing, depth=LATE)
+            if desk.defender is not None:
+                desk.defender.depth = LATE
 
     def carrier(self, key: Key, name: str = "journal", share: float = 0.5) -> Carrier:
         court, journal = self.courtroom(key), Journal(self.folder / f"{name}.sqlite")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,23 @@ def test_steps_follow_the_windows() -> None:
         (last, all_in, False, Move.SHOWINGS),
         (last, none_in, True, Move.SHOWINGS),
         (last + 1, none_in, False, Move.DECIDE),
+    ):
+        assert next_step(committed, block, Given([], shown, node), WINDOWS, used).move is move
+
+
+def test_tiles_and_showings_go_in_one_call_and_after_a_quarter_the_tiles_alone() -> None:
+    used, committed = replace(SCENE.scene.view.rules, exact=False), SCENE.committed
+    first = committed.phase_block + WINDOWS.lookahead + 1
+    last = first + WINDOWS.draw_window - 1
+    all_in, none_in = [True] * len(REVIEWERS), [False] * len(REVIEWERS)
+    for block, shown, node, move in (
+        (first - 1, [], False, Move.BLOCKS),
+        (first, all_in, True, Move.CONCLUDE),
+        (first, all_in, False, Move.SHOWINGS),
+        (first, none_in, True, Move.SHOWINGS),
+        (first + 1, none_in, True, Move.SEED),
+        (last, all_in, True, Move.CONCLUDE),
+        (last + 1, all_in, True, Move.EXPIRE),
     ):
         assert next_step(committed, block, Given([], shown, node), WINDOWS, used).move is move
 

@@ -118,8 +118,8 @@ class Seat:
     def pledge(self) -> Any:
         return self.reviewer.pledge(self.court.state, self.court.case_id, self.court.case.round)
 
-    def show(self) -> Any:
-        return self.reviewer.show(Seen(self.court.state, self.court.block), self.court.case_id, 0)
+    async def show(self) -> Any:
+        return await self.reviewer.show(Seen(self.court.state, self.court.block), self.court.case_id, 0)
 
     async def look(self) -> None:
         """One tick, and what it begins to compute is done."""
@@ -147,9 +147,9 @@ async def test_a_false_root_is_rejected_and_shown_only_when_all_have_committed(b
     assert bench.opinion() is Opinion.REJECT
     pledge = bench.pledge()
     assert hearing.holds_pledge(bench.court.case, REVIEWER, pledge, DOMAIN)
-    assert bench.show() is None
+    assert await bench.show() is None
     await bench.commit()
-    shown = bench.show()
+    shown = await bench.show()
     assert hearing.holds_reveal(bench.court.case, SCENE.scene.view.rules, REVIEWER, shown)
     assert bench.pledge() is None
     assert bench.engine.runs == 1
@@ -160,9 +160,9 @@ async def test_nothing_is_shown_before_the_commitments_are_deep_enough(tmp_path:
     await bench.drawn()
     await bench.look()
     await bench.commit()
-    assert bench.show() is None
+    assert await bench.show() is None
     bench.court.mine(2)
-    assert bench.show() is not None
+    assert await bench.show() is not None
 
 
 async def test_a_restart_pledges_the_same_and_computes_nothing_anew(bench: Seat) -> None:

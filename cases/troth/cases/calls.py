@@ -127,8 +127,19 @@ def decide(
 ) -> PartCall:
     """Court.decide: everything that was shown, in the clear; it is packed and masked here."""
     own = node or NodeReveal()
-    packed = reveals.encode([shown.get(reviewer, Reveal()) for reviewer in state.reviewers], own.tiles)
-    return calls.build(contracts, Part.COURT, "decide", court.case_of(state), state, own, packed)
+    return calls.build(contracts, Part.COURT, "decide", court.case_of(state), state, own, _packed(state, own, shown))
+
+
+def conclude(
+    contracts: Contracts, state: CaseState, header: bytes, node: NodeReveal, shown: Mapping[Address, Reveal]
+) -> PartCall:
+    """Court.conclude: the tiles, by the header of the block that is due, and all that was shown of them."""
+    packed = _packed(state, node, shown)
+    return calls.build(contracts, Part.COURT, "conclude", court.case_of(state), state, header, node, packed)
+
+
+def _packed(state: CaseState, node: NodeReveal, shown: Mapping[Address, Reveal]) -> bytes:
+    return reveals.encode([shown.get(reviewer, Reveal()) for reviewer in state.reviewers], node.tiles)
 
 
 def expire(contracts: Contracts, state: CaseState) -> PartCall:

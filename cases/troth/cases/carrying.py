@@ -19,6 +19,7 @@ from troth.cases import evidence as files
 from troth.cases.courtroom import AWAY, Courtroom, Refused, Seen
 from troth.cases.errors import NothingToDo
 from troth.cases.evidence import Evidence, Rows
+from troth.cases.foreseeing import foreseen, tiles_block
 from troth.cases.journal import Followed, Journal
 from troth.cases.opening import Opener
 from troth.cases.parties import Parties
@@ -62,16 +63,22 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One look at a live case."""
+    """One look at a live case; ``foreseen``: with the tiles that are fixed, and that nobody has drawn."""
 
     seen: Seen
     record: CaseRecord
     parameters: Parameters
     rules: Rules
+    foreseen: CaseState | None = None
 
     @property
     def state(self) -> CaseState:
         return self.record.state
+
+    @property
+    def shown_to(self) -> CaseState:
+        """The state to which parties show their parts."""
+        return self.foreseen or self.state
 
 
 class Carrier:
@@ -137,8 +144,12 @@ class Carrier:
             self._journal.end(case_id, record.outcome.name)
             words = f"ended: {record.outcome.name.lower().replace('_', ' ')}"
             return Progress(case_id, None, words, record.outcome, over=True)
-        look = _Look(seen, record, parameters_of(seen.state), rules_in(seen.state, record.state.execution_class))
-        return await self._carry_on(look)
+        return await self._carry_on(await self._look(seen, record))
+
+    async def _look(self, seen: Seen, record: CaseRecord) -> _Look:
+        parameters, rules = parameters_of(seen.state), rules_in(seen.state, record.state.execution_class)
+        ahead = await foreseen(self._courtroom, record.state, rules, parameters, seen.block)
+        return _Look(seen, record, parameters, rules, ahead)
 
     async def _open(self, followed: Followed) -> Progress | None:
         """Open what is wanted and does not stand; None: it stands."""
@@ -193,8 +204,13 @@ class Carrier:
             case Move.COMMIT:
                 return calls.commit(contracts, state, self._pledges(look), self._posted(look))
             case Move.SEED:
-                header = await self._courtroom.header(state.phase_block + look.parameters.lookahead)
+                header = await self._courtroom.header(tiles_block(state, look.parameters))
                 return calls.seed(contracts, state, header.raw)
+            case Move.CONCLUDE:
+                header = await self._courtroom.header(tiles_block(state, look.parameters))
+                node, reveals = self._showings(look)
+                assert node is not None
+                return calls.conclude(contracts, state, header.raw, node, reveals)
             case Move.DECIDE:
                 node, reveals = self._showings(look)
                 return calls.decide(contracts, state, node, reveals)
@@ -208,7 +224,7 @@ class Carrier:
         if state.phase is CasePhase.DRAWN:
             known = self._pledges(look).keys() | self._posted(look)
             return Given([one in known for one in state.reviewers], [], False)
-        if reveals_now(state, look.rules):
+        if reveals_now(look.shown_to, look.rules):
             node, reveals = self._showings(look)
             return Given([], [one in reveals for one in state.reviewers], node is not None)
         return Given([], [], False)
@@ -224,7 +240,7 @@ class Carrier:
         return {one: pledge for one, pledge in kept.items() if hearing.holds_pledge(look.state, one, pledge, domain)}
 
     def _showings(self, look: _Look) -> tuple[NodeReveal | None, dict[Address, Reveal]]:
-        state, case_id = look.state, look.record.case_id
+        state, case_id = look.shown_to, look.record.case_id
         node = self._journal.node(case_id, state.round)
         reveals = self._journal.reveals(case_id, state.round)
         fitting = {one: shown for one, shown in reveals.items() if hearing.holds_reveal(state, look.rules, one, shown)}
@@ -246,7 +262,7 @@ class Carrier:
         if state.phase is CasePhase.DRAWN:
             known = self._pledges(look).keys() | self._posted(look)
             await _all(self._ask_pledge(look, one) for one in state.reviewers if one not in known)
-        elif reveals_now(state, look.rules):
+        elif reveals_now(look.shown_to, look.rules):
             await self._read_chain(look)
             node, reveals = self._showings(look)
             missing = [
@@ -297,7 +313,7 @@ class Carrier:
                 self._keep(look, event.party, shown)
 
     def _keep(self, look: _Look, party: Address, shown: Reveal | NodeReveal) -> None:
-        state, case_id = look.state, look.record.case_id
+        state, case_id = look.shown_to, look.record.case_id
         if isinstance(shown, NodeReveal):
             if party == state.node and hearing.holds_node(state, look.rules, shown):
                 self._journal.keep_node(case_id, state.round, shown)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from troth.cases import calls, hearing
 from troth.cases.courtroom import Courtroom, Refused, Seen
+from troth.cases.foreseeing import foreseen
 from troth.cases.steps import reveals_now
 from troth.cases.supervising import watch_blocks
 from troth.protocol.market.state import CaseRecord, State
@@ -73,7 +74,9 @@ class Defender:
         if record is None or not record.live or record.state.node != self.account or record.state.round != round_:
             return None
         state, rules = record.state, rules_in(seen.state, record.state.execution_class)
-        if not reveals_now(state, rules) or seen.block < state.phase_block + self.depth:
+        parameters, believed = parameters_of(seen.state), seen.block - self.depth
+        state = await foreseen(self.courtroom, state, rules, parameters, believed) or state
+        if not reveals_now(state, rules) or believed < state.phase_block:
             return None
         found = await self.traces.trace_of(state.order, state.segment)
         if found is None:

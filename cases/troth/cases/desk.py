@@ -151,5 +151,5 @@ class Desk:
         if header.party == "node" and self.defender is not None:
             shown = await self.defender.show(seen, case, header.round)
         elif header.party == "reviewer" and self.reviewer is not None:
-            shown = self.reviewer.show(seen, case, header.round)
+            shown = await self.reviewer.show(seen, case, header.round)
         return (Shown(False), b"") if shown is None else (Shown(True), canonical.encode(shown))

@@ -17,6 +17,7 @@ from troth.cases import calls, hearing
 from troth.cases.calls import is_told
 from troth.cases.courtroom import Courtroom, Refused, Seen
 from troth.cases.errors import CaseError
+from troth.cases.foreseeing import foreseen
 from troth.cases.gathering import Gathered, Gatherer
 from troth.cases.judging import Bench, Inputs, Judged, Recompute, committed, judge
 from troth.cases.record import Pledged, Record
@@ -231,13 +232,22 @@ class Reviewer:
         message = ReviewCommitment(seat.hearing, pledged.commitment)
         return Signed(message, self.operator.sign(message))
 
-    def show(self, seen: Seen, case_id: Hash32, round_: int) -> Reveal | None:
-        """What this node shows in the clear, once all have committed; None: not yet."""
+    async def show(self, seen: Seen, case_id: Hash32, round_: int) -> Reveal | None:
+        """What this node shows in the clear, once all have committed and the tiles are fixed; None: not yet."""
         seat = self._live(seen.state, case_id, round_)
-        if seat is None or not self._may_show(seat, seen):
+        if seat is None:
+            return None
+        seat = await self._ahead(seat, seen)
+        if not self._may_show(seat, seen):
             return None
         self._shown_asked.add(seat.hearing)
         return self._showing(seat)
+
+    async def _ahead(self, seat: _Seat, seen: Seen) -> _Seat:
+        """The seat with the tiles that this node's own chain has fixed, where nobody has drawn them yet."""
+        believed = seen.block - self.timing.depth
+        state = await foreseen(self.courtroom, seat.state, seat.rules, seat.parameters, believed)
+        return seat if state is None else replace(seat, record=replace(seat.record, state=state))
 
     def _may_show(self, seat: _Seat, seen: Seen) -> bool:
         return reveals_now(seat.state, seat.rules) and seen.block >= seat.state.phase_block + self.timing.depth

@@ -10,6 +10,8 @@ from troth.protocol.market import court
 from troth.protocol.market.types import CasePhase, CaseState, Parameters, Rules
 from troth.protocol.types import ZERO_HASH
 
+SEEDED_ALONE = 4
+"""Of the window for the tiles, one in so many is waited for showings before they are drawn alone."""
 TURNS = 8
 """Blocks after a window in which drivers take turns at what is possible for ever."""
 
@@ -20,6 +22,7 @@ class Move(Enum):
     DRAW = "draw"
     COMMIT = "commit"
     SEED = "seed"
+    CONCLUDE = "conclude"
     DECIDE = "decide"
     EXPIRE = "expire"
     BLOCKS = "wait for a block"
@@ -29,7 +32,7 @@ class Move(Enum):
     @property
     def is_call(self) -> bool:
         """Whether something is sent."""
-        return self in {Move.DRAW, Move.COMMIT, Move.SEED, Move.DECIDE, Move.EXPIRE}
+        return self in {Move.DRAW, Move.COMMIT, Move.SEED, Move.CONCLUDE, Move.DECIDE, Move.EXPIRE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,18 @@ def next_step(state: CaseState, block: int, given: Given, parameters: Parameters
     first = state.phase_block + parameters.lookahead + 1
     if block < first:
         return Step(Move.BLOCKS, first, last)
-    return Step(Move.DRAW if state.phase is CasePhase.OPENED else Move.SEED, first, last)
+    return (
+        Step(Move.DRAW, first, last) if state.phase is CasePhase.OPENED else _seeding(state, block, given, first, last)
+    )
+
+
+def _seeding(state: CaseState, block: int, given: Given, first: int, last: int) -> Step:
+    """All that is shown goes with the tiles, in one call; after a quarter of the window the tiles go alone, so that who
+    does not show its part is held to it."""
+    if given.node and not _is_awaited(state, given):
+        return Step(Move.CONCLUDE, first, last)
+    alone = first + (last - first) // SEEDED_ALONE
+    return Step(Move.SEED, alone, last) if block >= alone else Step(Move.SHOWINGS, first, alone - 1)
 
 
 def _committing(state: CaseState, block: int, given: Given, parameters: Parameters) -> Step:
@@ -89,11 +103,13 @@ def _committing(state: CaseState, block: int, given: Given, parameters: Paramete
 
 
 def _showing(state: CaseState, block: int, given: Given, last: int) -> Step:
-    awaited = any(
-        commitment != ZERO_HASH and not shown for commitment, shown in zip(state.commitments, given.shown, strict=True)
-    )
-    if given.node and not awaited:
+    if given.node and not _is_awaited(state, given):
         return Step(Move.DECIDE, state.phase_block + 1, last)
     if block > last:
         return Step(Move.DECIDE, last + 1, last + TURNS)
     return Step(Move.SHOWINGS, state.phase_block + 1, last)
+
+
+def _is_awaited(state: CaseState, given: Given) -> bool:
+    """Whether somebody who committed has not shown its part."""
+    return any(one != ZERO_HASH and not shown for one, shown in zip(state.commitments, given.shown, strict=True))
