@@ -47,17 +47,17 @@ BLOCK_SECONDS = 0.5
 FUNDS = 10_000 * 10**18
 SEATS = 60
 """Seats' worth of stake of each node: more than the class counts, so that a convict stays and plays on."""
-# A busy machine takes longer than a demo gives a client to summon a check, and a scheduler to answer, which would
-# convict it.
+# A busy machine takes longer than a demo gives a client to summon a check, a scheduler to answer (else it is convicted)
+# and reviewers to speak (else they are fined). A window ends as soon as everybody has spoken.
 PARAMETERS = replace(
     shipped.DEMO,
     lag=120,
     summons_window=45,
-    commit_window=60,
-    reveal_window=60,
-    claim_delay=2_500,
-    close_delay=3_000,
-    unbonding=6_000,
+    commit_window=180,
+    reveal_window=180,
+    claim_delay=5_000,
+    close_delay=6_000,
+    unbonding=12_000,
 )
 ASK = Ask(prompt=3 * 10**17, cached=3 * 10**16, written=6 * 10**17)
 """Wei for 10^9 positions of one segment: within the eight tenths of the scheduler's prices that orders give to nodes,

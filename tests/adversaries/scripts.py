@@ -71,14 +71,6 @@ async def pays_less(trial: Trial) -> None:
     trial.note_end("claimable" if held == 0 else f"paid {held} of {owed}")
 
 
-async def replayed(trial: Trial) -> None:
-    """An honest order comes first: its rows are those that the scheduler shows once more."""
-    await trial.ask(cheats=False)
-    trial.begin_anew()
-    await trial.ask_until_served()
-    await trial.wait_for_the_end()
-
-
 def _refusals(trial: Trial, node: Address) -> int:
     """How many vouchers a node has refused."""
     return len(trial.network.notes.seen(address_to_bytes(node)))
@@ -163,7 +155,6 @@ SCRIPTS: dict[str, Callable[[Trial], Awaitable[None]]] = {
         two_results,
         wrong_nodes,
         pays_less,
-        replayed,
         never_shown,
         shown_first,
         other_payee,

@@ -24,7 +24,8 @@ from troth.protocol.market.messages import DOUBTS, case_id
 from troth.protocol.market.types import Fault, Outcome, SummonsKind
 from troth.protocol.types import Address, Hash32
 
-TRIAL_SECONDS = 90.0
+TRIAL_SECONDS = 180.0
+"""As long as a window for reviewers' commitments and one for their reveals."""
 SETTLE_SECONDS = 8.0
 NEVER_PAID = {Phase.CONTRADICTED, Phase.REFUSED_CHECK}
 LOOK_SECONDS = 0.1
