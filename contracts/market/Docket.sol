@@ -156,8 +156,11 @@ contract Docket is IDocket {
         // Its payer opened it: nobody becomes a client by somebody else's word.
         if (!BANK.tabOf(tab).known) revert TabUnknown(tab);
         state.order = Messages.digest(domain, Messages.hashOf(order));
-        if (!SignatureChecker.isValidSignatureNowCalldata(given.key, state.order, given.signature)) {
-            revert WrongSignature(given.key);
+        // An account's own signature counts whether it has code or not: by EIP-7702 it could take code on that denies it.
+        if (Signatures.signerOf(state.order, given.signature) != given.key) {
+            if (!SignatureChecker.isValidERC1271SignatureNowCalldata(given.key, state.order, given.signature)) {
+                revert WrongSignature(given.key);
+            }
         }
         state.executionClass = order.executionClass;
         state.ends = order.ends;

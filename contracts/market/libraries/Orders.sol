@@ -70,8 +70,12 @@ library Orders {
     }
 
     /// @notice Reverts unless a tab key (an account, or a contract by EIP-1271) signed this digest.
+    /// @dev An account's own signature counts whether it has code or not: by EIP-7702 it could take code on afterwards
+    /// that denies what it signed.
     function requireKey(bytes32 order, address key, bytes memory signature) internal view {
-        if (!SignatureChecker.isValidSignatureNow(key, order, signature)) revert InvalidOrder(order, key);
+        (address signer, ECDSA.RecoverError fault,) = ECDSA.tryRecover(order, signature);
+        if (fault == ECDSA.RecoverError.NoError && signer == key) return;
+        if (!SignatureChecker.isValidERC1271SignatureNow(key, order, signature)) revert InvalidOrder(order, key);
     }
 
     /// @notice Who signed a message; operators sign by ECDSA, 65 bytes, low s.

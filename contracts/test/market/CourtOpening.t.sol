@@ -6,6 +6,7 @@ import {IDocket} from "../../market/interfaces/IDocket.sol";
 import {CaseKind, Order, Outcome, PotKind, Result, Rules, Verdict} from "../../market/interfaces/MarketTypes.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
 import {EcVrf} from "../../libraries/EcVrf.sol";
+import {BrokenKey} from "./support/BankMocks.sol";
 import {CourtTest} from "./support/CourtTest.sol";
 
 /// @title What a case is opened with, and what it is not opened with
@@ -348,6 +349,14 @@ contract CourtOpeningTest is CourtTest {
         Play memory play = newPlay(exact, FALSE);
         play.order.signature = signed(CLIENT_KEY, Messages.hash(play.order.order));
         expectOpen(play, client, abi.encodeWithSelector(IDocket.WrongSignature.selector, vm.addr(TAB_KEY)));
+    }
+
+    /// @dev An account that takes on code (EIP-7702) keeps nobody from the court.
+    function test_anAccountWithCodeHasSignedItsOrders() public {
+        Play memory play = newPlay(exact, FALSE);
+        vm.etch(vm.addr(TAB_KEY), address(new BrokenKey(0)).code);
+        open(play, client);
+        assertEq(play.state.opener, client);
     }
 
     function test_theSchedulerSignsTheDraw() public {

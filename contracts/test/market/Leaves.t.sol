@@ -19,6 +19,7 @@ import {
 import {Messages} from "../../market/libraries/Messages.sol";
 import {Orders} from "../../market/libraries/Orders.sol";
 import {Prices} from "../../market/libraries/Prices.sol";
+import {BrokenKey} from "./support/BankMocks.sol";
 import {ContractKey, EvidenceTest} from "./support/EvidenceTest.sol";
 
 /// @title What a claimed leaf is worth
@@ -96,6 +97,15 @@ contract LeavesTest is EvidenceTest {
         worthless(made, Orders.InvalidOrder.selector);
         made.order.signature = malleated(sign(TAB_KEY, Messages.hash(made.order.order)));
         worthless(made, Orders.InvalidOrder.selector);
+    }
+
+    /// @dev An account that takes on code (EIP-7702) cannot deny what it signed.
+    function test_AnAccountWithCodeHasSignedItsOrders() public {
+        Play memory made = load();
+        uint256 before = worth(made);
+        assertGt(before, 0);
+        vm.etch(tabKey, address(new BrokenKey(0)).code);
+        assertEq(worth(made), before);
     }
 
     function test_AContractMayBeTheKey() public {
