@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 
+from troth.protocol.errors import TrothError
 
-class DemoError(Exception):
+
+class DemoError(TrothError):
     """Something the demo needs did not happen: `what` happened, with which `value`, and the `remedy`."""
-
-    def __init__(self, what: str, value: object, remedy: str) -> None:
-        super().__init__(f"{what}: {value}. {remedy}")
-        self.what = what
-        self.value = value
-        self.remedy = remedy
 
 
 class ProcessDied(DemoError):

@@ -35,26 +35,14 @@ from typing import ClassVar
 
 import msgspec
 
+from troth.protocol.errors import TrothError
 from troth.protocol.wire import Failure
 
 
-class OverlayError(Exception):
-    """Base of this package's errors.
-
-    Args:
-        what: what happened, a sentence.
-        value: the offending value, shortened by the raiser where it is long.
-        remedy: what the reader should do now.
-    """
+class OverlayError(TrothError):
+    """Base of this package's errors."""
 
     code: ClassVar[str] = "overlay"
-
-    def __init__(self, what: str, value: object = None, remedy: str = "") -> None:
-        self.what = what
-        self.value = value
-        self.remedy = remedy
-        shown = "" if value is None else f": {value}"
-        super().__init__(f"{what}{shown}" + (f". {remedy}" if remedy else ""))
 
 
 class IdentityUnusable(OverlayError):

@@ -23,6 +23,7 @@ from troth.protocol.wire_group import Tell, Told
 from troth.routing.forwarding.decision import Policy
 from troth.routing.forwarding.forwarder import Forwarder
 from troth.routing.prefixes.announcing import HEARTBEAT, INTERVAL, Announcer
+from troth.routing.prefixes.errors import PrefixError
 from troth.routing.prefixes.following import Verdict
 from troth.routing.prefixes.local_blocks import Changes
 from troth.routing.prefixes.naming import Naming
@@ -140,7 +141,7 @@ class Sharing:
                 await self._agree(now)
                 if now - self._announced >= INTERVAL:
                     self._announce(now)
-            except OverlayError as error:
+            except (OverlayError, PrefixError) as error:
                 # What this node holds stays unknown to the others then; it serves on.
                 log.warning("the group cannot be told what is held here: %s", error)
             await asyncio.sleep(HEARTBEAT)

@@ -18,6 +18,7 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address
 from troth.protocol.wire_group import Tell, Told
 from troth.routing.prefixes.announcing import HEARTBEAT, INTERVAL
+from troth.routing.prefixes.errors import PrefixError
 from troth.transport.channel import Channel, Patience
 from troth.transport.errors import ChannelUnavailable, OverlayError
 from troth.transport.identity import Operator
@@ -154,7 +155,7 @@ class Telling:
             try:
                 await self._say(name, ear)
                 ear.line.failures = 0
-            except (OverlayError, ProtocolError) as error:
+            except (OverlayError, PrefixError, ProtocolError) as error:
                 log.debug("%s was not told: %s", name, error)
                 ear.line.failures += 1
             await ear.line.pause()

@@ -1,6 +1,6 @@
 """What can be wrong with what a group's nodes tell each other.
 
-HashRadixError (an OverlayError)
+PrefixError
  ├─ UpdateMalformed      bytes that are no update, or not in its one encoding
  ├─ ChunkingUnusable     a chunk-length array that cannot be used
  ├─ BlocksUnusable       the engine's cache has blocks that do not fit chunks
@@ -9,34 +9,34 @@ HashRadixError (an OverlayError)
 
 from __future__ import annotations
 
-from troth.transport.errors import OverlayError
+from troth.protocol.errors import TrothError
 
 
-class HashRadixError(OverlayError):
+class PrefixError(TrothError):
     """Base of this package's errors."""
 
-    code = "hash_radix"
+    code = "prefixes"
 
 
-class UpdateMalformed(HashRadixError):
+class UpdateMalformed(PrefixError):
     """The bytes are no update of this version, or break its limits; nothing of it was applied."""
 
     code = "update_malformed"
 
 
-class ChunkingUnusable(HashRadixError):
+class ChunkingUnusable(PrefixError):
     """A chunk-length array with a length that is none, or too many of them."""
 
     code = "chunking_unusable"
 
 
-class BlocksUnusable(HashRadixError):
+class BlocksUnusable(PrefixError):
     """The engine's cache blocks are longer than a chunk's unit, or do not divide it."""
 
     code = "blocks_unusable"
 
 
-class GroupFull(HashRadixError):
+class GroupFull(PrefixError):
     """A group has as many members as it may; split it."""
 
     code = "group_full"
