@@ -72,7 +72,7 @@ lint: setup
 	solhint --max-warnings 0 'contracts/**/*.sol'
 
 types: setup
-	$(BIN)/mypy protocol overlay node scheduler client audit committee cases
+	$(BIN)/mypy protocol transport overlay routing node scheduler client command audit committee cases testnet
 
 layers: setup
 	$(BIN)/lint-imports

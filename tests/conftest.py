@@ -20,13 +20,13 @@ import httpx
 import pytest
 from hypothesis import settings
 
+from troth.chain.deployment import deploy_market
 from troth.chain.keystore import Key
 from troth.chain.market import Market
-from troth.chain.market_deployment import deploy_market
-from troth.demo.ports import free_port
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import shipped
 from troth.protocol.market.types import Parameters
+from troth.testnet.ports import free_port
 
 settings.register_profile("fixed", derandomize=True)
 settings.register_profile("random")

@@ -10,13 +10,13 @@ from benchmarks.figures import Figure
 from troth.chain.adapter import Chain
 from troth.chain.deployment import committee_creation, submit
 from troth.chain.keystore import Key
-from troth.demo.anvil import fund, start_anvil
-from troth.demo.processes import ProcessGroup
 from troth.protocol import committee_calls as calls
 from troth.protocol import typed_data
 from troth.protocol.committee import AddMember, Member, RemoveMember
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
+from troth.testnet.anvil import fund, start_anvil
+from troth.testnet.processes import ProcessGroup
 
 MEMBERS = 4
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benchmarks.figures import Figure
 from benchmarks.market import table
-from troth.demo.anvil import start_anvil
-from troth.demo.processes import ProcessGroup
+from troth.testnet.anvil import start_anvil
+from troth.testnet.processes import ProcessGroup
 
 
 def measure() -> list[Figure]:

@@ -30,14 +30,14 @@ from troth.client.orders.running import running
 from troth.client.orders.session import MarketSession
 from troth.client.orders.updates import Ended, Finished, Outcome, Served, Text
 from troth.client.orders.wishes import Wish
-from troth.demo.market_asking import Asker
-from troth.demo.market_network import LAYERS, NODES, MarketNetwork
-from troth.demo.plan import Plan
 from troth.node.engine.interface import SessionKey
 from troth.node.engine.torch_engine import TorchEngine
 from troth.protocol import tokens
-from troth.protocol.dtype import Dtype
+from troth.protocol.tensors import Dtype
 from troth.protocol.types import Segment
+from troth.testnet.asking import Asker
+from troth.testnet.network import LAYERS, NODES, MarketNetwork
+from troth.testnet.parties import Plan
 
 TOKENS, REQUESTS = 64, 3
 QUESTION = "Write a long story about a lighthouse keeper and the sea."

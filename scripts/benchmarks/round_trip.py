@@ -18,14 +18,13 @@ import torch
 import uvloop
 from fastapi import FastAPI
 
-from troth.overlay.channel import Channel
-from troth.overlay.channel_server import ChannelServer
-from troth.overlay.identity import create_identity
-from troth.overlay.operator import Operator
-from troth.overlay.server import TlsServer, serving
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
 from troth.protocol.wire import ORDER_REQUESTS, Dismiss, OrderReply, OrderRequest, Received
+from troth.transport.channel import Channel
+from troth.transport.channel_server import ChannelServer
+from troth.transport.identity import Operator, create_identity
+from troth.transport.server import TlsServer, serving
 
 DOMAIN = Domain(31337, Address("0x5FbDB2315678afecb367f032d93F642f64180aa3"))
 NODE, SCHEDULER = Operator(b"\x01" * 32, DOMAIN), Operator(b"\x02" * 32, DOMAIN)

@@ -23,8 +23,8 @@ from benchmarks.weights import weights
 from troth.node.engine.interface import SessionKey
 from troth.node.engine.torch_engine import TorchEngine
 from troth.protocol import tokens
-from troth.protocol.dtype import Dtype
 from troth.protocol.scores import dimension_spread, weighted_rms
+from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TileLayout
 from troth.protocol.types import Segment
 

@@ -21,8 +21,8 @@ from support.tabs_stage import TabsStage, execution_class_of
 
 from adversaries.notes import Notes
 from adversaries.plan import CONTEXT, VRF_SECRET, Plan, key_of
+from troth.chain.deployment import deploy_market
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
-from troth.chain.market_deployment import deploy_market
 from troth.chain.market_follower import MarketFollower
 from troth.client.configuration import Configuration
 from troth.client.home import Home
@@ -31,15 +31,15 @@ from troth.client.orders.running import Running, running
 from troth.client.orders.session import MarketSession
 from troth.client.tabs.managing import Purse, open_tab
 from troth.client.wallet import create_wallet
-from troth.demo.anvil import start_anvil
-from troth.demo.ports import free_port
-from troth.demo.processes import Child, ProcessGroup
-from troth.overlay.identity import create_identity
 from troth.protocol.market import shipped
 from troth.protocol.market.messages import tab_id
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import Ask, ExecutionClass, Tab
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment, segments_from_ends
+from troth.testnet.anvil import start_anvil
+from troth.testnet.ports import free_port
+from troth.testnet.processes import Child, ProcessGroup
+from troth.transport.identity import create_identity
 
 ROOT = Path(__file__).resolve().parents[2]
 NODES = 12

@@ -22,8 +22,8 @@ from troth.node.configuration import Configuration, MarketPlace
 from troth.node.engine.interface import SessionKey
 from troth.node.orders.running import MarketParts, RunningMarketNode
 from troth.node.orders.session import INFERS
-from troth.overlay.logs import configure
 from troth.protocol.types import Segment
+from troth.transport.logs import configure
 
 
 def configuration_of(plan: Plan, number: int) -> Configuration:

@@ -16,21 +16,17 @@ from typing import Any
 from adversaries.notes import SCHEDULER, Notes
 from adversaries.plan import CONTEXT, POLL_SECONDS, VRF_SECRET, Plan, key_of
 from adversaries.rules import set_rule
-from troth.overlay.identity import load_identity
-from troth.overlay.logs import configure
-from troth.overlay.server import TlsServer, run_until_stopped
 from troth.protocol import vrf
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import messages
 from troth.protocol.types import Address, Hash32
+from troth.scheduler.assembly import Keys, assembled_market
 from troth.scheduler.checks import running as checking
 from troth.scheduler.checks import seat as seats
 from troth.scheduler.checks.summons import SummonsDuty
+from troth.scheduler.configuration import MarketConfiguration
+from troth.scheduler.duties import Pace
 from troth.scheduler.errors import Busy, TaskFailed
-from troth.scheduler.keys import Keys
-from troth.scheduler.market.assembly import assembled_market
-from troth.scheduler.market.configuration import MarketConfiguration
-from troth.scheduler.market.duties import Pace
 from troth.scheduler.orders import admission, concluding
 from troth.scheduler.orders.desk import Waits
 from troth.scheduler.orders.offers import PriceList
@@ -39,6 +35,9 @@ from troth.scheduler.patience import Patience
 from troth.scheduler.served import Served, Texts
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.scheduler.tabs.opening import Deposits
+from troth.transport.identity import load_identity
+from troth.transport.logs import configure
+from troth.transport.server import TlsServer, run_until_stopped
 
 LISTED = PriceList(prompt=8 * 10**17, cached=8 * 10**16, written=16 * 10**17)
 """Wei for 10^9 positions, as in the demo."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from web3 import Web3
 
-from troth.demo.ports import free_port
+from troth.testnet.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 BINARIES = ROOT / "node_modules" / ".bin"

@@ -11,6 +11,7 @@ import pytest
 from support.waiting import SECONDS, eventually
 
 from troth.chain.adapter import Chain
+from troth.chain.deployment import deploy_market
 from troth.chain.errors import (
     ChainRejected,
     ChainUnavailable,
@@ -23,7 +24,6 @@ from troth.chain.errors import (
 )
 from troth.chain.keystore import Key
 from troth.chain.market import Market
-from troth.chain.market_deployment import deploy_market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.store import WINDOW
 from troth.protocol.market.calls import PartCall, build, view

@@ -9,7 +9,7 @@ from troth.chain.adapter import Chain
 from troth.chain.deployment import committee_creation, submit
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
-from troth.overlay.directory.membership import membership_on
+from troth.overlay.directory.listing import membership_on
 from troth.protocol import committee_calls as calls
 from troth.protocol import typed_data
 from troth.protocol.calls import Call

@@ -12,11 +12,11 @@ from web3.exceptions import ContractCustomError
 
 from troth.protocol import p256, vrf
 from troth.protocol.agreement import AgreementRule, agreeing_elements
-from troth.protocol.clusters import proper_cluster
-from troth.protocol.dtype import Dtype
 from troth.protocol.hashing import abi_keccak
+from troth.protocol.market.court import proper_cluster
+from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TileLayout, opening_root, tile_count
-from troth.protocol.vrf_hints import FIXED_HINTS, hints
+from troth.protocol.vrf import FIXED_HINTS, hints
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 

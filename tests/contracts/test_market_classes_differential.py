@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.market_world import DESCRIPTOR, PARAMETERS, World, class_of
 
-from troth.chain.market_deployment import deploy_market
+from troth.chain.deployment import deploy_market
 from troth.protocol.market import economy
 from troth.protocol.market.errors import WeakEconomy
 from troth.protocol.market.parts import Part

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from support.market_world import PARAMETERS, PARTIES, World, ask, build_world, class_of, register_node
 
+from troth.chain.deployment import deploy_market
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
-from troth.chain.market_deployment import deploy_market
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import draws

@@ -27,13 +27,13 @@ from support.market_world import (
     set_ask,
 )
 
+from troth.audit import running
+from troth.audit.bundle import write_bundle
+from troth.audit.checks import NUMBERS
 from troth.audit.errors import BundleRefused
-from troth.audit.market import running
-from troth.audit.market.bundle import write_bundle
-from troth.audit.market.checks import NUMBERS
 from troth.audit.report import ExitCode
+from troth.chain.deployment import deploy_market
 from troth.chain.errors import ChainRejected
-from troth.chain.market_deployment import deploy_market
 from troth.protocol.market.addresses import contracts_of
 from troth.protocol.market.types import Parameters
 

@@ -19,7 +19,7 @@ from web3.exceptions import ContractCustomError
 
 from troth.protocol import p256, vrf
 from troth.protocol.p256 import GENERATOR, N, P, Point
-from troth.protocol.vrf_hints import FIXED_HINTS, hints
+from troth.protocol.vrf import FIXED_HINTS, hints
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 

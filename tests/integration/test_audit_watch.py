@@ -13,12 +13,12 @@ import pytest
 from support.court_stage import CourtStage, court_stage, quantised
 from typer.testing import CliRunner
 
+from troth.audit.checks import logs
 from troth.audit.command import app
-from troth.audit.market.checks import logs
-from troth.audit.market.findings import ShownFindings
-from troth.audit.market.source import Source
-from troth.audit.market.watching import CachingSource, Watcher
+from troth.audit.findings import ShownFindings
 from troth.audit.report import ExitCode, Kind
+from troth.audit.source import Source
+from troth.audit.watching import CachingSource, Watcher
 from troth.cases import evidence as files
 from troth.cases.evidence import Evidence
 from troth.cases.opening import Wanted

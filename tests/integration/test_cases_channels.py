@@ -17,11 +17,11 @@ from troth.cases.carrying import Carrier
 from troth.cases.journal import Journal
 from troth.cases.opening import Opener, Wanted
 from troth.cases.parties import ChannelParties
-from troth.overlay.identity import create_identity
-from troth.overlay.server import TlsServer, serving
 from troth.protocol import wire_cases
 from troth.protocol.market.types import Outcome
 from troth.protocol.types import Address, Hash32, Segment
+from troth.transport.identity import create_identity
+from troth.transport.server import TlsServer, serving
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 HALVES = (Segment(0, 1), Segment(1, 2))

@@ -13,10 +13,14 @@ from fastapi import FastAPI
 from support.waiting import eventually
 from websockets.protocol import State
 
-from troth.overlay import bounded_http
-from troth.overlay.channel import UNASKED_LIMIT, Channel, Patience
-from troth.overlay.channel_server import ChannelServer, Handler, Limits
-from troth.overlay.errors import (
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import Address
+from troth.protocol.wire import ORDER_REQUESTS, Dismiss, OrderReply, OrderRequest, Received, Released
+from troth.transport import https
+from troth.transport.channel import UNASKED_LIMIT, Channel, Patience
+from troth.transport.channel_server import ChannelServer, Handler, Limits
+from troth.transport.envelope import ReplayWindow
+from troth.transport.errors import (
     ChannelTimeout,
     ChannelUnavailable,
     FrameTooLarge,
@@ -24,15 +28,10 @@ from troth.overlay.errors import (
     RemoteFailure,
     WrongTlsKey,
 )
-from troth.overlay.https import naming_errors, pinned_client
-from troth.overlay.identity import TlsIdentity, create_identity
-from troth.overlay.operator import Operator
-from troth.overlay.replay import ReplayWindow
-from troth.overlay.server import TlsServer, serving
-from troth.overlay.tls import pinned_context
-from troth.protocol.typed_data import Domain
-from troth.protocol.types import Address
-from troth.protocol.wire import ORDER_REQUESTS, Dismiss, OrderReply, OrderRequest, Received, Released
+from troth.transport.https import naming_errors, pinned_client
+from troth.transport.identity import Operator, TlsIdentity, create_identity
+from troth.transport.server import TlsServer, serving
+from troth.transport.tls import pinned_context
 
 DOMAIN = Domain(31337, Address("0x5FbDB2315678afecb367f032d93F642f64180aa3"))
 NODE = Operator(b"\x01" * 32, DOMAIN)
@@ -333,7 +332,7 @@ async def closed_by_peer(reader: asyncio.StreamReader) -> bool:
 async def test_who_does_not_ask_anything_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drops: bytes
 ) -> None:
-    monkeypatch.setattr(bounded_http, "HEADER_SECONDS", 1.0)
+    monkeypatch.setattr(https, "HEADER_SECONDS", 1.0)
     async with endpoint(tmp_path) as served:
         channel = await served.connect()
         reader, writer = await raw_connection(served)
@@ -347,7 +346,7 @@ async def test_who_does_not_ask_anything_is_not_waited_for(
 async def test_a_second_request_on_a_connection_is_not_waited_for_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_http, "HEADER_SECONDS", 1.0)
+    monkeypatch.setattr(https, "HEADER_SECONDS", 1.0)
     async with endpoint(tmp_path) as served:
         reader, writer = await raw_connection(served)
         writer.write(b"GET /v1/info HTTP/1.1\r\nhost: x\r\n\r\nGET /v1/in")
@@ -356,7 +355,7 @@ async def test_a_second_request_on_a_connection_is_not_waited_for_either(
 
 
 async def test_one_host_cannot_take_all_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_http, "CONNECTIONS_PER_HOST", 3)
+    monkeypatch.setattr(https, "CONNECTIONS_PER_HOST", 3)
     async with endpoint(tmp_path) as served:
         held = [await raw_connection(served) for _ in range(3)]
         reader, _ = await raw_connection(served)

@@ -10,8 +10,7 @@ import pytest
 from support.committee_stage import DOMAIN, SCHEDULE, Stage, StagedMember, committee_stage, key_named, seal_key
 
 from troth.committee import requests
-from troth.committee.admission import Posts, check
-from troth.committee.bounds import Bounds
+from troth.committee.admission import Bounds, Posts, check
 from troth.committee.errors import NoAgreement, ProposalRefused, SignedOther
 from troth.committee.proposal import encode_proposal
 from troth.overlay.circuits.descriptors import Place
@@ -19,14 +18,13 @@ from troth.overlay.directory.codec import encode_listing
 from troth.overlay.directory.descriptors import Signer, encode_descriptor
 from troth.overlay.directory.errors import DescriptorRefused, DirectoryUnavailable, ListRolledBack, SignerUnknown
 from troth.overlay.directory.fetching import DirectoryClient, fetch_from, refresh
-from troth.overlay.directory.listing import Listing
-from troth.overlay.directory.membership import Membership
+from troth.overlay.directory.listing import Listing, Membership
 from troth.overlay.directory.publishing import publish, publish_destination, require_enough
 from troth.overlay.directory.signing import SignedListing, decode_signed, encode_signed, sign_listing, verify
-from troth.overlay.errors import RemoteFailure
-from troth.overlay.https import pinned_client
-from troth.overlay.identity import create_identity
 from troth.overlay.relay.delivery_server import DeliveryServer
+from troth.transport.errors import RemoteFailure
+from troth.transport.https import pinned_client
+from troth.transport.identity import create_identity
 
 pytestmark = pytest.mark.slow
 

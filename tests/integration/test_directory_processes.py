@@ -16,10 +16,9 @@ from support.committee_processes import Processes, called, committee_processes
 
 from troth.overlay.circuits.client import Client
 from troth.overlay.directory.fetching import DirectoryClient
-from troth.overlay.directory.listing import Listing
-from troth.overlay.directory.membership import read_membership
-from troth.overlay.errors import OverlayError
-from troth.overlay.https import pinned_client
+from troth.overlay.directory.listing import Listing, read_membership
+from troth.transport.errors import OverlayError
+from troth.transport.https import pinned_client
 
 pytestmark = [pytest.mark.slow, pytest.mark.chain]
 

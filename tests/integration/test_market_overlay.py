@@ -28,13 +28,9 @@ from troth.chain.keystore import Key
 from troth.client.configuration import load
 from troth.client.home import Home
 from troth.client.reaching import reaching
-from troth.demo.overlay import PERIOD
-from troth.demo.party import Party
-from troth.demo.ports import free_port
 from troth.node.direct.assembly import Direct
 from troth.node.errors import ConfigError
 from troth.overlay.directory.listing import Listing
-from troth.overlay.operator import Operator
 from troth.overlay.paths.pool import CircuitPool
 from troth.overlay.sessions.entry import OverlayEntry
 from troth.overlay.sessions.sessions import Sessions
@@ -43,6 +39,10 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.types import NO_ADDRESS, Opinion
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Segment
+from troth.testnet.overlay import PERIOD
+from troth.testnet.parties import Party
+from troth.testnet.ports import free_port
+from troth.transport.identity import Operator
 
 pytestmark = [
     pytest.mark.chain,

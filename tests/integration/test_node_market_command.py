@@ -21,9 +21,6 @@ from support.tiny_llama import tiny_model
 
 from troth.chain.keystore import load_account
 from troth.node.models.descriptor import describe
-from troth.overlay.channel import Channel
-from troth.overlay.errors import RemoteFailure
-from troth.overlay.operator import Operator
 from troth.protocol import vrf
 from troth.protocol.market import canonical, lottery, messages, tabs
 from troth.protocol.market.messages import Signed, sign, tab_id
@@ -33,6 +30,9 @@ from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.tensors import tokens_from_bytes, tokens_to_bytes
 from troth.protocol.types import Hash32, pack_ends
 from troth.protocol.wire_market import Advance, Conclude, Proceed, Redeemable
+from troth.transport.channel import Channel
+from troth.transport.errors import RemoteFailure
+from troth.transport.identity import Operator
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 

@@ -16,9 +16,9 @@ from support.operated import DEADLINE, Operated, init_words, joined, operated_in
 from support.tabs_stage import tabs_stage
 from support.tiny_llama import tiny_model
 
-from troth.demo.ports import free_port
 from troth.node.models.descriptor import describe
-from troth.overlay.https import pinned_sync_client
+from troth.testnet.ports import free_port
+from troth.transport.https import pinned_sync_client
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from troth.client.orders.updates import Outcome
-from troth.demo.display import Display
-from troth.demo.market_asking import Answered, Asker
-from troth.demo.plan import Plan
-from troth.demo.pool import Hardware, PoolNetwork
-from troth.demo.weights import prepare_models
+from troth.testnet.asking import Answered, Asker
+from troth.testnet.display import Display
+from troth.testnet.parties import Plan
+from troth.testnet.pool import Hardware, PoolNetwork
+from troth.testnet.weights import prepare_models
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(1800)]
 

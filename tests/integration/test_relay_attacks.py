@@ -13,14 +13,14 @@ from support.overlay_stage import Stage, overlay_stage
 from support.overlay_tap import Once, Place, Tap
 
 from troth.overlay.cells.format import HEADER, SMALL, Command, Reason, control_cell, destroy_cell, new_circuit_id
-from troth.overlay.cells.parcels import Kind, Parcel
+from troth.overlay.cells.messages import Kind, Parcel
 from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.circuits.descriptors import Place as Address
 from troth.overlay.circuits.descriptors import RelayDescriptor
 from troth.overlay.circuits.handshake import ClientShare
 from troth.overlay.circuits.rotation import Rotation
-from troth.overlay.errors import CircuitFailed, CircuitSilent, MalformedCell
 from troth.overlay.relay.limits import Limits
+from troth.transport.errors import CircuitFailed, CircuitSilent, MalformedCell
 
 SECONDS = 60.0
 

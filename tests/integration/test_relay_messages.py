@@ -12,12 +12,11 @@ from types import SimpleNamespace
 import pytest
 from support.overlay_stage import overlay_stage
 
-from troth.overlay.cells.messages import FIRST
-from troth.overlay.cells.parcels import CAPACITY, Kind, Parcel
+from troth.overlay.cells.messages import CAPACITY, FIRST, Kind, Parcel
 from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.circuits.link import link_client_context
-from troth.overlay.errors import CircuitFailed
 from troth.overlay.relay.limits import Limits
+from troth.transport.errors import CircuitFailed
 
 SECONDS = 60.0
 

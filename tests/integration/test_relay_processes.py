@@ -16,9 +16,9 @@ import pytest
 from benchmarks.overlay.network import ANSWER_BYTES, RelayNetwork, relay_network
 from support.waiting import SECONDS
 
-from troth.demo.ports import free_port
 from troth.overlay.circuits.client import Client
-from troth.overlay.errors import CircuitFailed
+from troth.testnet.ports import free_port
+from troth.transport.errors import CircuitFailed
 
 pytestmark = pytest.mark.slow
 

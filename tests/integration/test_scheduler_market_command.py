@@ -14,15 +14,13 @@ from typer.testing import CliRunner
 
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import create_account, load_account, load_vrf_secret
+from troth.scheduler.assembly import Keys, assembled_market
 from troth.scheduler.command import app
+from troth.scheduler.configuration import load_market
+from troth.scheduler.duties import Pace
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.founding import Wishes
-from troth.scheduler.keys import Keys
-from troth.scheduler.market.assembly import assembled_market
-from troth.scheduler.market.command import init_market
-from troth.scheduler.market.configuration import load_market
-from troth.scheduler.market.duties import Pace
-from troth.scheduler.market.money import (
+from troth.scheduler.initialisation import Wishes, init_market
+from troth.scheduler.money import (
     claim_of_market,
     earnings_of_market,
     exit_of_market,
@@ -31,8 +29,8 @@ from troth.scheduler.market.money import (
     top_up_of_market,
     withdraw_of_market,
 )
-from troth.scheduler.market.registering import Owner, register_in_market
-from troth.scheduler.market.status import prices_of_market, status_of_market, tabs_of_market
+from troth.scheduler.registering import Owner, register_in_market
+from troth.scheduler.status import prices_of_market, status_of_market, tabs_of_market
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 MONEY = ("1000000000,100000000,2000000000", "1000000000000", "")

@@ -10,19 +10,18 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from support.session_stage import session_stage, whole
 
 from troth.overlay.cells.format import Reason
-from troth.overlay.errors import OverlayError
 from troth.overlay.relay.proxy import ProxySide
 from troth.overlay.sessions import carrying
 from troth.overlay.sessions.destination import Destination
 from troth.overlay.sessions.errors import Delivered, RequestFailed
-from troth.overlay.sessions.frames import FrameKind, encode_opening, parse_delivery
+from troth.overlay.sessions.frames import FrameKind, PathKeys, encode_opening, parse_delivery
 from troth.overlay.sessions.limits import Limits
 from troth.overlay.sessions.messages import Request, ResponseHead
 from troth.overlay.sessions.opening import Opening, open_sealed
-from troth.overlay.sessions.path_keys import PathKeys
 from troth.overlay.sida import Limits as InboxLimits
 from troth.overlay.sida import Sender, Threshold, parse
 from troth.overlay.sida.errors import MalformedClove
+from troth.transport.errors import OverlayError
 
 SESSION = Threshold(4, 3)
 

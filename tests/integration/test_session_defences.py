@@ -15,12 +15,11 @@ from troth.overlay.relay.proxy import ProxySide
 from troth.overlay.sessions import asking, carrying
 from troth.overlay.sessions.destination import Destination
 from troth.overlay.sessions.errors import Delivered, RequestFailed
-from troth.overlay.sessions.frames import FrameKind, encode_opening
+from troth.overlay.sessions.frames import FrameKind, PathKeys, encode_opening
 from troth.overlay.sessions.handle import Handle
 from troth.overlay.sessions.limits import Limits
 from troth.overlay.sessions.messages import Request, ResponseHead, encode_request, reply_id
 from troth.overlay.sessions.opening import Opening
-from troth.overlay.sessions.path_keys import PathKeys
 from troth.overlay.sessions.reply import Reply
 from troth.overlay.sessions.session import MOST_REQUESTS
 from troth.overlay.sessions.sessions import Sessions

@@ -16,8 +16,8 @@ from eth_abi.abi import encode
 from support import tabs_stage as module
 from support.tabs_stage import PARAMETERS, TabsStage, tabs_stage
 
+from troth.chain.deployment import deploy_market
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
-from troth.chain.market_deployment import deploy_market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.tokens import allowance
 from troth.client.configuration import Configuration
@@ -58,7 +58,7 @@ from troth.protocol.market.types import (
 )
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.types import Address, Hash32, address_from_bytes, pack_ends, to_address
-from troth.scheduler.market.ledger import MarketLedger
+from troth.scheduler.ledger import MarketLedger
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 

@@ -11,14 +11,14 @@ from support.pipeline_network import SEGMENTS, PipelineNetwork, pipeline_plan
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.client.orders.updates import Outcome
-from troth.demo.display import Display
-from troth.demo.market_asking import Answered, Asker
-from troth.demo.market_network import FAVOURED_SEATS, SEATS
-from troth.demo.weights import int8_name, prepare_models
 from troth.protocol.market import types as market
 from troth.protocol.market.state import State
 from troth.protocol.market.types import PotKind
 from troth.protocol.types import to_address
+from troth.testnet.asking import Answered, Asker
+from troth.testnet.display import Display
+from troth.testnet.network import FAVOURED_SEATS, SEATS
+from troth.testnet.weights import int8_name, prepare_models
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(1800)]
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troth.protocol.agreement import AgreementRule, agreeing_elements
-from troth.protocol.clusters import clusters, proper_cluster
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidField, InvalidOpening
+from troth.protocol.market.court import clusters, proper_cluster
+from troth.protocol.tensors import Dtype
 
 
 def plainly_agree(first: int, second: int, mantissa: int, bits: int, steps: int) -> bool:

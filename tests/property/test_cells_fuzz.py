@@ -10,14 +10,24 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.overlay_vectors import layers, secret
 
-from troth.overlay.cells import parcels
+from troth.overlay.cells import messages
 from troth.overlay.cells.format import HEADER, LARGE, SMALL, Cell, CellReader, Command, Reason, header, reason_of
-from troth.overlay.cells.messages import DESTINATION, Message, Reassembly, fragments
-from troth.overlay.cells.parcels import CAPACITY, Kind, Parcel
-from troth.overlay.cells.window import WINDOW, ReceiveWindow, SendWindow
+from troth.overlay.cells.messages import (
+    CAPACITY,
+    DESTINATION,
+    WINDOW,
+    Kind,
+    Message,
+    Parcel,
+    Reassembly,
+    ReceiveWindow,
+    SendWindow,
+    fragments,
+)
 from troth.overlay.circuits.descriptors import Place, RelayDescriptor
 from troth.overlay.circuits.handshake import ClientShare, RelayIdentity
-from troth.overlay.errors import (
+from troth.overlay.relay.delivery import DeliveryFrame, FrameKind, FrameReader, encode_frame
+from troth.transport.errors import (
     CellRefused,
     CellTampered,
     FrameTooLarge,
@@ -25,7 +35,6 @@ from troth.overlay.errors import (
     MalformedCell,
     QuotaExceeded,
 )
-from troth.overlay.relay.delivery import DeliveryFrame, FrameKind, FrameReader, encode_frame
 
 IDENTITY = RelayIdentity(secret("name"), X25519PrivateKey.from_private_bytes(secret("relay")))
 DESCRIPTOR = RelayDescriptor(Place("127.0.0.1", 1, IDENTITY.name), IDENTITY.public)
@@ -68,8 +77,8 @@ def test_any_bytes_are_cells_or_refused(data: bytes) -> None:
 @given(st.sampled_from(Kind), sizes, st.data())
 def test_a_parcel_comes_back(kind: Kind, size: int, data: st.DataObject) -> None:
     parcel = Parcel(kind, data.draw(st.binary(max_size=CAPACITY[size])))
-    payload = parcels.encode(parcel, size)
-    assert parcels.decode(payload) == parcel
+    payload = messages.encode(parcel, size)
+    assert messages.decode(payload) == parcel
     assert len(payload) == CAPACITY[size] + 3
 
 
@@ -77,12 +86,12 @@ def test_a_parcel_comes_back(kind: Kind, size: int, data: st.DataObject) -> None
 @given(st.one_of(st.binary(min_size=935, max_size=935), st.binary(min_size=3, max_size=40).map(lambda b: b.ljust(935))))
 def test_any_payload_is_a_parcel_or_refused(payload: bytes) -> None:
     with contextlib.suppress(MalformedCell):
-        assert len(parcels.decode(payload).content) <= CAPACITY[SMALL]
+        assert len(messages.decode(payload).content) <= CAPACITY[SMALL]
 
 
 def test_a_parcel_has_a_largest_content() -> None:
     with pytest.raises(MalformedCell):
-        parcels.encode(Parcel(Kind.DATA, bytes(CAPACITY[SMALL] + 1)))
+        messages.encode(Parcel(Kind.DATA, bytes(CAPACITY[SMALL] + 1)))
 
 
 @settings(deadline=None)

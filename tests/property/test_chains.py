@@ -10,10 +10,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth.scheduler.chains import graph as graphs
-from troth.scheduler.chains.drawn import Draw
-from troth.scheduler.chains.graph import Graph, Host
-from troth.scheduler.chains.router import Router
+from troth.routing.pipelines import graph as graphs
+from troth.routing.pipelines.drawn import Draw
+from troth.routing.pipelines.graph import Graph, Host
+from troth.routing.pipelines.router import Router
 
 seconds = st.sampled_from([0.0, 0.5, 1.0, 1.0, 2.0, 3.0, 5.0, 9.0, math.inf]) | st.floats(0, 10)
 

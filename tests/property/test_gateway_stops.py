@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from troth.client.gateway.stops import StopCutter
+from troth.client.gateway.choice import StopCutter
 
 letters = st.text(alphabet="abñ🙂", max_size=40)
 stops = st.lists(st.text(alphabet="abñ🙂", min_size=1, max_size=5), max_size=4)

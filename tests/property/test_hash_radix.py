@@ -9,17 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.prefixes import IDLE, naming, stored, view_of, words
 
-from troth.overlay.hash_radix.announcing import Announcer
-from troth.overlay.hash_radix.claims import Claims
-from troth.overlay.hash_radix.codec import decode, decode_heartbeat, decode_update, encode_heartbeat, encode_update
-from troth.overlay.hash_radix.errors import UpdateMalformed
-from troth.overlay.hash_radix.following import Verdict
-from troth.overlay.hash_radix.kv_events import AllBlocksCleared, BlocksRemoved, KvEvent
-from troth.overlay.hash_radix.load import Load
-from troth.overlay.hash_radix.local_blocks import Changes, LocalBlocks
-from troth.overlay.hash_radix.tree import HashRadixTree
-from troth.overlay.hash_radix.update import Heartbeat, Run, Update, runs_of
-from troth.overlay.hash_radix.view import GroupView
+from troth.routing.prefixes.announcing import Announcer
+from troth.routing.prefixes.claims import Claims
+from troth.routing.prefixes.errors import UpdateMalformed
+from troth.routing.prefixes.following import Verdict
+from troth.routing.prefixes.local_blocks import AllBlocksCleared, BlocksRemoved, Changes, KvEvent, LocalBlocks
+from troth.routing.prefixes.tree import HashRadixTree
+from troth.routing.prefixes.update import (
+    Heartbeat,
+    Load,
+    Run,
+    Update,
+    decode,
+    decode_heartbeat,
+    decode_update,
+    encode_heartbeat,
+    encode_update,
+    runs_of,
+)
+from troth.routing.prefixes.view import GroupView
 
 NAMING = naming(64, default=32)
 PROMPTS = st.lists(st.integers(1, 3), min_size=1, max_size=5)

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.order_network import CLIENT_KEY, DEPOSIT, DOMAIN, SCHEDULER, SCHEDULER_KEY, with_tab
 
-from troth.node.earning.books import Books, Ledger
+from troth.node.earning.books import Books, Ledger, NotPaid
 from troth.node.earning.claiming import together
 from troth.node.earning.database import Database
-from troth.node.earning.errors import NotPaid
 from troth.node.earning.leaf import Stage
 from troth.protocol import typed_data
 from troth.protocol.errors import ProtocolError

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troth.protocol.mapping import PersistentMap
+from troth.protocol.market.state import PersistentMap
 
 changes = st.lists(st.tuples(st.integers(0, 600), st.none() | st.integers()), max_size=60)
 

@@ -10,14 +10,12 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth.scheduler.placement.capacity import capacity_of
-from troth.scheduler.placement.ends import holds
-from troth.scheduler.placement.hardware import Machine, ModelShape, Terms
-from troth.scheduler.placement.packing import next_fit
-from troth.scheduler.placement.placing import place
-from troth.scheduler.placement.plan import Placement
-from troth.scheduler.placement.pool import pool_of
-from troth.scheduler.placement.regions import Atlas, Region, one_region
+from troth.routing.placement.hardware import Machine, ModelShape, Terms, capacity_of
+from troth.routing.placement.packing import next_fit
+from troth.routing.placement.placing import place
+from troth.routing.placement.plan import Placement
+from troth.routing.placement.pool import holds, pool_of
+from troth.routing.placement.regions import Atlas, Region, one_region
 
 wild = st.floats() | st.floats(1e-4, 1.0)
 machines = st.builds(

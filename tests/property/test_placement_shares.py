@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troth.scheduler.placement.water_filling import shares
+from troth.routing.placement.staging import shares
 
 
 @st.composite

@@ -9,7 +9,6 @@ from eth_account._utils.encode_typed_data.encoding_and_hashing import hash_struc
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidRequest, InvalidSignature
 from troth.protocol.market.rows import RowChain, verify_rows
 from troth.protocol.market.types import Order, Row
@@ -18,7 +17,7 @@ from troth.protocol.request import (
     canonical_bytes,
     from_canonical_bytes,
 )
-from troth.protocol.tensors import rows_from_bytes, rows_to_bytes, tokens_from_bytes, tokens_to_bytes
+from troth.protocol.tensors import Dtype, rows_from_bytes, rows_to_bytes, tokens_from_bytes, tokens_to_bytes
 from troth.protocol.typed_data import Domain, address_of, recover, sign, struct_hash
 from troth.protocol.types import Hash32, address_from_bytes, address_to_bytes
 from troth.protocol.wire_fields import RowSignature

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.market_scene import BLOCK, DOMAIN, LAG, SCHEDULER_KEY, TAB, TAB_KEY, Scene
 
-from troth.overlay.operator import Operator
 from troth.protocol.market import messages, tabs
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import Signed, sign, signed_by_account
@@ -23,6 +22,7 @@ from troth.protocol.types import Address, Hash32, address_from_bytes
 from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import Database
 from troth.scheduler.tabs.node_tabs import NodeTabs
+from troth.transport.identity import Operator
 
 SCENE = Scene()
 STATE = TabState(balance=10**9, known=True)

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth.overlay.errors import OverlayError
 from troth.overlay.sessions import frames
 from troth.overlay.sessions.destination import Destination
 from troth.overlay.sessions.errors import MalformedFrame, ReplayedFrame
+from troth.overlay.sessions.frames import CounterWindow, PathKeys
 from troth.overlay.sessions.messages import (
     Request,
     ResponseHead,
@@ -24,8 +24,8 @@ from troth.overlay.sessions.messages import (
     encode_request,
 )
 from troth.overlay.sessions.opening import SEALED_BYTES, Opening
-from troth.overlay.sessions.path_keys import CounterWindow, PathKeys
 from troth.overlay.sida import Threshold
+from troth.transport.errors import OverlayError
 
 IDS = st.binary(min_size=16, max_size=16)
 COUNTERS = st.integers(0, 2**40 - 1)

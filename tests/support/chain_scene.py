@@ -11,7 +11,7 @@ from support.tabs_stage import TabsStage
 from support.toy_tab_node import ToyPeers, ToyTabNode
 
 from troth.protocol.market import messages, tabs
-from troth.scheduler.market.ledger import MarketLedger
+from troth.scheduler.ledger import MarketLedger
 
 
 class ChainScene(TabScene):

@@ -32,9 +32,6 @@ from troth.client.market_table import MarketTable
 from troth.client.tabs.books import Books
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.store import opened
-from troth.demo.ports import free_port
-from troth.overlay.identity import create_identity
-from troth.overlay.server import TlsServer, serving
 from troth.protocol.market import messages
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import TabState
@@ -43,6 +40,9 @@ from troth.protocol.types import Hash32, ModelDescriptor
 from troth.protocol.wire_market import Advance
 from troth.scheduler.orders.story import Story
 from troth.scheduler.served import Served, Texts
+from troth.testnet.ports import free_port
+from troth.transport.identity import create_identity
+from troth.transport.server import TlsServer, serving
 
 TROTH = str(Path(sys.executable).parent / "troth")
 PASSWORD = "correct horse"

@@ -16,10 +16,10 @@ from typing import Any
 from support.committee_stage import DOMAIN
 
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
-from troth.demo.ports import free_port
 from troth.overlay.circuits.descriptors import RelayDescriptor
 from troth.overlay.relay.initialisation import own_descriptor
 from troth.protocol.types import Address
+from troth.testnet.ports import free_port
 
 PASSWORD = "a password of tests"
 COMMANDS = {"committee": "troth.committee.command", "relay": "troth.overlay.relay.command"}

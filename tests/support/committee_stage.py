@@ -12,11 +12,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from troth.chain.keystore import Key
-from troth.committee.admission import Admission, Posts
-from troth.committee.bounds import Bounds
+from troth.committee.admission import Admission, Bounds, Posts
 from troth.committee.leading import Leading
-from troth.committee.member import Member
-from troth.committee.metrics import Metrics
+from troth.committee.member import Member, Metrics
 from troth.committee.probing import Prober
 from troth.committee.schedule import Schedule
 from troth.committee.service import member_app
@@ -25,17 +23,17 @@ from troth.overlay.circuits.descriptors import Directory, Place, RelayDescriptor
 from troth.overlay.circuits.handshake import RelayIdentity
 from troth.overlay.directory.descriptors import SignedRelay, Signer
 from troth.overlay.directory.keeping import Keeper
-from troth.overlay.directory.membership import Membership
-from troth.overlay.identity import TlsIdentity, create_identity
+from troth.overlay.directory.listing import Membership
 from troth.overlay.relay.limits import Limits
 from troth.overlay.relay.listener import Listener
 from troth.overlay.relay.metrics import Metrics as RelayMetrics
 from troth.overlay.relay.switch import Switch
-from troth.overlay.server import TlsServer
 from troth.protocol import committee
 from troth.protocol.hashing import keccak256
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
+from troth.transport.identity import TlsIdentity, create_identity
+from troth.transport.server import TlsServer
 
 DOMAIN = Domain(31_337, Address("0x5FbDB2315678afecb367f032d93F642f64180aa3"))
 SCHEDULE = Schedule(3600, 3 * 3600)

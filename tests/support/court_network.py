@@ -18,24 +18,23 @@ from support.toy_engine import ToyEngine
 from support.waiting import eventually
 
 from troth.chain.keystore import Key
-from troth.demo.ports import free_port
 from troth.node.configuration import Configuration, MarketPlace
 from troth.node.engine.interface import Computed, SessionKey
 from troth.node.orders.running import MarketParts, RunningMarketNode
 from troth.node.orders.session import INFERS
-from troth.overlay.channel import Channel
-from troth.overlay.identity import TlsIdentity, create_identity
-from troth.overlay.server import TlsServer, serving
 from troth.protocol.market import messages, tabs
 from troth.protocol.types import Address, Hash32, Segment, segments_from_ends
-from troth.scheduler.keys import Keys
-from troth.scheduler.market.assembly import assembled_market
-from troth.scheduler.market.configuration import MarketConfiguration
-from troth.scheduler.market.duties import Pace
+from troth.scheduler.assembly import Keys, assembled_market
+from troth.scheduler.configuration import MarketConfiguration
+from troth.scheduler.duties import Pace
 from troth.scheduler.orders.desk import Waits
 from troth.scheduler.patience import Patience
 from troth.scheduler.served import Served, Texts
 from troth.scheduler.tabs.opening import Deposits
+from troth.testnet.ports import free_port
+from troth.transport.channel import Channel
+from troth.transport.identity import TlsIdentity, create_identity
+from troth.transport.server import TlsServer, serving
 
 COURT = replace(PARAMETERS, lookahead=2, draw_window=30, commit_window=40, reveal_window=40)
 

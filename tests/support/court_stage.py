@@ -31,9 +31,7 @@ from troth.cases.record import Record
 from troth.cases.reviewing import Reviewer, Timing
 from troth.chain.keystore import Key
 from troth.chain.market_follower import MarketFollower
-from troth.overlay.operator import Operator
 from troth.protocol import vrf
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import ProtocolError
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import checks, messages
@@ -44,10 +42,12 @@ from troth.protocol.market.rows import RowChain
 from troth.protocol.market.types import Admission, Draw, Opinion, Order, Result, TraceCommitment, Verdict
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash, tokens_to_words
+from troth.protocol.tensors import Dtype
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.typed_data import struct_hash
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, pack_ends
 from troth.protocol.wire import decode_frame, encode_frame
+from troth.transport.identity import Operator
 
 PROMPT = (3, 1, 4, 1, 5, 9, 2, 6)
 WRITTEN = 6

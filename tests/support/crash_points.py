@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from troth.audit.market.findings import ShownFindings
+from troth.audit.findings import ShownFindings
 from troth.cases import journal as cases_journal
 from troth.client.tabs.store import Store
 from troth.node.earning.database import Database as NodeDatabase

@@ -30,10 +30,10 @@ from troth.client.tabs.books import Books
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.store import Store
 from troth.node.direct.entry_app import entry_app
-from troth.overlay.server import TlsServer, serving
 from troth.protocol.market.state import Party
 from troth.protocol.market.types import Tab
 from troth.protocol.types import Address
+from troth.transport.server import TlsServer, serving
 
 LENIENT = {"stall": 60, "reviewers": 5, "seats": 1, "outside": 0}
 

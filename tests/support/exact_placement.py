@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import highspy
 
-from troth.scheduler.placement.capacity import Capacity
-from troth.scheduler.placement.objective import Objective
+from troth.routing.placement.hardware import Capacity
+from troth.routing.placement.objective import Objective
 
 
 def best_score(capacities: Sequence[Capacity], layers: int, aim: Objective) -> float:

@@ -39,10 +39,8 @@ from troth.client.orders.journal import RUNNING, Entry, Journal, Phase
 from troth.client.tabs.books import Books
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.store import Store, opened
-from troth.demo.ports import free_port
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder, open_folder
-from troth.overlay.identity import create_identity
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed, tab_id
 from troth.protocol.market.prices import PER
@@ -50,6 +48,8 @@ from troth.protocol.market.types import PotKind, Tab, Voucher
 from troth.protocol.types import Address, Hash32, segments_from_ends
 from troth.scheduler.served import Served, Texts
 from troth.scheduler.tabs.client_tabs import Kept
+from troth.testnet.ports import free_port
+from troth.transport.identity import create_identity
 
 WORDS = 48
 NODES = 10

@@ -35,13 +35,12 @@ from troth.client.orders.updates import Ended, Text
 from troth.client.orders.wishes import Check, Wish
 from troth.node.configuration import Configuration as NodeConfiguration
 from troth.node.orders.running import RunningMarketNode
-from troth.overlay.identity import load_identity
-from troth.overlay.logs import configure
-from troth.overlay.server import TlsServer, run_until_stopped
-from troth.scheduler.keys import Keys
-from troth.scheduler.market.assembly import assembled_market
-from troth.scheduler.market.configuration import MarketConfiguration
-from troth.scheduler.market.duties import Pace
+from troth.scheduler.assembly import Keys, assembled_market
+from troth.scheduler.configuration import MarketConfiguration
+from troth.scheduler.duties import Pace
+from troth.transport.identity import load_identity
+from troth.transport.logs import configure
+from troth.transport.server import TlsServer, run_until_stopped
 
 PASSWORD = "of a test"
 PACE = Pace(urgent=0.1, money=0.5, slow=5.0)

@@ -16,21 +16,15 @@ from fastapi import FastAPI
 from support.tabs_stage import execution_class_of
 from support.waiting import eventually
 
+from troth.node.direct.group_side import group_of
 from troth.node.engine.interface import Cleared, Load, Removed, Stored
 from troth.node.engine.vllm.blocks import block_names, packed
 from troth.node.engine.vllm.cache_events import Audience
-from troth.node.group import agreement, key, line, sharing
-from troth.node.group.assembly import group_of
+from troth.node.group import agreement, sharing, telling
+from troth.node.group import agreement as key
 from troth.node.group.group import Group
 from troth.node.group.telling import PATH
 from troth.node.pool.meter import Meter
-from troth.overlay.channel import Channel
-from troth.overlay.channel_server import ChannelServer
-from troth.overlay.hash_radix import members as member_table
-from troth.overlay.hash_radix import view as views
-from troth.overlay.identity import create_identity
-from troth.overlay.operator import Operator
-from troth.overlay.server import TlsServer
 from troth.protocol.identifiers import group_id
 from troth.protocol.logs import LogMeta
 from troth.protocol.market.messages import state_hash
@@ -39,6 +33,12 @@ from troth.protocol.market.types import Entry, Role
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment
 from troth.protocol.wire_group import Tell
+from troth.routing.prefixes import members as member_table
+from troth.routing.prefixes import view as views
+from troth.transport.channel import Channel
+from troth.transport.channel_server import ChannelServer
+from troth.transport.identity import Operator, create_identity
+from troth.transport.server import TlsServer
 
 DOMAIN = Domain(31337, Address("0x" + "11" * 20))
 MODEL = ModelDescriptor("toy", 2, 32, 64, 0, ZERO_HASH)
@@ -229,7 +229,7 @@ async def group_stage(folder: Path) -> AsyncIterator[Stage]:
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tenths of seconds instead of seconds, but for silence: this machine is slow."""
-    for module in (line, sharing):
+    for module in (telling, sharing):
         monkeypatch.setattr(module, "HEARTBEAT", 0.1)
         monkeypatch.setattr(module, "INTERVAL", 0.5)
     monkeypatch.setattr(views, "INTERVAL", 0.5)

@@ -11,7 +11,7 @@ from support.market_logs import META, address
 from support.market_record import PARAMETERS, PLACE, SCHEDULER, STAKE, record
 from support.market_scene import DOMAIN, KEYS, MODEL, SEASONING, TAB, Scene, execution_class, hash_of, rules
 
-from troth.audit.market.subject import Subject
+from troth.audit.subject import Subject
 from troth.audit.transactions import Transaction
 from troth.chain.headers import RawHeader
 from troth.protocol import typed_data

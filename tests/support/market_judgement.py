@@ -10,7 +10,6 @@ from typing import Any
 
 from support.market_scene import Scene, hash_of, rules
 
-from troth.protocol.dtype import Dtype
 from troth.protocol.market import court, messages
 from troth.protocol.market.court import Hearing, Showing
 from troth.protocol.market.court_money import Pool, Pot, pot_of
@@ -24,6 +23,7 @@ from troth.protocol.market.types import (
     Reveal,
     Rules,
 )
+from troth.protocol.tensors import Dtype
 from troth.protocol.trace import CommittedTrace, tile_count, tile_indices
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Address, Hash32, address_from_bytes
 

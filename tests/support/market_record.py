@@ -20,10 +20,10 @@ from support.market_scene import (
     execution_class,
 )
 
-from troth.audit.market.checks import logs
-from troth.audit.market.evidence import Evidence
-from troth.audit.market.history import read_history
-from troth.audit.market.subject import Subject
+from troth.audit.checks import logs
+from troth.audit.evidence import Evidence
+from troth.audit.history import read_history
+from troth.audit.subject import Subject
 from troth.chain.headers import RawHeader
 from troth.chain.market import Place
 from troth.protocol import typed_data, vrf

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from troth.protocol import typed_data, vrf
-from troth.protocol.dtype import Dtype
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import checks, draws, messages, prices, tabs
 from troth.protocol.market.checks import Answer, Opened, View
@@ -34,6 +33,7 @@ from troth.protocol.market.types import (
     Verdict,
     Work,
 )
+from troth.protocol.tensors import Dtype
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, address_from_bytes, pack_ends
 

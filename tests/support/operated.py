@@ -12,8 +12,8 @@ from typing import Any
 from support.tabs_stage import ASK, TabsStage
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account
-from troth.demo.ports import free_port
-from troth.overlay.https import pinned_sync_client
+from troth.testnet.ports import free_port
+from troth.transport.https import pinned_sync_client
 
 PASSWORD, DEADLINE = "of a test", 120.0
 

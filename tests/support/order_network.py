@@ -24,8 +24,6 @@ from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import OrderService
 from troth.node.orders.words import Words
 from troth.node.traces import TraceStore
-from troth.overlay import sealing
-from troth.overlay.operator import Operator
 from troth.protocol import typed_data, vrf
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
@@ -61,6 +59,8 @@ from troth.protocol.tensors import tokens_from_bytes, tokens_to_bytes
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment, address_from_bytes, pack_ends
 from troth.protocol.wire_fields import RowSignature
 from troth.protocol.wire_market import Advance, Conclude, Judge, Proceed, Recommit, Redeemable, Unveil
+from troth.transport import sealing
+from troth.transport.identity import Operator
 
 CHAIN_ID, BLOCK, NOW, DEPOSIT = 31337, 1_000, 1_800_000_000, 10**15
 CLIENT_KEY, TAB_KEY, SCHEDULER_KEY, VRF_SECRET = (bytes([number]) * 32 for number in (1, 2, 3, 4))

@@ -22,15 +22,15 @@ from support.toy_engine import ToyEngine
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
 from troth.client.configuration import save
 from troth.client.home import Home
-from troth.demo.overlay import LocalOverlay
-from troth.demo.plan import Plan
-from troth.demo.ports import free_port
-from troth.demo.processes import ProcessGroup
 from troth.node.orders.running import MarketParts, RunningMarketNode
 from troth.overlay.directory.listing import Listing
-from troth.overlay.identity import create_identity
 from troth.overlay.sessions.entry import EntryKeys, OverlayEntry, overlay_entry
 from troth.protocol.types import Address, Segment, to_address
+from troth.testnet.overlay import LocalOverlay
+from troth.testnet.parties import Plan
+from troth.testnet.ports import free_port
+from troth.testnet.processes import ProcessGroup
+from troth.transport.identity import create_identity
 
 RELAYS, MEMBERS = 15, 1
 

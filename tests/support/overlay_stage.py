@@ -13,12 +13,12 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from troth.overlay.circuits.client import Client
 from troth.overlay.circuits.descriptors import Directory, Place, RelayDescriptor
 from troth.overlay.circuits.handshake import RelayIdentity
-from troth.overlay.identity import create_identity
 from troth.overlay.relay.delivery_server import DeliveryServer
 from troth.overlay.relay.limits import Limits
 from troth.overlay.relay.listener import Listener
 from troth.overlay.relay.metrics import Metrics
 from troth.overlay.relay.switch import Switch
+from troth.transport.identity import create_identity
 
 
 async def echo(message: bytes) -> AsyncIterator[tuple[bytes, bool]]:

@@ -7,12 +7,10 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from troth.overlay.cells import parcels
+from troth.overlay.cells import messages
 from troth.overlay.cells.format import LARGE, SMALL
-from troth.overlay.cells.layer import HopKeys, RelayLayer
-from troth.overlay.cells.messages import Message, fragments
-from troth.overlay.cells.onion import Onion
-from troth.overlay.cells.parcels import Kind, Parcel
+from troth.overlay.cells.messages import Kind, Message, Parcel, fragments
+from troth.overlay.cells.onion import HopKeys, Onion, RelayLayer
 from troth.overlay.circuits.descriptors import Place, RelayDescriptor
 from troth.overlay.circuits.handshake import ClientShare, RelayIdentity, derive
 
@@ -76,7 +74,7 @@ def _handshake() -> dict[str, str]:
 
 def _layers(hops: int) -> dict[str, Any]:
     onion, relays = layers(hops)
-    payloads = [parcels.encode(Parcel(Kind.DATA, bytes([size % 251]) * 100), size) for size in (SMALL, LARGE, SMALL)]
+    payloads = [messages.encode(Parcel(Kind.DATA, bytes([size % 251]) * 100), size) for size in (SMALL, LARGE, SMALL)]
     forward = [through(relays, onion.seal(payload))[:-1] for payload in payloads]
     backward = [back(relays, payload) for payload in payloads]
     return {"hops": hops, "forward": _digests(forward), "backward": _digests(backward), "first": forward[0][0].hex()}

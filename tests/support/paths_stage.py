@@ -16,11 +16,11 @@ from troth.overlay.circuits.client import BUILD_SECONDS, Client
 from troth.overlay.circuits.descriptors import RelayDescriptor
 from troth.overlay.circuits.rotation import Rotation
 from troth.overlay.directory.listing import ListedRelay, Listing
-from troth.overlay.identity import load_identity
 from troth.overlay.paths.guards import Guards
 from troth.overlay.paths.pace import Pace
 from troth.overlay.paths.pool import CircuitPool
 from troth.overlay.relay.listener import Listener
+from troth.transport.identity import load_identity
 
 QUICK = Pace(rate=50, burst=20, first=0.02, longest=0.2, ping=0.2, answer=0.3, build=3, look=0.05)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from troth.demo.anvil import fund
-from troth.demo.market_network import FAVOURED_SEATS, NODE_SHARE, PRICES, SEATS, MarketNetwork
-from troth.demo.party import Party
-from troth.demo.plan import ETHER, Plan
-from troth.demo.ports import free_port
+from troth.testnet.anvil import fund
+from troth.testnet.network import FAVOURED_SEATS, NODE_SHARE, PRICES, SEATS, MarketNetwork
+from troth.testnet.parties import ETHER, Party, Plan
+from troth.testnet.ports import free_port
 
 SEGMENTS = ((0, 10), (10, 20), (20, 30))
 KINDS = ((0, 1),) * 5 + ((1, 2),) * 5 + ((0, 2),) * 4

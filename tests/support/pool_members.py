@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire_reports import Report
-from troth.scheduler.placement.hardware import ModelShape
+from troth.routing.placement.hardware import ModelShape
 from troth.scheduler.pool.chain_side import ChainSide
-from troth.scheduler.pool.member import Member
+from troth.scheduler.pool.deciding import Member
 
 LAYERS = 12
 SHAPE = ModelShape(LAYERS, 100, 0, 0, 0)

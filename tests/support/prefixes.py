@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from troth.overlay.hash_radix.chunking import BLOCK, Chunking
-from troth.overlay.hash_radix.kv_events import BlocksStored
-from troth.overlay.hash_radix.load import Load
-from troth.overlay.hash_radix.naming import TOKEN, Naming, packed
-from troth.overlay.hash_radix.view import GroupView
+from troth.routing.prefixes.local_blocks import BlocksStored
+from troth.routing.prefixes.naming import BLOCK, TOKEN, Chunking, Naming, packed
+from troth.routing.prefixes.update import Load
+from troth.routing.prefixes.view import GroupView
 
 KEY = bytes(range(32))
 IDLE = Load(latency=1.0, capacity=8, pace=0.001)

@@ -14,12 +14,12 @@ from support.overlay_stage import Stage, StagedRelay, overlay_stage
 from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.circuits.client import Client
 from troth.overlay.directory.listing import ListedDestination
-from troth.overlay.errors import CircuitFailed
 from troth.overlay.sessions.destination import Destination
 from troth.overlay.sessions.limits import Limits
 from troth.overlay.sessions.messages import Request, ResponseHead
 from troth.overlay.sessions.serving import Responder, Serve
 from troth.overlay.sessions.session import Session, opened
+from troth.transport.errors import CircuitFailed
 
 HOPS = 3
 

@@ -15,8 +15,6 @@ from support.market_logs import CONTRACTS, FACTORY, META
 from support.tabs_stage import ASK, MODEL, PARAMETERS, execution_class_of
 from support.toy_tab_node import ToyPeers, ToyTabNode
 
-from troth.overlay import sealing
-from troth.overlay.operator import Operator
 from troth.protocol import typed_data, vrf
 from troth.protocol.architecture import architecture_name
 from troth.protocol.hashing import keccak256
@@ -41,6 +39,8 @@ from troth.scheduler.served import Served, Texts
 from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import Database
 from troth.scheduler.tabs.node_tabs import NodeTabs
+from troth.transport import sealing
+from troth.transport.identity import Operator
 
 BANK = address_from_bytes(b"\xba" * 20)
 DOMAIN = market_domain(31337, BANK)

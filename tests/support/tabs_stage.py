@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from troth.chain.deployment import deploy_market
 from troth.chain.keystore import Key
 from troth.chain.market import Market
-from troth.chain.market_deployment import deploy_market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.records import Receipt
 from troth.protocol import vrf

@@ -21,13 +21,13 @@ from troth.client.direct.nodes import NodeChoice
 from troth.client.direct.ways import Way, Ways
 from troth.client.https_calls import Calls
 from troth.client.orders.calls import MarketCalls
-from troth.overlay.server import TlsServer, serving
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import bodies, canonical
 from troth.protocol.market.bodies import Said, Shown, Submission
 from troth.protocol.market.messages import sign
 from troth.protocol.request import output_hash
 from troth.protocol.types import Address, Hash32
+from troth.transport.server import TlsServer, serving
 
 ENTRY = next(iter(NODE_KEYS))
 Tamper = Callable[[ToyOrder, list[Any]], list[Any]]

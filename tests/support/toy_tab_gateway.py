@@ -12,15 +12,14 @@ from typing import Any
 import httpx
 from support.toy_tab_scheduler import Stage, toy_stage
 
-from troth.client.gateway.market.serving import assembled
-from troth.client.gateway.serving import Running as Gateway
-from troth.client.gateway.serving import Settings
+from troth.client.gateway.serving import RunningGateway as Gateway
+from troth.client.gateway.serving import Settings, assembled
 from troth.client.orders.keeping import Keeper
 from troth.client.orders.running import Running
 from troth.client.orders.wishes import Check, PriceLimit
 from troth.client.tabs.asset import Asset
-from troth.overlay.server import serving
 from troth.protocol.market.types import NO_ADDRESS
+from troth.transport.server import serving
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 USDC = Asset(NO_ADDRESS, "usdc", 6)

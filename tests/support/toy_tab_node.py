@@ -16,11 +16,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from support.toy_model import _EMBEDDING, COLUMNS, VOCABULARY, choose, layer
 
-from troth.overlay.errors import ChannelTimeout, ChannelUnavailable, OverlayError
-from troth.overlay.operator import Operator
-from troth.overlay.sealing import seal
 from troth.protocol import typed_data
-from troth.protocol.dtype import Dtype
 from troth.protocol.hashing import keccak256
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
 from troth.protocol.market import canonical, checks, life, lottery, messages, prices, tabs, views
@@ -39,7 +35,7 @@ from troth.protocol.market.papers import (
 from troth.protocol.market.rows import RowChain, verify_rows
 from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict, Voucher, Work
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
-from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes, tokens_to_bytes
+from troth.protocol.tensors import Dtype, rows_from_bytes, tokens_from_bytes, tokens_to_bytes
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Address, Hash32, address_to_bytes
 from troth.protocol.wire import Decoded, Frame, Received, Released, Rows, decode_frame, encode_frame
@@ -60,6 +56,9 @@ from troth.protocol.wire_market import (
     Unveil,
     Unveiled,
 )
+from troth.transport.errors import ChannelTimeout, ChannelUnavailable, OverlayError
+from troth.transport.identity import Operator
+from troth.transport.sealing import seal
 
 
 @dataclass

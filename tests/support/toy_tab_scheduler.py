@@ -33,10 +33,7 @@ from troth.client.orders.session import MarketSession
 from troth.client.tabs.books import Books
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.store import Store
-from troth.overlay.sealing import seal
-from troth.overlay.server import TlsServer, serving
 from troth.protocol import typed_data, vrf
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import ProtocolError
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
@@ -84,6 +81,7 @@ from troth.protocol.market.types import (
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request as Ordered
 from troth.protocol.request import from_canonical_bytes, output_hash, request_hash
+from troth.protocol.tensors import Dtype
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import (
     ZERO_HASH,
@@ -94,6 +92,8 @@ from troth.protocol.types import (
     address_from_bytes,
     address_to_bytes,
 )
+from troth.transport.sealing import seal
+from troth.transport.server import TlsServer, serving
 
 CHAIN_ID, BLOCK, COLUMNS = 31337, 1_000, 16
 PARAMETERS = replace(shipped.DEMO, lag=50, seasoning=100, reference_age=200, summons_window=6)

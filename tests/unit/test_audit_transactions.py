@@ -11,8 +11,7 @@ from eth_account import Account
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troth.audit.recursive_length import encode_list, encode_number, list_items
-from troth.audit.transactions import from_node, read_raw
+from troth.audit.transactions import encode_list, encode_number, from_node, list_items, read_raw
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32, to_address
 

@@ -19,7 +19,7 @@ from benchmarks.pool.trace import OUTPUT_MEAN, PROMPT_MEAN, Request, sharegpt
 from benchmarks.pool.world import QWEN_BF16, Load, Model, Site, World, union
 from benchmarks.pool.world import testbed as paper_testbed
 
-from troth.scheduler.placement.hardware import ModelShape
+from troth.routing.placement.hardware import ModelShape
 
 # A layer of 800 MB read at 80 % of 1,000 GB/s takes 1 ms; a token computes in a layer for 0.016 ms of 50 TFLOPS.
 GPU = Gpu("plain", 80, 1000, 100)

@@ -23,8 +23,8 @@ from troth.node.calibration.report import Subject, as_json, write  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.calibration.thresholds import LENGTHS  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
+from troth.node.models.execution_class import rough_class  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
-from troth.node.models.market_class import rough_class  # noqa: E402
 from troth.node.models.thresholds import read_calibration  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
 

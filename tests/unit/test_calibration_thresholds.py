@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 from troth.node.calibration.intervals import share
 from troth.node.calibration.measurements import Measurements
-from troth.node.calibration.plots import Strip, strips
+from troth.node.calibration.report import Strip, strips
 from troth.node.calibration.thresholds import (
     OVERLAP,
     between,
@@ -23,8 +23,8 @@ from troth.node.calibration.thresholds import (
 )
 from troth.node.calibration.verifying import RULES
 from troth.node.errors import StorageError
-from troth.protocol.dtype import Dtype
 from troth.protocol.scores import trace_score
+from troth.protocol.tensors import Dtype
 
 
 @pytest.mark.parametrize(

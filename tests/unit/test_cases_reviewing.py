@@ -28,12 +28,12 @@ from troth.cases.judging import MOST, Bench, Judged, Recomputed, committed, fitt
 from troth.cases.materials import Papers, Text
 from troth.cases.record import Pledged, Record
 from troth.cases.reviewing import Reviewer, Timing
-from troth.overlay.operator import Operator
 from troth.protocol.market import messages
 from troth.protocol.market.types import Opinion, Reveal
 from troth.protocol.request import Request
 from troth.protocol.types import Hash32
 from troth.protocol.wire_cases import Fetch, Furnish, Pledge, Show
+from troth.transport.identity import Operator
 
 SCENE = CaseScene()
 REVIEWER = SCENE.drawn.reviewers[0]

@@ -8,8 +8,8 @@ import pytest
 from support.overlay_vectors import back, layers, through
 
 from troth.overlay.cells.format import MAX_HOPS, STACK, TAG
-from troth.overlay.cells.layer import MAX_CELLS, NO_TAG
-from troth.overlay.errors import CellTampered, MalformedCell, QuotaExceeded
+from troth.overlay.cells.onion import MAX_CELLS, NO_TAG
+from troth.transport.errors import CellTampered, MalformedCell, QuotaExceeded
 
 PAYLOAD = secrets.token_bytes(935)
 BODY = len(PAYLOAD) + STACK + TAG

@@ -84,7 +84,7 @@ async def test_passing_trouble_is_repeated(first: Answer | None) -> None:
 
 async def test_lasting_trouble_is_chain_unavailable() -> None:
     async with node((502, b""), (502, b""), (502, b"")) as (client, asked):
-        with pytest.raises(ChainUnavailable, match=r"HTTP status 502 .*127\.0\.0\.1") as caught:
+        with pytest.raises(ChainUnavailable, match=r"HTTP status 502: .*127\.0\.0\.1") as caught:
             await client.request("eth_blockNumber")
         assert len(asked) == 3
         assert "--rpc" in caught.value.remedy

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from troth.scheduler.chains.graph import Host
-from troth.scheduler.chains.live_map import LiveMap, Report
+from troth.routing.pipelines.graph import Host
+from troth.routing.pipelines.live_map import LiveMap, Report
 
 HOST = Host("a", 0, 2, 0.5, 100)
 OTHER = Host("b", 2, 4, 0.5, 100)

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from troth.scheduler.chains.drawn import Draw
-from troth.scheduler.chains.graph import Graph, Host
-from troth.scheduler.chains.router import MOST_TOKENS, Router
-from troth.scheduler.placement.plan import Slice
+from troth.routing.pipelines.drawn import Draw
+from troth.routing.pipelines.graph import Graph, Host
+from troth.routing.pipelines.router import MOST_TOKENS, Router
+from troth.routing.placement.plan import Slice
 
 
 def twins(**changes: float) -> Graph:
@@ -59,7 +59,7 @@ def test_tokens_that_nobody_can_hold_are_refused(tokens: int) -> None:
 
 
 def test_running_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("troth.scheduler.chains.router.MOST_REQUESTS", 2)
+    monkeypatch.setattr("troth.routing.pipelines.router.MOST_REQUESTS", 2)
     router = Router(twins())
     assert [bool(router.choose(str(number), 1).segments) for number in range(3)] == [True, True, False]
     router.release("0")

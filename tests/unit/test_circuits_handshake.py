@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from troth.overlay.circuits.descriptors import Place, RelayDescriptor
 from troth.overlay.circuits.handshake import ClientShare, RelayIdentity
-from troth.overlay.errors import HandshakeRefused, UnknownDestination
+from troth.transport.errors import HandshakeRefused, UnknownDestination
 
 IDENTITY = RelayIdentity(b"n" * 32, X25519PrivateKey.generate())
 RELAY = RelayDescriptor(Place("127.0.0.1", 9001, IDENTITY.name), IDENTITY.public, "0xoperator")

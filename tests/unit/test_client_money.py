@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.client.errors import AmountError
-from troth.client.money import format_amount
 from troth.client.tabs.asset import LARGEST, Asset
+from troth.client.terminal import format_amount
 from troth.protocol.market.types import NO_ADDRESS
 
 parse_amount = Asset(NO_ADDRESS).parse

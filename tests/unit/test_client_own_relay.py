@@ -8,8 +8,8 @@ from troth.client.configuration import Configuration
 from troth.client.errors import ConfigurationError
 from troth.client.home import Home
 from troth.client.own_relay import Listen, own_relay_name, prepare_relay
-from troth.overlay.identity import load_identity
 from troth.overlay.relay.configuration import load
+from troth.transport.identity import load_identity
 
 COMMITTEE, OTHER = "0x" + "11" * 20, "0x" + "22" * 20
 CONFIGURATION = Configuration("0x" + "33" * 20, "http://127.0.0.1:1", committee=COMMITTEE, region="eu")

@@ -8,19 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troth.committee.agreement import common_entries
-from troth.committee.bounds import Bounds, Claim, network_of, require_room
+from troth.committee.admission import Bounds, Claim, network_of, require_room
 from troth.committee.configuration import Bonding, load
-from troth.committee.deploying import member_of
 from troth.committee.errors import ConfigurationInvalid, EntryRefused, Full, SignedOther
 from troth.committee.examining import examine
-from troth.committee.initialisation import Wishes, initialise
+from troth.committee.initialisation import Wishes, initialise, member_of
+from troth.committee.leading import common_entries
 from troth.committee.market_bonds import MarketPlace
 from troth.committee.probing import Prober
 from troth.committee.schedule import Schedule
 from troth.committee.store import Store
 from troth.overlay.directory.errors import CommitteeUnknown
-from troth.overlay.directory.membership import Membership
+from troth.overlay.directory.listing import Membership
 from troth.protocol.committee import Member
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Hash32, address_from_bytes, to_address

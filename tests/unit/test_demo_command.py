@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from troth.demo import refusing
 from troth.demo.command import QUESTION, app
 from troth.protocol.types import Hash32
+from troth.scheduler import assembly, duties
 from troth.scheduler.errors import OrderRefused
-from troth.scheduler.market import assembly, duties
+from troth.testnet import refusing
 
 
 @pytest.mark.parametrize("act", ["exact"])
@@ -21,7 +21,7 @@ def test_an_unknown_engine_is_refused_at_once(act: str) -> None:
 
 def test_the_market_is_what_is_played_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[tuple[object, ...]] = []
-    monkeypatch.setattr("troth.demo.market_play.play", lambda *given, **named: played.append((*given[1:], named)))
+    monkeypatch.setattr("troth.demo.play.play", lambda *given, **named: played.append((*given[1:], named)))
     assert CliRunner().invoke(app, ["--models", "/nowhere", "--keep"]).exit_code == 0
     ((models, _, question, expected, named),) = played
     assert (str(models), question, expected, named) == ("/nowhere", QUESTION, "Paris", {"keep": True})

@@ -9,9 +9,9 @@ import time
 import pytest
 from rich.console import Console
 
-from troth.demo.distance import serve
-from troth.demo.lanes import lanes
-from troth.demo.ports import free_port
+from troth.demo.pool_play import lanes
+from troth.testnet.distance import serve
+from troth.testnet.ports import free_port
 
 
 def test_lanes_show_what_is_hosted_what_is_coming_and_where_segments_end() -> None:

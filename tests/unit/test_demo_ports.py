@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from troth.demo import ports
+from troth.testnet import ports
 
-ASK = """from troth.demo import ports
+ASK = """from troth.testnet import ports
 ports.FIRST, ports.LAST = {}, {}
 print(*(ports.free_port() for _ in range(8)), flush=True)
 input()

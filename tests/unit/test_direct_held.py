@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from troth.node.direct.entry_app import Places
-from troth.node.direct.held import HeldResponse
+from troth.node.direct.entry_app import HeldResponse, Places
 from troth.node.errors import EntryRefused
 from troth.protocol.types import Address
 

@@ -20,14 +20,14 @@ from troth.node.direct.dealing import Dealing, Ranked
 from troth.node.direct.hearing import Piece
 from troth.node.direct.order import EnteredOrder
 from troth.node.direct.serving import ServingOrder, Tools
-from troth.overlay.errors import ChannelUnavailable
-from troth.overlay.forwarding.passage import Step, Way
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict
 from troth.protocol.types import Address, Hash32
+from troth.routing.forwarding.passage import Step, Way
 from troth.scheduler.orders.choosing import MOST_PREFERRED, Wanted, choose, read_preferred
+from troth.transport.errors import ChannelUnavailable
 
 HASH = Hash32(b"\x07" * 32)
 ORDER = EnteredOrder(b"", HASH, HASH, (1, 2, 3), 4, HASH, NO_LOGPROBS)

@@ -25,8 +25,7 @@ from troth.overlay.directory.errors import (
     SignerUnknown,
 )
 from troth.overlay.directory.keeping import Keeper
-from troth.overlay.directory.listing import ListedRelay
-from troth.overlay.directory.membership import Membership
+from troth.overlay.directory.listing import ListedRelay, Membership
 from troth.overlay.directory.signing import (
     SignedListing,
     assemble,

@@ -15,14 +15,14 @@ from unit.test_node_configuration import written
 
 from troth.node.configuration import Configuration, load
 from troth.node.engine.interface import Load, SessionKey, WholeEngine
-from troth.node.engine.vllm import available
+from troth.node.engine.vllm import installing
 from troth.node.engine.vllm.engine import VllmEngine
 from troth.node.engine.vllm.settings import ENVIRONMENT, Settings
 from troth.node.engine.vllm.supervision import Supervisor
 from troth.node.errors import BadInput, ConfigError, EngineError, ModelError, OutOfOrder
 from troth.node.loading import load_engine, require_engine
+from troth.node.models.execution_class import rough_class
 from troth.node.models.folder import open_folder
-from troth.node.models.market_class import rough_class
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.types import Hash32, ModelDescriptor, Segment
 
@@ -48,12 +48,12 @@ def start(configuration: Configuration, execution_class: ExecutionClass = EXACT)
 
 @pytest.fixture
 def no_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(available.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(installing.importlib.util, "find_spec", lambda name: None)
 
 
 @pytest.fixture
 def with_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(available.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(installing.importlib.util, "find_spec", lambda name: object())
 
 
 @pytest.mark.usefixtures("no_vllm")

@@ -18,15 +18,18 @@ from safetensors.torch import save_file  # noqa: E402
 from support.tiny_gemma3 import write_tiny_gemma3  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
-from troth.node.engine.exact_layers import ROWS, ExactSlice  # noqa: E402
-from troth.node.engine.fixed_rows import in_fixed_rows  # noqa: E402
+from troth.node.engine.exact_layers import (  # noqa: E402
+    ROWS,
+    ExactSlice,
+    in_fixed_rows,
+)
 from troth.node.engine.interface import Computed, SessionKey  # noqa: E402
 from troth.node.engine.layers import LayerSlice  # noqa: E402
 from troth.node.engine.probe import MARK, probe, probe_of, probe_text, require_class  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
+from troth.node.models.execution_class import rough_class  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
-from troth.node.models.market_class import rough_class  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
 
 WHOLE = Segment(0, 3)

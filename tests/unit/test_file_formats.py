@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from troth.audit.market.findings import ShownFindings
+from troth.audit.findings import ShownFindings
 from troth.cases.journal import Journal
 from troth.cases.record import Record
 from troth.chain.store import EventStore

@@ -8,16 +8,15 @@ from collections import Counter
 import pytest
 from support.prefixes import IDLE, naming, view_of, words
 
-from troth.overlay.forwarding.decision import Policy, Reason
-from troth.overlay.forwarding.forwarder import Forwarder
-from troth.overlay.forwarding.gated import Gated
-from troth.overlay.forwarding.passage import CHOICES, MEMORY, Passage, Way, retry_after
-from troth.overlay.forwarding.published import Published
-from troth.overlay.forwarding.standing import Standing
-from troth.overlay.forwarding.taken import Taken
-from troth.overlay.hash_radix.load import LatencyAverage, Load
-from troth.overlay.hash_radix.members import SILENCE
-from troth.overlay.hash_radix.tree import Matches
+from troth.routing.forwarding.dealings import Taken
+from troth.routing.forwarding.decision import Policy, Reason, Standing
+from troth.routing.forwarding.forwarder import Forwarder
+from troth.routing.forwarding.gated import Gated
+from troth.routing.forwarding.passage import CHOICES, MEMORY, Passage, Way, retry_after
+from troth.routing.forwarding.published import Published
+from troth.routing.prefixes.members import SILENCE
+from troth.routing.prefixes.tree import Matches
+from troth.routing.prefixes.update import LatencyAverage, Load
 
 NAMING = naming()
 NODES = [f"node {number}" for number in range(8)]

@@ -12,9 +12,9 @@ from benchmarks.forwarding.service import A100, Machine
 from benchmarks.forwarding.simulation import run
 from benchmarks.forwarding.workloads import best_hit_rate, prepared
 
-from troth.overlay.forwarding.gated import Gated
-from troth.overlay.hash_radix.chunking import BLOCK
-from troth.overlay.hash_radix.kv_events import BlocksRemoved, BlocksStored, KvEvent
+from troth.routing.forwarding.gated import Gated
+from troth.routing.prefixes.local_blocks import BlocksRemoved, BlocksStored, KvEvent
+from troth.routing.prefixes.naming import BLOCK
 
 
 def test_the_cache_reuses_whole_blocks_evicts_the_least_used_and_says_so() -> None:

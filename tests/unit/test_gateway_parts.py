@@ -11,14 +11,14 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from troth.client.errors import ConfigurationError, ReceiptsUnreadable
-from troth.client.gateway.access_key import access_key
 from troth.client.gateway.body import DEEPEST, parse
 from troth.client.gateway.errors import InvalidRequest
+from troth.client.gateway.guard import access_key
 from troth.client.gateway.ledger import Ledger, today
-from troth.client.gateway.logprobs import token_bytes, token_text
-from troth.client.gateway.market.completion import Asked, new_question
-from troth.client.gateway.prices import ether
+from troth.client.gateway.ordered import ether
+from troth.client.gateway.questions import Asked, new_question
 from troth.client.gateway.serving import Settings
+from troth.client.gateway.shapes import token_bytes, token_text
 
 
 def test_the_key_is_made_once_and_kept_from_others(tmp_path: Path) -> None:

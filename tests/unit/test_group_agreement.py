@@ -7,14 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from troth.node.group.agreement import DOUBT, FREE_CHANGES, LONGEST, PAUSE, SETTLED, Agreement
-from troth.node.group.key import MOST_TURNS, REST, Shares
-from troth.node.group.lengths import Proposal
-from troth.overlay.hash_radix.chunking import MOST_LENGTHS
-from troth.overlay.hash_radix.members import SILENCE
-from troth.overlay.hash_radix.naming import Naming, packed
-from troth.overlay.hash_radix.sentry import ROUND, SAMPLE
+from troth.node.group.agreement import DOUBT, FREE_CHANGES, LONGEST, MOST_TURNS, PAUSE, REST, SETTLED, Agreement, Shares
+from troth.node.group.sharing import Proposal
 from troth.protocol.types import Address
+from troth.routing.prefixes.members import SILENCE
+from troth.routing.prefixes.naming import MOST_LENGTHS, Naming, packed
+from troth.routing.prefixes.sentry import ROUND, SAMPLE
 
 A, B, C, D = (Address(f"0x{number:040x}") for number in range(10, 14))
 MANY = 10_000

@@ -15,26 +15,25 @@ import pytest
 from support.group_stage import CLASS, MODEL, WHOLE, Stage, StagedEngine, with_node
 from support.waiting import eventually
 
+from troth.node.direct.group_side import BATCH, TURNS, group_of
 from troth.node.engine.interface import Cleared, Removed, Stored
 from troth.node.engine.vllm.blocks import block_names, packed
 from troth.node.errors import Busy
 from troth.node.group import cache as caches
-from troth.node.group import line as lines
-from troth.node.group.allowance import EACH, MOST, PER_SECOND, Allowance
-from troth.node.group.assembly import BATCH, TURNS, group_of
+from troth.node.group import telling as lines
 from troth.node.group.cache import Cache
-from troth.node.group.line import LONGEST_PAUSE, Line
+from troth.node.group.group import EACH, MOST, PER_SECOND, Allowance
 from troth.node.group.loads import Loads, load_of, load_part
 from troth.node.group.membership import Membership
+from troth.node.group.telling import LONGEST_PAUSE, Line
 from troth.node.pool.meter import Meter
-from troth.overlay.hash_radix.chunking import Chunking
-from troth.overlay.hash_radix.groups import LARGEST_GROUP
-from troth.overlay.hash_radix.load import Load
-from troth.overlay.hash_radix.local_blocks import Changes
-from troth.overlay.hash_radix.naming import Naming
 from troth.protocol.identifiers import group_id
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 from troth.protocol.wire_group import LoadPart
+from troth.routing.prefixes.local_blocks import Changes
+from troth.routing.prefixes.members import LARGEST_GROUP
+from troth.routing.prefixes.naming import Chunking, Naming
+from troth.routing.prefixes.update import Load
 
 TOKENS = list(range(256))
 

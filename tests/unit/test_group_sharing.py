@@ -10,12 +10,10 @@ import pytest
 from support.group_stage import Member, Stage, group_stage, hurry
 from support.waiting import eventually
 
-from troth.overlay.errors import OverlayError, RemoteFailure
-from troth.overlay.hash_radix.codec import LARGEST_UPDATE, encode_update
-from troth.overlay.hash_radix.load import Load
-from troth.overlay.hash_radix.update import Run, Update
 from troth.protocol.types import Segment
 from troth.protocol.wire_group import Tell, Told
+from troth.routing.prefixes.update import LARGEST_UPDATE, Load, Run, Update, encode_update
+from troth.transport.errors import OverlayError, RemoteFailure
 
 PROMPT = list(range(512))
 OTHER = list(range(1000, 1512))

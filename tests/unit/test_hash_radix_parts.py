@@ -8,13 +8,11 @@ from itertools import pairwise
 import pytest
 from support.prefixes import naming, stored, words
 
-from troth.overlay.hash_radix.chunking import BLOCK, LONGEST, MOST_LENGTHS, Chunking, chunking_for
-from troth.overlay.hash_radix.errors import BlocksUnusable, ChunkingUnusable
-from troth.overlay.hash_radix.groups import split
-from troth.overlay.hash_radix.kv_events import AllBlocksCleared, BlocksRemoved, BlocksStored
-from troth.overlay.hash_radix.local_blocks import LocalBlocks
-from troth.overlay.hash_radix.naming import Naming
-from troth.overlay.hash_radix.sentry import Sentry, agreed
+from troth.routing.prefixes.errors import BlocksUnusable, ChunkingUnusable
+from troth.routing.prefixes.local_blocks import AllBlocksCleared, BlocksRemoved, BlocksStored, LocalBlocks
+from troth.routing.prefixes.members import split
+from troth.routing.prefixes.naming import BLOCK, LONGEST, MOST_LENGTHS, Chunking, Naming, chunking_for
+from troth.routing.prefixes.sentry import Sentry, agreed
 
 
 def test_the_array_cuts_where_the_paper_cuts() -> None:

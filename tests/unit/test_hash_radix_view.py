@@ -5,18 +5,15 @@ from __future__ import annotations
 import pytest
 from support.prefixes import IDLE, naming, stored, view_of, words
 
-from troth.overlay.hash_radix.announcing import INTERVAL, Announcer
-from troth.overlay.hash_radix.claims import Claims
-from troth.overlay.hash_radix.codec import LARGEST_UPDATE, encode_heartbeat, encode_update
-from troth.overlay.hash_radix.errors import GroupFull, UpdateMalformed
-from troth.overlay.hash_radix.following import Verdict
-from troth.overlay.hash_radix.kv_events import BlocksRemoved
-from troth.overlay.hash_radix.load import Load
-from troth.overlay.hash_radix.local_blocks import Changes, LocalBlocks
-from troth.overlay.hash_radix.members import SILENCE
-from troth.overlay.hash_radix.naming import Naming
-from troth.overlay.hash_radix.update import Heartbeat, Run, Update
-from troth.overlay.hash_radix.view import PATIENCE, GroupView
+from troth.routing.prefixes.announcing import INTERVAL, Announcer
+from troth.routing.prefixes.claims import Claims
+from troth.routing.prefixes.errors import GroupFull, UpdateMalformed
+from troth.routing.prefixes.following import Verdict
+from troth.routing.prefixes.local_blocks import BlocksRemoved, Changes, LocalBlocks
+from troth.routing.prefixes.members import SILENCE
+from troth.routing.prefixes.naming import Naming
+from troth.routing.prefixes.update import LARGEST_UPDATE, Heartbeat, Load, Run, Update, encode_heartbeat, encode_update
+from troth.routing.prefixes.view import PATIENCE, GroupView
 
 NAMING = naming()
 EVERYBODY = 0b111

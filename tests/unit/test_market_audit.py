@@ -14,11 +14,11 @@ from support.market_logs import META, address
 from support.market_record import PARAMETERS, PLACE, STAKE, record
 from support.market_scene import DOMAIN, KEYS, TAB, TAB_KEY, Scene, execution_class, hash_of, key_of
 
+from troth.audit import receipts
+from troth.audit.checks import CHAIN, NUMBERS
 from troth.audit.errors import BundleRefused
-from troth.audit.market import receipts
-from troth.audit.market.checks import CHAIN, NUMBERS
-from troth.audit.market.subject import Subject
 from troth.audit.report import ExitCode, Finding, Kind
+from troth.audit.subject import Subject
 from troth.protocol import typed_data
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import court_money, messages, receipt

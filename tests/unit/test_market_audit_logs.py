@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from support.market_record import SCHEDULER, line_of, posted, promise_of, record
 from support.market_scene import TAB_KEY, Scene, hash_of
 
+from troth.audit import running
+from troth.audit.checks import CHAIN, logs
 from troth.audit.errors import SourceUnusable
-from troth.audit.market import running
-from troth.audit.market.checks import CHAIN, logs
-from troth.audit.market.findings import ShownFindings
+from troth.audit.findings import ShownFindings
 from troth.audit.report import Finding, Kind
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import log_data

@@ -11,8 +11,8 @@ import pytest
 from troth.client.template import render
 from troth.node.errors import ModelError
 from troth.node.models import packages
+from troth.node.models.importing import PLAIN_TEMPLATE
 from troth.node.models.packages import PACKAGED, PackagedModel, is_installed, packaged_file
-from troth.node.models.plain_template import PLAIN_TEMPLATE
 
 MODULES = ("troth_test_weights_one", "troth_test_weights_two")
 PARTS = (b"first ", b"second")

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from troth.node.errors import ConfigError, OrderRefused
-from troth.node.pool.agreement import Agreement, Place, accepted
+from troth.node.pool.agreement import Agreement, Place, accepted, cache_tokens, device_kind, weight_bytes
 from troth.node.pool.contacts import MarketContacts
-from troth.node.pool.hardware import cache_tokens, device_kind, weight_bytes
 from troth.node.pool.meter import Meter
 from troth.node.pool.resident import Lent, Resident
 from troth.node.pool.window import taken

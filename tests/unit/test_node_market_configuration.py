@@ -9,7 +9,7 @@ import pytest
 from troth.node.configuration import Choices, load, render
 from troth.node.earning.policy import UNPAID_ORDERS, EarningPolicy
 from troth.node.errors import ConfigError
-from troth.node.market_membership import ask_of, asks_of
+from troth.node.membership import ask_of, asks_of
 from troth.protocol.market.types import Ask
 from troth.protocol.types import Segment
 

@@ -12,9 +12,9 @@ from starlette.responses import JSONResponse
 from troth.node.pool import probing
 from troth.node.pool.contacts import Contact
 from troth.node.pool.probing import REMEMBERED_SECONDS, Ways, ways_to
-from troth.overlay.identity import create_identity
-from troth.overlay.server import TlsServer, serving
 from troth.protocol.types import Address, Hash32
+from troth.transport.identity import create_identity
+from troth.transport.server import TlsServer, serving
 
 
 def node(number: int, endpoint: str, key: bytes) -> Contact:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troth.overlay.envelope import ALLOWED_SKEW, OVERHEAD, Kind, Receiver, seal
-from troth.overlay.errors import ClockSkew, EnvelopeRefused, MalformedEnvelope, Replayed, WrongSigner
-from troth.overlay.operator import Operator
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
+from troth.transport.envelope import ALLOWED_SKEW, OVERHEAD, Kind, Receiver, seal
+from troth.transport.errors import ClockSkew, EnvelopeRefused, MalformedEnvelope, Replayed, WrongSigner
+from troth.transport.identity import Operator
 
 DOMAIN = Domain(31337, Address("0x5FbDB2315678afecb367f032d93F642f64180aa3"))
 SENDER = Operator(b"\x01" * 32, DOMAIN)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from troth.overlay.failures import decode_failure, remote_failure
 from troth.protocol.wire import Failure
+from troth.transport.errors import decode_failure, remote_failure
 
 
 def test_a_refusal_nested_too_deeply_is_none() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from troth.overlay.https import KEPT_SECONDS, pinned_client, pinned_sync_client
-from troth.overlay.server import IDLE_SECONDS
+from troth.transport.https import KEPT_SECONDS, pinned_client, pinned_sync_client
+from troth.transport.server import IDLE_SECONDS
 
 
 async def test_a_client_lets_go_of_an_idle_connection_long_before_the_server_does() -> None:

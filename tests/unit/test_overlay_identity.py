@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from troth.overlay.errors import IdentityUnusable
-from troth.overlay.identity import (
+from troth.transport.errors import IdentityUnusable
+from troth.transport.identity import (
     CERTIFICATE_FILE,
     KEY_FILE,
     create_identity,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from troth.overlay.logs import configure, task_bound
+from troth.transport.logs import configure, task_bound
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from troth.overlay.directory.errors import DirectoryUnavailable
-from troth.overlay.errors import OverlayError
 from troth.overlay.sessions import sessions as module
 from troth.overlay.sessions.sessions import Sessions
+from troth.transport.errors import OverlayError
 
 
 class Directory:

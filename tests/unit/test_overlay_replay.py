@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troth.overlay.errors import MalformedEnvelope, Replayed
-from troth.overlay.replay import SESSION_BYTES, WINDOW_BITS, NonceSequence, ReplayWindow
+from troth.transport.envelope import SESSION_BYTES, WINDOW_BITS, NonceSequence, ReplayWindow
+from troth.transport.errors import MalformedEnvelope, Replayed
 
 SENDER = "0x0000000000000000000000000000000000000001"
 

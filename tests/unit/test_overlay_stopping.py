@@ -9,7 +9,7 @@ import signal
 import pytest
 from fastapi import FastAPI
 
-from troth.overlay.server import TlsServer, run_until_stopped
+from troth.transport.server import TlsServer, run_until_stopped
 
 
 async def test_the_first_signal_waits_for_what_is_under_way_and_the_second_does_not() -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from troth.chain import passwords
+from troth.chain import keystore
 from troth.chain.errors import KeystoreExposed, KeystoreMissing, PasswordMissing
-from troth.chain.passwords import ENVIRONMENT, read_password
+from troth.chain.keystore import ENVIRONMENT, read_password
 
 
 class Terminal:
@@ -22,7 +22,7 @@ class Terminal:
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ENVIRONMENT, raising=False)
-    monkeypatch.setattr(passwords.sys, "stdin", Terminal(interactive=False))
+    monkeypatch.setattr(keystore.sys, "stdin", Terminal(interactive=False))
 
 
 def password_file(path: Path, content: str, mode: int = 0o600) -> Path:
@@ -57,7 +57,7 @@ def test_no_source_says_how_to_give_one() -> None:
 
 
 def test_terminal_is_asked_and_a_new_password_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passwords.sys, "stdin", Terminal(interactive=True))
+    monkeypatch.setattr(keystore.sys, "stdin", Terminal(interactive=True))
     asked: list[str] = []
 
     def answers(*replies: str):

@@ -9,9 +9,8 @@ from random import Random
 import pytest
 from support.listings import DAY, NOW, listed, listing, shares_nothing
 
-from troth.overlay.paths.choice import Crowd, Taken, choose
+from troth.overlay.paths.choice import YOUNGEST, Crowd, Taken, choose, network_of, weights
 from troth.overlay.paths.errors import NoDisjointPaths
-from troth.overlay.paths.weights import YOUNGEST, network_of, weights
 
 
 def drawn_share(relays, wanted, draws: int = 20_000) -> float:

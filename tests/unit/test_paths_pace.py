@@ -6,8 +6,8 @@ from random import Random
 
 from support.listings import listed
 
-from troth.overlay.errors import CircuitFailed
 from troth.overlay.paths.pace import Attempts, Pace
+from troth.transport.errors import CircuitFailed
 
 PATH = tuple(listed(number).relay for number in range(3))
 GUARD, MIDDLE, PROXY = (relay.name for relay in PATH)

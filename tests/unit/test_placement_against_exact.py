@@ -7,10 +7,9 @@ import random
 import pytest
 from support.exact_placement import best_score
 
-from troth.scheduler.placement.capacity import capacity_of
-from troth.scheduler.placement.hardware import ModelShape
-from troth.scheduler.placement.objective import objective
-from troth.scheduler.placement.search import search
+from troth.routing.placement.hardware import ModelShape, capacity_of
+from troth.routing.placement.objective import objective
+from troth.routing.placement.search import search
 
 SHAPES = {
     "charges of parts of a layer": ModelShape(24, 100, 0, 130, 70),

@@ -6,9 +6,8 @@ from itertools import combinations, permutations
 
 import pytest
 
-from troth.scheduler.placement.capacity import Capacity, capacity_of
-from troth.scheduler.placement.ends import NO_END, best_ends, holds
-from troth.scheduler.placement.hardware import ModelShape
+from troth.routing.placement.hardware import Capacity, ModelShape, capacity_of
+from troth.routing.placement.pool import NO_END, best_ends, holds
 
 SHAPE = ModelShape(layers=36, layer_bytes=90, key_value_bytes=1, embedding_bytes=50, head_bytes=40)
 

@@ -6,11 +6,10 @@ import pytest
 from benchmarks.placement.linear_bound import least_groups, most_by_linear_programme
 from benchmarks.placement.pools import DENSE_80, gpus_of, machines_of
 
-from troth.scheduler.placement.capacity import Capacity, capacity_of
-from troth.scheduler.placement.ends import holds
-from troth.scheduler.placement.objective import most_pipelines, objective
-from troth.scheduler.placement.pool import pool_of
-from troth.scheduler.placement.search import search
+from troth.routing.placement.hardware import Capacity, capacity_of
+from troth.routing.placement.objective import most_pipelines, objective
+from troth.routing.placement.pool import holds, pool_of
+from troth.routing.placement.search import search
 
 
 def test_the_relaxation_by_hand() -> None:

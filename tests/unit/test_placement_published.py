@@ -12,7 +12,7 @@ from benchmarks.chains.published import PublishedRouter
 from benchmarks.placement.pools import A100_80
 from benchmarks.placement.published import Published, disjoint_pipelines
 
-from troth.scheduler.chains.graph import Host
+from troth.routing.pipelines.graph import Host
 
 MODEL = """
 class ModelInfo:

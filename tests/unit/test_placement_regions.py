@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from troth.scheduler.placement.regions import regions_of
+from troth.routing.placement.regions import regions_of
 
 TWO = [f"{site}{number}" for number in range(4) for site in ("east", "west")]
 LINKS = {(a, b): 0.001 if a[:4] == b[:4] else 0.08 for a in TWO for b in TWO if a != b}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from troth.scheduler.placement.capacity import Capacity
-from troth.scheduler.placement.plan import Slice
-from troth.scheduler.placement.replicas import hosts, joined, weakest_window, widened
+from troth.routing.placement.hardware import Capacity
+from troth.routing.placement.plan import Slice
+from troth.routing.placement.replicas import hosts, joined, weakest_window, widened
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from troth.protocol.market.state import State, account_id
 from troth.protocol.market.types import PotKind
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address
-from troth.scheduler.chains.graph import Host
-from troth.scheduler.chains.live_map import LiveMap
-from troth.scheduler.chains.live_map import Report as LiveReport
-from troth.scheduler.pool import routes
+from troth.routing.pipelines.graph import Host
+from troth.routing.pipelines.live_map import LiveMap
+from troth.routing.pipelines.live_map import Report as LiveReport
+from troth.scheduler.pool import showing
 from troth.scheduler.pool.chain_side import ChainSide
 from troth.scheduler.pool.class_pool import ORDER_SECONDS, PROBES, UNMOVED_SECONDS, ClassPool
 from troth.scheduler.pool.coordinator import Coordinator
@@ -153,13 +153,13 @@ def test_a_map_that_everybody_asks_for_is_drawn_twice_a_second_at_most(monkeypat
         def pools(self) -> dict[bytes, tuple[None, None]]:
             return {bytes(32): (None, None)}
 
-    monkeypatch.setattr(routes, "shown", draw)
+    monkeypatch.setattr(showing, "shown", draw)
     pools: Any = Pools()
-    board = routes.Board(pools, lambda: now[0])
+    board = showing.Board(pools, lambda: now[0])
     assert [board.body() for _ in range(1000)] == [b'{"0x%s": {"at": 0.0}}' % (b"00" * 32)] * 1000
-    now[0] = routes.DRAWN_SECONDS
+    now[0] = showing.DRAWN_SECONDS
     board.body()
-    assert drawn == [0.0, routes.DRAWN_SECONDS]
+    assert drawn == [0.0, showing.DRAWN_SECONDS]
 
 
 def test_a_large_pools_map_shows_few_of_its_links() -> None:

@@ -9,13 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from support.pool_members import LAYERS, SHAPE, member, name
 
-from troth.scheduler.placement.hardware import Terms
-from troth.scheduler.placement.plan import Slice
-from troth.scheduler.placement.regions import one_region
-from troth.scheduler.placement.replicas import hosts
-from troth.scheduler.pool.balance import layer_loads, variation
-from troth.scheduler.pool.deciding import VARIATION_BOUND, Decision, decide
-from troth.scheduler.pool.member import Member
+from troth.routing.placement.hardware import Terms
+from troth.routing.placement.plan import Slice
+from troth.routing.placement.regions import one_region
+from troth.routing.placement.replicas import hosts
+from troth.scheduler.pool.deciding import VARIATION_BOUND, Decision, Member, decide, layer_loads, variation
 
 
 def decided(members: Sequence[Member], verifiers: int = 1, *, calm: bool = True) -> Decision:

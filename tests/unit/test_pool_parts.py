@@ -11,11 +11,10 @@ from support.pool_members import LAYERS, SHAPE, name, report, side
 
 from troth.protocol.types import Segment
 from troth.protocol.wire_reports import LinkPart
-from troth.scheduler.chains.drawn import Draw
-from troth.scheduler.placement.plan import Slice
-from troth.scheduler.pool.balance import layer_loads, variation
-from troth.scheduler.pool.class_pool import CLOSEST_REPORTS, ClassPool
-from troth.scheduler.pool.errors import ReportRefused
+from troth.routing.pipelines.drawn import Draw
+from troth.routing.placement.plan import Slice
+from troth.scheduler.pool.class_pool import CLOSEST_REPORTS, ClassPool, ReportRefused
+from troth.scheduler.pool.deciding import layer_loads, variation
 from troth.scheduler.pool.measurements import REMEMBERED_SECONDS, UNKNOWN_SECONDS, Measurements
 from troth.scheduler.pool.offering import joined_segments, offered_ends, planned_ends, segments_of, shared_out
 from troth.scheduler.pool.orders import Hosting, may_move, wanted_hosting

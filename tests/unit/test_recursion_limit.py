@@ -21,7 +21,7 @@ except (RecursionError, ValueError):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
-    ["troth.chain.deployment", "troth.scheduler.market.serving", "troth.node.orders.running", "troth.audit.command"],
+    ["troth.chain.deployment", "troth.scheduler.running", "troth.node.orders.running", "troth.audit.command"],
 )
 def test_nested_input_raises_instead_of_crashing(module: str) -> None:
     command = [sys.executable, "-c", PROBE.format(module=module)]
@@ -34,7 +34,7 @@ def test_no_start_pays_for_pairing_curves() -> None:
     """They cost most of a second, and are there all the same for whoever asks for them."""
     probe = """
 import sys
-import troth.scheduler.market.serving, troth.chain.deployment
+import troth.scheduler.running, troth.chain.deployment
 assert not any(name.startswith(("py_ecc.bls", "py_ecc.optimized_bls")) for name in sys.modules)
 import eth_keyfile.keyfile as keyfile
 from py_ecc.bls12_381 import curve_order

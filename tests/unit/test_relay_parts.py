@@ -10,16 +10,15 @@ import pytest
 
 from troth.overlay.cells.format import Reason
 from troth.overlay.circuits.descriptors import Place, RelayDescriptor
-from troth.overlay.errors import RelayMisconfigured
 from troth.overlay.relay.backlog import Backlog
 from troth.overlay.relay.circuit import Leg, RelayCircuit
 from troth.overlay.relay.configuration import destination_entry, load, load_directory, relay_entry
 from troth.overlay.relay.doctor import examine
 from troth.overlay.relay.initialisation import Wishes, committee_of, initialise, own_descriptor, own_entry
-from troth.overlay.relay.key import create_handshake_key, load_handshake_key
+from troth.overlay.relay.keys import create_handshake_key, load_handshake_key, load_operator_key
 from troth.overlay.relay.limits import Limits, SeenShares, TokenBucket
-from troth.overlay.relay.operator_key import load_operator_key
-from troth.overlay.relay.sweep import overdue
+from troth.overlay.relay.running import overdue
+from troth.transport.errors import RelayMisconfigured
 
 
 class FullLink:

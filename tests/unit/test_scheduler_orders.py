@@ -14,7 +14,6 @@ from support.market_logs import META
 from support.tab_scene import CLIENT_TAB, DOMAIN, REPLY_SECRET, TAB_KEY, VRF_SECRET, TabScene
 from support.tabs_stage import PARAMETERS
 
-from troth.overlay.sealing import unseal
 from troth.protocol import vrf
 from troth.protocol.market import canonical, life, messages, prices, tabs, views
 from troth.protocol.market import events as on
@@ -40,6 +39,7 @@ from troth.protocol.market.types import PotKind, Voucher
 from troth.protocol.request import output_hash
 from troth.protocol.types import Address, address_to_bytes
 from troth.protocol.wire_market import Advance, Conclude
+from troth.transport.sealing import unseal
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, TabScene
 from support.toy_tab_node import ToyWay
 from support.waiting import eventually
 
-from troth.overlay.errors import ChannelUnavailable
 from troth.protocol.market import canonical, messages, prices, tabs
 from troth.protocol.market.bodies import Acknowledgement
 from troth.protocol.market.messages import sign
@@ -26,6 +25,7 @@ from troth.scheduler.checks.lottery import drawn_verifiers, reveal
 from troth.scheduler.orders.admission import admit
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.tabs.database import Database, Statement, StorageFailed
+from troth.transport.errors import ChannelUnavailable
 
 
 class Killed(Database):

@@ -14,7 +14,7 @@ from support.market_logs import META
 from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, TabScene
 from support.tabs_stage import PARAMETERS
 
-from troth.audit.market.checks import logs
+from troth.audit.checks import logs
 from troth.cases.keeping import FINALITY, last_block
 from troth.chain.errors import ChainUnavailable
 from troth.protocol import typed_data
@@ -46,8 +46,8 @@ from troth.protocol.market.types import (
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Judge, Recommit
 from troth.scheduler.checks.summons import SummonsDuty, stuck
+from troth.scheduler.duties import acknowledge_nodes
 from troth.scheduler.tabs.claiming import attend_claims, claim_due
-from troth.scheduler.tabs.delivering import acknowledge_nodes
 from troth.scheduler.tabs.opening import Deposits, TabOpener
 from troth.scheduler.tabs.redeeming import redeem
 

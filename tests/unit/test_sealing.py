@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from troth.overlay.errors import SealBroken
-from troth.overlay.sealing import OVERHEAD, public_key, seal, unseal
+from troth.transport.errors import SealBroken
+from troth.transport.sealing import OVERHEAD, public_key, seal, unseal
 
 
 def test_the_holder_reads_what_was_sealed() -> None:

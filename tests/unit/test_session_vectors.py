@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from troth.overlay.sessions import frames
+from troth.overlay.sessions.frames import PathKeys
 from troth.overlay.sessions.messages import Request, ResponseHead, encode_head, encode_request, reply_id
 from troth.overlay.sessions.opening import open_sealed
-from troth.overlay.sessions.path_keys import PathKeys
 from troth.overlay.sida import Threshold
 
 VECTOR = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from troth.node.models import thresholds
-from troth.node.models.market_class import rough_class
+from troth.node.models.execution_class import rough_class
 from troth.node.models.thresholds import SHIPPED, shipped_calibration
 from troth.protocol.types import Hash32
 

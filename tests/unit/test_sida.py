@@ -12,7 +12,7 @@ from troth.overlay.sida import gathering as gathering_module
 from troth.overlay.sida.clove import HEADER_BYTES, MOST_SEGMENT_BYTES, Clove, commitment
 from troth.overlay.sida.errors import ContentTooLarge, MalformedClove, TooManyCloves, WrongThreshold
 from troth.overlay.sida.gathering import MOST_SOURCES
-from troth.overlay.sida.sealing import SegmentKey
+from troth.overlay.sida.sending import SegmentKey
 
 MESSAGE = bytes(range(256)) * 5
 IDENTIFIER = b"i" * 16

@@ -14,7 +14,7 @@ import pytest
 
 from troth.overlay.sida import Threshold, parse, prepare, recover, shamir
 from troth.overlay.sida.erasure import TableCode, cauchy_matrix, code_for
-from troth.overlay.sida.field import INVERSE, MULTIPLY, POLYNOMIAL, combination, inverse_of
+from troth.overlay.sida.shamir import INVERSE, MULTIPLY, POLYNOMIAL, combination, inverse_of
 
 VECTORS = json.loads((Path(__file__).parent / "data" / "sida_vectors.json").read_text())
 
@@ -97,10 +97,10 @@ def test_isal_and_tables_give_the_same_bytes(k: int) -> None:
 
 
 def test_tables_serve_where_pyeclib_or_its_isal_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "troth.overlay.sida.isal", None)
+    monkeypatch.setitem(sys.modules, "troth.overlay.sida.erasure", None)
     assert isinstance(code_for.__wrapped__(4, 3), TableCode)
     monkeypatch.undo()
-    isal = pytest.importorskip("troth.overlay.sida.isal")
+    isal = pytest.importorskip("troth.overlay.sida.erasure")
 
     def without_isal(**_: object) -> None:
         raise isal.ECDriverError("no such backend")

@@ -23,10 +23,10 @@ from troth.client.orders.running import Running
 from troth.client.orders.session import Connector
 from troth.client.reaching import reaching
 from troth.client.tabs.asset import Asset
-from troth.overlay.identity import create_identity
-from troth.overlay.server import TlsServer, serving
 from troth.protocol.market.types import NO_ADDRESS, Opinion
 from troth.protocol.types import Hash32
+from troth.transport.identity import create_identity
+from troth.transport.server import TlsServer, serving
 
 ASSET = Asset(NO_ADDRESS, "usdc", 6)
 CONTRACT = "0x" + "ab" * 20

@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 from support.toy_tab_gateway import MESSAGES, TabGateway, said, tab_gateway
 from support.toy_tab_scheduler import CLASS_ID, PARAMETERS
 
-from troth.client.gateway.limits import Limits
+from troth.client.gateway.guard import Limits
 from troth.client.orders.wishes import PriceLimit
 from troth.protocol.market.types import Opinion
 

@@ -14,7 +14,7 @@ from support.toy_tab_scheduler import COLUMNS, Stage, toy_stage
 from troth.cases.judging import Inputs, Recomputed
 from troth.client.choices import Choices
 from troth.client.errors import OwnModelUnusable
-from troth.client.gateway.market.failures import refusal_of
+from troth.client.gateway.failures import refusal_of
 from troth.client.home import Home
 from troth.client.orders import building, own_check
 from troth.client.orders.asking import ask

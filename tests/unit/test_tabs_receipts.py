@@ -9,7 +9,7 @@ from support.byte_language import LANGUAGE
 from support.toy_tab_scheduler import DOMAIN, Stage, toy_stage
 from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended
 
-from troth.audit.market import receipts as auditor
+from troth.audit import receipts as auditor
 from troth.client.errors import AnswerUnavailable, ReceiptNotFound
 from troth.client.orders.failing import OrderStalled
 from troth.client.orders.keeping import Keeper

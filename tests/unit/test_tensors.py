@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import WireError
 from troth.protocol.tensors import (
+    Dtype,
     finite,
     row_size,
     rows_from_bytes,

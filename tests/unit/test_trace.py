@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidField, InvalidOpening, InvalidTrace
 from troth.protocol.hashing import abi_keccak, keccak256
+from troth.protocol.tensors import Dtype
 from troth.protocol.trace import (
     TILE_TAG,
     TileLayout,

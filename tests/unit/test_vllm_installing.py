@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from troth.node.engine.vllm import installing, pins
-from troth.node.engine.vllm.available import BROKEN_BESIDE_CPU
-from troth.node.engine.vllm.installing import PACKAGES, TORCH, install
-from troth.node.engine.vllm.pins import FILE, found, pinned, unmet
+from troth.node.engine.vllm import installing
+from troth.node.engine.vllm import installing as pins
+from troth.node.engine.vllm.installing import BROKEN_BESIDE_CPU, FILE, PACKAGES, TORCH, found, install, pinned, unmet
 from troth.node.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]

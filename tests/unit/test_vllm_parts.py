@@ -14,20 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.node.engine.interface import Cleared, Removed, Stored
-from troth.node.engine.vllm import available, supervision
+from troth.node.engine.vllm import installing, supervision
 from troth.node.engine.vllm.blocks import block_name, block_names, packed
 from troth.node.engine.vllm.cache_events import BLOCKS_AT_ONCE, QUEUE_LIMIT, TOKENS_TOLD, Audience, Translator
+from troth.node.engine.vllm.core import Tally
 from troth.node.engine.vllm.installing import steps
 from troth.node.engine.vllm.sampling_words import KEY, Draw, draw_from_words, draw_to_words
 from troth.node.engine.vllm.supervision import Supervisor
-from troth.node.engine.vllm.tally import Tally
 from troth.node.errors import BadInput, Busy, ConfigError, EngineError
-from troth.overlay.hash_radix.chunking import Chunking
-from troth.overlay.hash_radix.kv_events import BlocksStored
-from troth.overlay.hash_radix.local_blocks import LocalBlocks
-from troth.overlay.hash_radix.naming import Naming
 from troth.protocol.tokens import Sampling
 from troth.protocol.types import ZERO_HASH, Hash32
+from troth.routing.prefixes.local_blocks import BlocksStored, LocalBlocks
+from troth.routing.prefixes.naming import Chunking, Naming
 
 
 @given(st.integers(0, 2_000_000), st.integers(1, 1_000_000), st.binary(min_size=32, max_size=32))
@@ -296,9 +294,9 @@ async def test_many_first_callers_start_one_engine() -> None:
 
 
 def test_without_vllm_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(available.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(installing.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="troth node engine install vllm"):
-        available.require_vllm()
+        installing.require_vllm()
 
 
 def test_installing_on_a_processor_removes_what_would_break_it() -> None:

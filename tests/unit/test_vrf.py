@@ -9,7 +9,7 @@ import pytest
 
 from troth.protocol import p256, vrf
 from troth.protocol.errors import InvalidField, InvalidProof
-from troth.protocol.vrf_hints import FIXED_HINTS, hints
+from troth.protocol.vrf import FIXED_HINTS, hints
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,9 @@
-"""Lines of a bundle. The file comes from a stranger: whatever is too big or does not fit is refused."""
+"""Lines of a bundle, as they are written and read: in a stranger's file what is too big or does not fit is refused.
+
+A bundle is gzip over JSON lines: one Opening, then Headers by number, Inputs by transaction hash, Entries in the order
+of the chain, and one Seal with the SHA-256 of all lines before it:
+`zcat FILE | head -n -1 | sha256sum` prints it too.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,68 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
-from troth.audit import bundle_format as form
 from troth.audit.errors import BundleRefused
 from troth.audit.transactions import Transaction, read_raw
 from troth.protocol.logs import Log
 from troth.protocol.types import Hash32, to_hash32
+
+VERSION = 2
+
+
+class Opening(msgspec.Struct, frozen=True, tag="bundle", tag_field="type", forbid_unknown_fields=True):
+    """What the bundle is of; ``parameters`` are the contract's, as the exporter's node gave them."""
+
+    version: int
+    chain_id: int
+    contract: str
+    first_block: int
+    last_block: int
+    commit_window: int
+    sample_window: int
+    reveal_window: int
+    dispute_window: int
+    unbonding_period: int
+    minimum_scheduler_stake: str
+    reserve: str
+    headers: int
+    transactions: int
+    logs: int
+
+
+class Header(msgspec.Struct, frozen=True, tag="header", tag_field="type", forbid_unknown_fields=True):
+    """A block header's fields."""
+
+    number: int
+    hash: str
+    parent_hash: str
+    timestamp: int
+
+
+class Input(msgspec.Struct, frozen=True, tag="transaction", tag_field="type", forbid_unknown_fields=True):
+    """A signed transaction, whole: ``raw`` hashes to ``hash``."""
+
+    hash: str
+    raw: str
+
+
+class Entry(msgspec.Struct, frozen=True, tag="log", tag_field="type", forbid_unknown_fields=True):
+    """One log of the contract."""
+
+    block: int
+    log_index: int
+    transaction: str
+    topics: tuple[str, ...]
+    data: str
+
+
+class Seal(msgspec.Struct, frozen=True, tag="seal", tag_field="type", forbid_unknown_fields=True):
+    """The last line."""
+
+    content: str
+
+
+Line = Opening | Header | Input | Entry | Seal
+
 
 LINE_LIMIT = 2**23
 """Bytes of one line: a transaction of the largest size in hexadecimal, with room to spare."""
@@ -70,13 +132,13 @@ class LineReader:
             raise BundleRefused(f"The bundle is malformed: {error}", f"line {self._number}", REMEDY) from error
         if msgspec.json.encode(decoded) + b"\n" != line:
             refuse("The bundle has a line that is not in canonical form", f"line {self._number}")
-        if kind is not form.Seal:
+        if kind is not Seal:
             self._hash.update(line)
         return decoded
 
     def close(self) -> None:
         """Read the seal, after which there is nothing."""
-        seal = self.take(form.Seal)
+        seal = self.take(Seal)
         self.content = self._hash.hexdigest()
         if seal.content != self.content:
             refuse(f"The bundle was changed: its content hashes to {self.content}", seal.content)
@@ -109,7 +171,7 @@ def natural(number: int) -> int:
     return number
 
 
-def read_transaction(line: form.Input) -> Transaction:
+def read_transaction(line: Input) -> Transaction:
     """A transaction that hashes to its name and carries a valid signature."""
     transaction = read_raw(unhex(line.raw), unhash(line.hash))
     if transaction is None:

@@ -1,13 +1,173 @@
-"""`troth audit`: exit code 0 clean, 1 proven violation, 2 usage, 3 could not complete, 4 inconclusive."""
+"""`troth audit market`, `log`, `receipt` and `watch`: exit code 0 clean, 1 violation, 2 usage, 3 incomplete."""
 
 from __future__ import annotations
 
+import asyncio
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
 
-from troth.audit.market import command
+from troth.audit import running
+from troth.audit.bundle import write_bundle
+from troth.audit.checks import CHAIN, LOG
+from troth.audit.display import finish, guarded
+from troth.audit.options import JsonOption, LastOption, RpcOption, StartOption, read_address
+from troth.audit.receipts import audit_receipt, read_receipt
+from troth.audit.report import Finding, Reproduce
+from troth.audit.watch_command import watch
+from troth.chain.errors import without_credentials
+
+FactoryOption = Annotated[
+    str | None, typer.Option("--factory", envvar="TROTH_FACTORY", help="Address of the factory of the deployment.")
+]
+BankOption = Annotated[
+    str | None, typer.Option("--bank", envvar="TROTH_BANK", help="Its Bank, if the factory has several deployments.")
+]
+BundleOption = Annotated[
+    Path | None,
+    typer.Option("--bundle", exists=True, dir_okay=False, help="Read this bundle instead of asking a node."),
+]
+CheckOption = Annotated[
+    list[str] | None, typer.Option("--check", envvar="TROTH_CHECK", help="Carry out this check only; may be repeated.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the market's commands to `troth audit`."""
+    app.command()(market)
+    app.command()(log)
+    app.command()(receipt)
+    app.command()(watch)
+
+
+def market(
+    *,
+    factory: FactoryOption = None,
+    bank: BankOption = None,
+    rpc: RpcOption = "http://127.0.0.1:8545",
+    bundle: BundleOption = None,
+    export: Annotated[Path | None, typer.Option("--export", help="Also write all that was read into a bundle.")] = None,
+    start_block: StartOption = 0,
+    to_block: LastOption = None,
+    check: CheckOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Re-check a deployment of the market: its events, money, cases, convictions and summonses."""
+    only = _checks(check, [one.number for one in CHAIN])
+    reading, lines, more = _read(rpc, factory, bank, bundle=bundle, start=start_block, last=to_block, whole=True)
+    report = guarded(lambda: running.audit_market(reading, only))
+    if export is not None:
+        history, held = reading.subject.history, reading.served
+        served = held if bundle is not None else guarded(lambda: running.every_log(history, held))
+        content = guarded(lambda: write_bundle(export, reading.subject.evidence, served))
+        lines.append(f"{len(served)} log entries, as their schedulers serve them")
+        lines.append(f"bundle {export}, content {content}")
+    finish(report, _again("market", rpc, factory, bundle, report.last_block), as_json, lines, more)
+
+
+def log(
+    scheduler: Annotated[str, typer.Argument(metavar="SCHEDULER", help="Operator address of the scheduler.")],
+    *,
+    factory: FactoryOption = None,
+    bank: BankOption = None,
+    rpc: RpcOption = "http://127.0.0.1:8545",
+    bundle: BundleOption = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", exists=True, file_okay=False, help="Folder with NUMBER.jsonl for each entry."),
+    ] = None,
+    promises: Annotated[
+        Path | None,
+        typer.Option("--promises", exists=True, dir_okay=False, help="Promises of inclusion, a line of JSON each."),
+    ] = None,
+    start_block: StartOption = 0,
+    to_block: LastOption = None,
+    check: CheckOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Re-check what a scheduler served behind its log: proofs, lotteries, checks, totals and promised leaves."""
+    only, address = _checks(check, list(LOG)), read_address(scheduler)
+    reading, lines, more = _read(rpc, factory, bank, bundle=bundle, start=start_block, last=to_block)
+    history = reading.subject.history
+    served = guarded(lambda: running.served_data(history, address, data, reading.served, promises))
+    report = guarded(lambda: running.audit_log(reading, served, only))
+    finish(report, _again(f"log {address}", rpc, factory, bundle, report.last_block), as_json, lines, more)
+
+
+def receipt(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A receipt, as the client wrote it.")],
+    *,
+    factory: FactoryOption = None,
+    bank: BankOption = None,
+    rpc: RpcOption = "http://127.0.0.1:8545",
+    bundle: BundleOption = None,
+    start_block: StartOption = 0,
+    to_block: LastOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify one receipt, offline from the file alone; with --factory or --bundle also who was drawn, and keys."""
+    found = guarded(lambda: read_receipt(file))
+    subject = None
+    lines: list[str] = []
+    more: dict[str, Any] = {}
+    if factory is not None or bundle is not None:
+        reading, lines, more = _read(rpc, factory, bank, bundle=bundle, start=start_block, last=to_block)
+        subject = reading.subject
+    report = guarded(lambda: audit_receipt(found, subject))
+    again = _again(f"receipt {shlex.quote(str(file))}", rpc, factory, bundle, report.last_block)
+    finish(report, again, as_json, lines, more)
+
+
+def _read(
+    rpc: str,
+    factory: str | None,
+    bank: str | None,
+    *,
+    bundle: Path | None,
+    start: int,
+    last: int | None,
+    whole: bool = False,
+) -> tuple[running.Reading, list[str], dict[str, Any]]:
+    if bundle is not None:
+        reading, content = guarded(lambda: running.read_file(bundle))
+        return reading, [f"bundle {bundle}, content {content}"], {"content": content}
+    if factory is None:
+        raise typer.BadParameter("Name the deployment's --factory, or a --bundle.")
+    maker, named = read_address(factory), None if bank is None else read_address(bank)
+
+    async def read() -> running.Reading:
+        place = await running.find_place(rpc, maker, named, start)
+        return await running.read_chain(rpc, place, start=start, last=last, whole=whole)
+
+    return guarded(lambda: asyncio.run(read())), [], {}
+
+
+def _checks(names: list[str] | None, known: list[str]) -> tuple[str, ...]:
+    """The checks to carry out, all of them without a name; wrong usage for an unknown one."""
+    unknown = [name for name in names or () if name.upper() not in known]
+    if unknown:
+        raise typer.BadParameter(f"There is no check {unknown[0]} here; there are {', '.join(known)}.")
+    return tuple(name.upper() for name in names or ()) or tuple(known)
+
+
+def _again(what: str, rpc: str, factory: str | None, bundle: Path | None, last: int) -> Reproduce:
+    """The command that shows a finding again. A URL with a path or a password stays out of the report."""
+    shown = rpc if without_credentials(rpc) == rpc.rstrip("/") else '"$TROTH_RPC"'
+    source = f" --factory {factory} --rpc {shown} --to-block {last}" if factory is not None else ""
+    if bundle is not None:
+        source = f" --bundle {shlex.quote(str(bundle))}"
+
+    def command(finding: Finding) -> str:
+        chosen = "" if what.startswith("receipt") else f" --check {finding.check}"
+        return f"troth audit {what}{chosen}{source}"
+
+    return command
+
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Re-check from public data. Exit: 0 clean, 1 violation, 2 usage, 3 not completed, 4 undecided.",
 )
-command.add_to(app)
+add_to(app)

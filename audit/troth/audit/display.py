@@ -1,14 +1,18 @@
-"""A report for people: a line per check, then each finding with the command that shows it again."""
+"""A report for people, as JSON for programs, and no unforeseen error that looks like a violation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, TypeVar
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from troth.audit.report import ExitCode, Finding, Report, Reproduce
+from troth.audit.errors import AuditError
+from troth.audit.report import CheckReport, ExitCode, Finding, Report, Reproduce
 
 _VERDICTS = {
     ExitCode.CLEAN: "[bold green]clean[/]: nothing that was checked is out of order",
@@ -72,3 +76,90 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
     yield from finding.evidence
     if finding.action is not None:
         yield "act", finding.action
+
+
+VERSION = 1
+
+
+def to_json(report: Report, reproduce: Reproduce, more: Mapping[str, Any]) -> str:
+    """The report, with what else its source has to say under its own keys."""
+    return json.dumps(
+        {
+            "version": VERSION,
+            "chain_id": report.chain_id,
+            "contract": report.contract,
+            "first_block": report.first_block,
+            "last_block": report.last_block,
+            "last_block_hash": _hex(report.last_block_hash),
+            "tasks": [_hex(task) for task in report.tasks],
+            "checks": [_check(check) for check in report.checks],
+            "findings": [finding_json(finding, reproduce) for finding in report.findings],
+            "not_checked": list(report.not_checked),
+            "verdict": report.exit_code.name.lower(),
+            "exit_code": int(report.exit_code),
+            **more,
+        },
+        indent=2,
+    )
+
+
+def _check(check: CheckReport) -> dict[str, Any]:
+    return {
+        "number": check.number,
+        "title": check.title,
+        "ok": check.ok,
+        "violations": check.violations,
+        "inconclusive": check.inconclusive,
+    }
+
+
+def finding_json(finding: Finding, reproduce: Reproduce) -> dict[str, Any]:
+    """One finding as an object."""
+    return {
+        "check": finding.check,
+        "kind": finding.kind.value,
+        "message": finding.message,
+        "task": None if finding.task_id is None else _hex(finding.task_id),
+        "segment": finding.segment,
+        "party": finding.party,
+        "role": finding.role,
+        "amount_wei": None if finding.amount is None else str(finding.amount),
+        "block": None if finding.place is None else finding.place.block,
+        "transaction": None if finding.place is None else _hex(finding.place.transaction),
+        "evidence": dict(finding.evidence),
+        "action": finding.action,
+        "reproduce": reproduce(finding),
+    }
+
+
+def _hex(raw: bytes) -> str:
+    return "0x" + raw.hex()
+
+
+Made = TypeVar("Made")
+
+
+def guarded(work: Callable[[], Made]) -> Made:
+    """An error that nobody foresaw must not look like a violation, whose exit code is 1."""
+    try:
+        return work()
+    except AuditError:
+        raise
+    except Exception as error:
+        what = f"The audit stopped on an error that it does not know: {type(error).__name__}"
+        raise AuditError(what, error, "Run `troth --debug audit ...` to see where, and report it.") from error
+
+
+def finish(
+    report: Report,
+    reproduce: Reproduce,
+    as_json: bool,
+    lines: Iterable[str] = (),
+    more: Mapping[str, Any] | None = None,
+) -> NoReturn:
+    """Print the report, and leave with its exit code."""
+    if as_json:
+        typer.echo(to_json(report, reproduce, more or {}))
+    else:
+        show(report, reproduce, lines, Console(soft_wrap=True, highlight=False))
+    raise typer.Exit(int(report.exit_code))

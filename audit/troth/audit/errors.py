@@ -9,17 +9,13 @@ AuditError                  exit code 3: the audit could not be completed, so it
 
 from __future__ import annotations
 
+from troth.protocol.errors import TrothError
 
-class AuditError(Exception):
+
+class AuditError(TrothError):
     """Base of every error of this package: ``what`` happened, the offending ``value``, and the ``remedy``."""
 
     exit_code = 3
-
-    def __init__(self, what: str, value: object, remedy: str) -> None:
-        super().__init__(f"{what} ({value}). {remedy}")
-        self.what = what
-        self.value = value
-        self.remedy = remedy
 
 
 class ChainMoved(AuditError):

@@ -2,6 +2,11 @@
 
 EIP-155 and older (type 0), EIP-2930 (1), EIP-1559 (2) and EIP-7702 (4) are rebuilt from a node's JSON. Others, such as
 a rollup's own deposits, carry no signature that could be checked and count as not available.
+
+Recursive-length prefixes (Ethereum yellow paper, appendix B), one level deep.
+
+A transaction's own fields are all that an audit reads. Lists inside stay bytes, so that a stranger's nesting costs
+neither stack nor time: a general decoder takes minutes for 300 KB of it.
 """
 
 from __future__ import annotations
@@ -12,11 +17,64 @@ from typing import Any
 
 import rlp  # type: ignore[import-untyped]
 
-from troth.audit import recursive_length
 from troth.chain import decoding
 from troth.protocol.hashing import keccak256
 from troth.protocol.typed_data import recover_digest
 from troth.protocol.types import Address, Hash32, address_from_bytes
+
+_STRING, _LIST, _SHORT = 0x80, 0xC0, 55
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """``content`` without its prefix, ``encoded`` with it."""
+
+    content: bytes
+    encoded: bytes
+
+
+def list_items(data: bytes) -> list[Item]:
+    """The items of the list that ``data`` is, whole; raises ValueError for anything else."""
+    if not data or data[0] < _LIST:
+        raise ValueError("no list")
+    start, end = _span(data, 0)
+    if end != len(data):
+        raise ValueError("the list ends before or after its bytes")
+    items = []
+    while start < end:
+        first, after = _span(data, start)
+        if after > end:
+            raise ValueError("an item ends outside its list")
+        items.append(Item(data[first:after], data[start:after]))
+        start = after
+    return items
+
+
+def _span(data: bytes, start: int) -> tuple[int, int]:
+    """Where the content of the item at ``start`` begins and ends."""
+    prefix = data[start]
+    if prefix < _STRING:
+        return start, start + 1
+    length = prefix - (_LIST if prefix >= _LIST else _STRING)
+    if length <= _SHORT:
+        return start + 1, start + 1 + length
+    first = start + 1 + length - _SHORT
+    return first, first + int.from_bytes(data[start + 1 : first], "big")
+
+
+def encode_number(number: int) -> bytes:
+    """A number of at most 55 bytes: big-endian without leading zeros."""
+    raw = number.to_bytes((number.bit_length() + 7) // 8, "big")
+    return raw if len(raw) == 1 and raw[0] < _STRING else bytes((_STRING + len(raw),)) + raw
+
+
+def encode_list(encoded: bytes) -> bytes:
+    """The list of items that are encoded already."""
+    if len(encoded) <= _SHORT:
+        return bytes((_LIST + len(encoded),)) + encoded
+    size = len(encoded).to_bytes((len(encoded).bit_length() + 7) // 8, "big")
+    return bytes((_LIST + _SHORT + len(size),)) + size + encoded
+
 
 SIZE_LIMIT = 2**21
 """Bytes of one transaction; nodes refuse to pass on more than 128 KiB."""
@@ -66,7 +124,7 @@ def read_raw(raw: bytes, expected: Hash32) -> Transaction | None:
         return None
     kind, payload = (raw[0], raw[1:]) if raw[0] < 0x80 else (0, raw)
     try:
-        items = recursive_length.list_items(payload)
+        items = list_items(payload)
         fields = dict(zip((name for name, _ in _FIELDS[kind]), items, strict=True))
         receiver = address_from_bytes(fields["to"].content) if fields["to"].content else None
         sender = recover_digest(*_signed(kind, items))
@@ -75,16 +133,16 @@ def read_raw(raw: bytes, expected: Hash32) -> Transaction | None:
     return Transaction(expected, sender, receiver, fields["input"].content, raw)
 
 
-def _signed(kind: int, items: list[recursive_length.Item]) -> tuple[Hash32, bytes]:
+def _signed(kind: int, items: list[Item]) -> tuple[Hash32, bytes]:
     """The digest that the sender signed, and its signature as r, s, v."""
     body, (parity, *numbers) = items[:-3], (int.from_bytes(item.content, "big") for item in items[-3:])
     encoded = b"".join(item.encoded for item in body)
     if kind == 0 and parity >= FIRST_CHAIN_PARITY:
         chain, parity = divmod(parity - FIRST_CHAIN_PARITY, 2)
-        encoded += recursive_length.encode_number(chain) + recursive_length.encode_number(0) * 2
+        encoded += encode_number(chain) + encode_number(0) * 2
     elif kind == 0:
         parity -= 27
-    message = recursive_length.encode_list(encoded)
+    message = encode_list(encoded)
     digest = keccak256(message if kind == 0 else bytes((kind,)) + message)
     return Hash32(digest), b"".join(number.to_bytes(32, "big") for number in numbers) + bytes((27 + parity,))
 

@@ -38,7 +38,7 @@ from troth.protocol.market.types import (
     VrfProof,
 )
 from troth.protocol.types import ZERO_HASH, Address, Hash32
-from troth.protocol.vrf_hints import hints as vrf_hints
+from troth.protocol.vrf import hints as vrf_hints
 
 NO_PROOF = VrfProof(b"")
 

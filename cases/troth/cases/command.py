@@ -16,8 +16,7 @@ from troth.cases.courtroom import Refused
 from troth.cases.evidence import Evidence
 from troth.cases.office import Office, Settings, open_office
 from troth.cases.opening import Wanted
-from troth.chain.keystore import Key, load_account
-from troth.chain.passwords import read_password
+from troth.chain.keystore import Key, load_account, read_password
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import receipt
 from troth.protocol.types import Hash32, to_address, to_hash32

@@ -16,8 +16,6 @@ from troth.cases.defending import Defender
 from troth.cases.errors import NotYours
 from troth.cases.evidence import Evidence
 from troth.cases.reviewing import Reviewer
-from troth.overlay.channel_server import ChannelServer, Limits
-from troth.overlay.operator import Operator
 from troth.protocol.errors import WireError
 from troth.protocol.market import canonical
 from troth.protocol.market.state import CaseRecord, State
@@ -36,6 +34,8 @@ from troth.protocol.wire_cases import (
     Show,
     Shown,
 )
+from troth.transport.channel_server import ChannelServer, Limits
+from troth.transport.identity import Operator
 
 LIMITS = Limits(in_flight=32, in_flight_per_connection=8, in_flight_bytes=128 * 2**20, connections=64)
 _REMEDY = "Look up the case on the chain, and compare both views of it."

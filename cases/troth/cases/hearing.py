@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from troth.cases.calls import is_told
 from troth.cases.steps import reveals_now
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidOpening, InvalidSignature
 from troth.protocol.market import court, messages
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import CaseState, NodeReveal, Opinion, Reveal, ReviewCommitment, Rules
+from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TileOpening, opening_root, tile_count, tile_indices
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address, Hash32

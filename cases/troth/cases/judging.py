@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from troth.cases.materials import Papers, Text, counts_truly
 from troth.protocol.comparison import StateReport, judge_states
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.types import CaseState, ExecutionClass, Opinion, Rules
 from troth.protocol.scores import ROW_FACTOR
-from troth.protocol.tensors import RowArray, rows_from_bytes
+from troth.protocol.tensors import Dtype, RowArray, rows_from_bytes
 from troth.protocol.tokens import TokenReport
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Hash32, Segment

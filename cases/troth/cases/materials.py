@@ -12,14 +12,13 @@ from troth.cases.errors import EvidenceRefused
 from troth.cases.evidence import Evidence
 from troth.cases.standing import signer_of
 from troth.protocol import typed_data, vrf
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidProof, InvalidRequest, InvalidRows
 from troth.protocol.market import messages, prices
 from troth.protocol.market.checks import head
 from troth.protocol.market.rows import RowChain
 from troth.protocol.market.types import CaseState, Order, Result, Rules
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
-from troth.protocol.tensors import row_size
+from troth.protocol.tensors import Dtype, row_size
 from troth.protocol.tokens import noise_seed
 from troth.protocol.types import Hash32
 

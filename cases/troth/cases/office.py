@@ -16,9 +16,9 @@ from troth.cases.parties import ChannelParties
 from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
-from troth.overlay.operator import Operator
 from troth.protocol.market import messages
 from troth.protocol.types import Address
+from troth.transport.identity import Operator
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,6 @@ from typing import Protocol, TypeVar
 
 from troth.cases import evidence as files
 from troth.cases.evidence import Evidence, Rows
-from troth.overlay.channel import Channel, Patience
-from troth.overlay.errors import OverlayError
-from troth.overlay.operator import Operator
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
@@ -36,6 +33,9 @@ from troth.protocol.wire_cases import (
     Show,
     Shown,
 )
+from troth.transport.channel import Channel, Patience
+from troth.transport.errors import OverlayError
+from troth.transport.identity import Operator
 
 PATIENCE = Patience(connect=5.0, request=20.0, longest_pause=2.0)
 Kind = TypeVar("Kind")

@@ -23,7 +23,6 @@ from troth.cases.judging import Bench, Inputs, Judged, Recompute, committed, jud
 from troth.cases.record import Pledged, Record
 from troth.cases.steps import reveals_now
 from troth.cases.supervising import watch_blocks
-from troth.overlay.operator import Operator
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.messages import Signed
@@ -40,6 +39,7 @@ from troth.protocol.market.types import (
 )
 from troth.protocol.market.views import class_of, parameters_of, rules_in
 from troth.protocol.types import Hash32
+from troth.transport.identity import Operator
 
 _log = logging.getLogger(__name__)
 

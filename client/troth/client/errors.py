@@ -23,15 +23,11 @@ ClientError
 
 from __future__ import annotations
 
+from troth.protocol.errors import TrothError
 
-class ClientError(Exception):
+
+class ClientError(TrothError):
     """Base of the client's errors: what happened, the offending value, and what to do about it."""
-
-    def __init__(self, what: str, value: object, remedy: str) -> None:
-        super().__init__(f"{what} ({value}). {remedy}")
-        self.what = what
-        self.value = value
-        self.remedy = remedy
 
 
 class ConfigurationError(ClientError):

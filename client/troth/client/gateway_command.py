@@ -31,7 +31,7 @@ from troth.client.options import (
 
 if TYPE_CHECKING:
     from troth.client.configuration import Configuration
-    from troth.client.gateway.serving import Running, Settings
+    from troth.client.gateway.serving import RunningGateway, Settings
     from troth.client.home import Home
 
 DEFAULT_PORT = 11711
@@ -119,7 +119,7 @@ def serve(  # noqa: PLR0917
     from troth.client.gateway.request import Defaults
     from troth.client.gateway.serving import Settings
     from troth.client.home import Home
-    from troth.overlay.logs import configure
+    from troth.transport.logs import configure
 
     place = Home(home.expanduser())
     configuration = read_configuration(
@@ -150,7 +150,7 @@ def _serving(  # noqa: PLR0917
     check: str,
     amounts: tuple[str, str, str],
 ) -> Coroutine[Any, Any, None]:
-    from troth.client.gateway.market.serving import Amounts, serve
+    from troth.client.gateway.serving import Amounts, serve
     from troth.client.orders.own_check import MODE, no_model
     from troth.client.orders.running import running
     from troth.client.orders.wishes import Check
@@ -182,7 +182,7 @@ async def _beside_relay(home: Home, configuration: Configuration, own: tuple[int
         await work()
 
 
-def _announce(running: Running) -> None:
+def _announce(running: RunningGateway) -> None:
     """The lines that a shell can take as they are."""
     key = running.access.key or "none"
     print(f"export OPENAI_BASE_URL={shlex.quote(running.base_url)}")

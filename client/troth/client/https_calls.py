@@ -18,10 +18,10 @@ from troth.client.errors import (
 )
 from troth.client.language import LARGEST_FILES
 from troth.client.untrusted import read_object
-from troth.overlay.errors import ChannelTimeout, ChannelUnavailable, CircuitFailed, OverlayError, WrongTlsKey
-from troth.overlay.https import naming_errors, pinned_client
 from troth.overlay.sessions.errors import RequestFailed
 from troth.protocol.types import Address, Hash32
+from troth.transport.errors import ChannelTimeout, ChannelUnavailable, CircuitFailed, OverlayError, WrongTlsKey
+from troth.transport.https import naming_errors, pinned_client
 
 LARGEST_LINE = 1024 * 1024
 """Bytes of a line of the stream; the longest is the receipt, with the tokens of the whole answer in it."""

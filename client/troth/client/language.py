@@ -14,11 +14,10 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from troth.client.errors import ModelUnavailable
+from troth.client.template import Message, render
+from troth.client.untrusted import bounded_recursion
 from troth.protocol.hashing import keccak256
-
-from .errors import ModelUnavailable
-from .recursion import bounded_recursion
-from .template import Message, render
 
 LARGEST_FILES = 64 * 1024 * 1024
 _NAMES = ("bos_token", "eos_token", "pad_token")

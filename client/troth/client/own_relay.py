@@ -22,10 +22,10 @@ from urllib.parse import urlsplit
 from troth.client.configuration import Configuration
 from troth.client.errors import ConfigurationError
 from troth.client.home import Home
-from troth.overlay.errors import OverlayError
-from troth.overlay.identity import load_identity
 from troth.overlay.relay.configuration import FILE, load
 from troth.overlay.relay.initialisation import Wishes, committee_of, initialise
+from troth.transport.errors import OverlayError
+from troth.transport.identity import load_identity
 
 log = logging.getLogger(__name__)
 

@@ -20,13 +20,13 @@ from troth.overlay.circuits.client import Client
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.directory.fetching import DirectoryClient
 from troth.overlay.directory.listing import ListedDestination, Listing
-from troth.overlay.errors import OverlayError
 from troth.overlay.paths.guards import Guards
 from troth.overlay.paths.pool import CircuitPool
 from troth.overlay.sessions.sessions import Sessions
 from troth.overlay.sessions.transport import OverlayTransport
 from troth.protocol.market.state import State
 from troth.protocol.types import to_address
+from troth.transport.errors import OverlayError
 
 RETRY_SECONDS = 5.0
 

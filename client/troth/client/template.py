@@ -17,8 +17,8 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from .errors import ModelUnavailable
-from .recursion import bounded_recursion
+from troth.client.errors import ModelUnavailable
+from troth.client.untrusted import bounded_recursion
 
 LARGEST_TEMPLATE = 256 * 1024
 LARGEST_OUTPUT = 4 * 1024 * 1024

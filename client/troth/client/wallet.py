@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from troth.chain.keystore import Key, address_in, create_account, load_account
-from troth.chain.passwords import read_password
+from troth.chain.keystore import Key, address_in, create_account, load_account, read_password
 from troth.client.errors import WalletError
 from troth.client.home import Home
 from troth.protocol.types import Address

@@ -72,7 +72,7 @@ def deploy(
     as_json: JsonOption = False,
 ) -> None:
     """Deploy the Committee contract with its first members."""
-    from troth.committee.deploying import deploy as deploy_contract
+    from troth.committee.initialisation import deploy as deploy_contract
 
     work = deploy_contract(rpc, member, keystore.expanduser(), password_file, broadcast=broadcast)
     _show(asyncio.run(work), as_json)
@@ -88,7 +88,7 @@ def start(
     import uvloop
 
     from troth.committee.running import serve
-    from troth.overlay.logs import configure
+    from troth.transport.logs import configure
 
     configure(log_level)
     uvloop.run(serve(_folder(home), password_file))
@@ -106,7 +106,7 @@ def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
 def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Check configuration, keys, chain and lists; each line that fails says how to fix it."""
     from troth.committee.examining import examine
-    from troth.overlay.findings import rendered
+    from troth.transport.health import rendered
 
     findings = asyncio.run(examine(_folder(home)))
     typer.echo(rendered(findings, as_json))

@@ -20,7 +20,7 @@ from typing import Annotated
 import msgspec
 
 from troth.chain.keystore import keystore_path
-from troth.committee.bounds import Bounds
+from troth.committee.admission import Bounds
 from troth.committee.errors import ConfigurationInvalid
 from troth.committee.market_bonds import MarketPlace
 from troth.committee.schedule import Schedule

@@ -16,19 +16,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from troth.protocol.errors import TrothError
 
-class CommitteeError(Exception):
+
+class CommitteeError(TrothError):
     """Base of this package's errors: what happened, the offending value, the remedy."""
 
     code: ClassVar[str] = "committee"
     status: ClassVar[int] = 422
-
-    def __init__(self, what: str, value: object = None, remedy: str = "") -> None:
-        self.what = what
-        self.value = value
-        self.remedy = remedy
-        shown = "" if value is None else f": {value}"
-        super().__init__(f"{what}{shown}" + (f". {remedy}" if remedy else ""))
 
 
 class ConfigurationInvalid(CommitteeError):

@@ -14,11 +14,11 @@ from troth.committee.errors import CommitteeError
 from troth.overlay.directory.errors import DirectoryError, ListMalformed
 from troth.overlay.directory.fetching import fetch_from
 from troth.overlay.directory.keeping import Keeper
-from troth.overlay.directory.membership import Membership, read_membership
-from troth.overlay.errors import OverlayError
-from troth.overlay.findings import Finding
-from troth.overlay.identity import load_identity
+from troth.overlay.directory.listing import Membership, read_membership
 from troth.protocol.committee import Member, threshold
+from troth.transport.errors import OverlayError
+from troth.transport.health import Finding
+from troth.transport.identity import load_identity
 
 
 async def status_of(folder: Path) -> dict[str, Any]:

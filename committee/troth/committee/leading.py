@@ -1,24 +1,46 @@
-"""A slot: its leader asks for opinions, proposes, gathers signatures and spreads the list; the others catch up."""
+"""A slot: its leader asks for opinions, proposes, gathers signatures and spreads the list; the others catch up.
+
+Which entries more than 2/3 of the members will sign together.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
 import msgspec
 
 from troth.committee import requests
-from troth.committee.agreement import common_entries
 from troth.committee.errors import CommitteeError, NoAgreement
 from troth.committee.member import Member
 from troth.committee.proposal import Proposal, decode_proposal, encode_proposal
 from troth.overlay.directory.errors import DirectoryError
 from troth.overlay.directory.fetching import fetch_from
 from troth.overlay.directory.signing import assemble, encode_signed, list_message
-from troth.overlay.errors import OverlayError
 from troth.protocol import committee, typed_data
 from troth.protocol.errors import InvalidSignature
 from troth.protocol.types import Address
+from troth.transport.errors import OverlayError
+
+
+def common_entries(
+    own: frozenset[bytes], others: Mapping[Address, frozenset[bytes]], needed: int
+) -> frozenset[bytes] | None:
+    """What the leader and `needed` - 1 more members all accept; None if too few answered.
+
+    Each signer must accept every entry, so the entries are an intersection. Members join it in the order in which they
+    leave the most of it: one who accepts nothing, or only entries that the leader cannot reach itself, comes last and
+    takes nothing away as long as enough others agree.
+    """
+    if len(others) + 1 < needed:
+        return None
+    kept, left = own, dict(others)
+    for _ in range(needed - 1):
+        best = max(sorted(left), key=lambda operator: len(kept & left[operator]))
+        kept &= left.pop(best)
+    return kept
+
 
 log = logging.getLogger(__name__)
 

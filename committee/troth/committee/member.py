@@ -1,4 +1,7 @@
-"""One member: what it holds, which lists it signs, which it serves."""
+"""One member: what it holds, which lists it signs, which it serves.
+
+What a member counts for Prometheus.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
 from troth.committee.admission import Admission, check
 from troth.committee.errors import EntryRefused, Full, NotInCommittee, ProposalRefused
-from troth.committee.metrics import Metrics
 from troth.committee.proposal import (
     Checked,
     CheckedDestination,
@@ -24,8 +28,7 @@ from troth.committee.schedule import Schedule
 from troth.committee.store import Store
 from troth.overlay.directory.codec import decode_listing, encode_listing
 from troth.overlay.directory.errors import DirectoryError, ListStale
-from troth.overlay.directory.listing import Listing
-from troth.overlay.directory.membership import Membership
+from troth.overlay.directory.listing import Listing, Membership
 from troth.overlay.directory.signing import (
     SignedListing,
     decode_signed,
@@ -37,6 +40,21 @@ from troth.overlay.directory.signing import (
 from troth.protocol.hashing import keccak256
 from troth.protocol.typed_data import address_of
 from troth.protocol.types import Address
+
+
+class Metrics:
+    """One registry per member, so that several in one process do not collide."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.relays = Gauge("troth_committee_relays", "Relays in the newest list.", registry=self.registry)
+        self.destinations = Gauge("troth_committee_destinations", "Destinations in it.", registry=self.registry)
+        self.valid_until = Gauge("troth_committee_valid_until", "Unix time of its end.", registry=self.registry)
+        self.signed = Counter("troth_committee_signed", "Lists signed by this member.", registry=self.registry)
+        self.led = Counter("troth_committee_led", "Slots led by this member.", ["outcome"], registry=self.registry)
+        self.refused = Counter("troth_committee_refused", "Entries refused.", ["way"], registry=self.registry)
+        self.taken = Counter("troth_committee_taken", "Descriptors taken.", ["kind"], registry=self.registry)
+
 
 log = logging.getLogger(__name__)
 

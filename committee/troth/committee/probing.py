@@ -16,8 +16,8 @@ from troth.committee.errors import EntryRefused, Full, Unreachable
 from troth.committee.proposal import Checked, CheckedRelay
 from troth.overlay.circuits.client import Client
 from troth.overlay.circuits.link import link_client_context
-from troth.overlay.errors import OverlayError
 from troth.overlay.relay.delivery import ALPN as DELIVERY
+from troth.transport.errors import OverlayError
 
 PROBE_SECONDS = 5.0
 AT_ONCE, WAITING = 64, 256

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 import httpx
 
 from troth.committee.errors import RequestRefused
-from troth.overlay.errors import OverlayError
-from troth.overlay.failures import decode_failure, remote_failure
-from troth.overlay.https import naming_errors, pinned_client
 from troth.protocol import typed_data
 from troth.protocol.committee import Member
 from troth.protocol.errors import InvalidSignature
 from troth.protocol.hashing import keccak256
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, Uint64
+from troth.transport.errors import OverlayError, decode_failure, remote_failure
+from troth.transport.https import naming_errors, pinned_client
 
 SIGNATURE_HEADER, BODY_HEADER, SLOT_HEADER = "troth-signature", "troth-body", "troth-slot"
 OPINION, PROPOSAL, LIST = "opinion", "proposal", "list"

@@ -1,4 +1,7 @@
-"""The running process behind `troth committee start`."""
+"""The running process behind `troth committee start`.
+
+What a member reads from the chain: its committee, and who is bonded as scheduler or node.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,56 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from troth.chain.adapter import Chain
-from troth.chain.keystore import Key, load_account
-from troth.chain.passwords import read_password
-from troth.committee.admission import Admission, Posts
-from troth.committee.chain_view import bonds, follow_membership
+from troth.chain.keystore import Key, load_account, read_password
+from troth.committee.admission import Admission, Bonded, Posts
 from troth.committee.configuration import Configuration, load
 from troth.committee.leading import Leading
-from troth.committee.member import Member
-from troth.committee.metrics import Metrics
+from troth.committee.market_bonds import market_bonds
+from troth.committee.member import Member, Metrics
 from troth.committee.probing import Prober
 from troth.committee.service import member_app
 from troth.committee.store import Store
-from troth.overlay.directory.membership import membership_on
-from troth.overlay.identity import load_identity
-from troth.overlay.server import TlsServer, run_until_stopped
+from troth.overlay.directory.errors import CommitteeUnknown
+from troth.overlay.directory.listing import membership_on
+from troth.protocol.types import Address
+from troth.transport.identity import load_identity
+from troth.transport.server import TlsServer, run_until_stopped
 
 log = logging.getLogger(__name__)
+
+MEMBERSHIP_SECONDS = 60.0
+
+
+def nobody_bonded(_operator: Address, _kind: str) -> bool:
+    """Without a deployment no destination is listed."""
+    return False
+
+
+@asynccontextmanager
+async def bonds(configuration: Configuration) -> AsyncIterator[Bonded]:
+    """Follows the configured market inside the block."""
+    chain_id = configuration.chain_id
+    if configuration.market is not None:
+        place, folder = configuration.market, configuration.folder
+        async with market_bonds(configuration.rpc, place, folder, chain_id=chain_id) as bonded:
+            yield bonded
+        return
+    yield nobody_bonded
+
+
+async def follow_membership(chain: Chain, member: Member, seconds: float = MEMBERSHIP_SECONDS) -> None:
+    """Read the members again and again, for ever; while the chain is away the last ones count."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            found = await membership_on(chain)
+        except CommitteeUnknown as error:
+            log.warning("the members stay those that were read last: %s", error)
+            continue
+        if found != member.membership:
+            log.info("the committee has %d members now", len(found.members))
+            member.membership = found
+
 
 SHORTEST_MEMORY = 60.0
 """Seconds for which an answer counts where lists come faster than on a real network."""

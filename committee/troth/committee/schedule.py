@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from troth.overlay.directory.membership import Membership
+from troth.overlay.directory.listing import Membership
 from troth.protocol.types import Address
 
 LONGEST_SKEW = 60.0

@@ -26,8 +26,8 @@ from troth.committee.proposal import LARGEST_PROPOSAL, decode_proposal
 from troth.overlay.directory.descriptors import LARGEST_DESCRIPTOR
 from troth.overlay.directory.errors import DirectoryError, ListStale
 from troth.overlay.directory.signing import LARGEST_SIGNED
-from troth.overlay.failures import encode_failure, failure_of
-from troth.overlay.health import health_routes
+from troth.transport.errors import encode_failure, failure_of
+from troth.transport.health import health_routes
 
 BODY_SECONDS = 20.0
 MEMBERS_AT_ONCE = 4

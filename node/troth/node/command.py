@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from troth.node.earning_command import add_to
 from troth.node.home import DEFAULT_HOME, Broadcast, Home, Json, PasswordFile, Rpc, show
-from troth.node.market_command import add_to
 
 app = typer.Typer(no_args_is_help=True, help="Run a node: set up, register, serve, leave.")
 engine_app = typer.Typer(no_args_is_help=True, help="Engines: what computes, and how to install it.")
@@ -139,9 +139,9 @@ def register(
     as_json: Json = False,
 ) -> None:
     """Stake and join the groups of the configured segments (dry run by default)."""
-    from troth.node import market_membership
+    from troth.node import membership
 
-    told = market_membership.register(
+    told = membership.register(
         home,
         owner_keystore,
         owner_password_file,
@@ -197,12 +197,11 @@ def start(
 
     # A fifth of the start is collections over modules that stay for good; they are switched on again when it is ready.
     gc.disable()
-    from troth.chain.keystore import load_account
-    from troth.chain.passwords import read_password
+    from troth.chain.keystore import load_account, read_password
     from troth.node.configuration import load, with_engine
     from troth.node.loading import require_engine
     from troth.node.orders.running import RunningMarketNode
-    from troth.overlay.logs import configure
+    from troth.transport.logs import configure
 
     configure(log_level)
     configuration = with_engine(load(home), engine)
@@ -243,9 +242,9 @@ def engine_install(
 @app.command()
 def status(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
     """Stake, groups and credit on chain; readiness of the process."""
-    from troth.node import market_inspection
+    from troth.node import inspection
 
-    show(market_inspection.status(home), as_json)
+    show(inspection.status(home), as_json)
 
 
 @app.command()
@@ -253,9 +252,9 @@ def doctor(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
     """Check chain, clock, device, model, port, stake and gas; each line that fails says how to fix it."""
     import json
 
-    from troth.node import market_inspection
+    from troth.node import inspection
 
-    findings = market_inspection.examine(home)
+    findings = inspection.examine(home)
     if as_json:
         typer.echo(json.dumps([finding._asdict() for finding in findings]))
     else:
@@ -289,12 +288,12 @@ def move(
     Former layers are kept for as long as orders may ask for them. A changed slice stays for as many blocks as a
     reference block may be old. Seats in groups that are new season again before they check or judge.
     """
-    from troth.node import market_membership
+    from troth.node import membership
     from troth.node.configuration import segment_of
 
     hosted = segment_of(layers)
     segments = tuple(segment_of(text) for text in segment or ()) or (hosted,)
-    show(market_membership.move(home, hosted, segments, asks or [], password_file, broadcast=broadcast), as_json)
+    show(membership.move(home, hosted, segments, asks or [], password_file, broadcast=broadcast), as_json)
 
 
 @app.command("leave", hidden=True)
@@ -307,9 +306,9 @@ def exit_(
     as_json: Json = False,
 ) -> None:
     """Leave all groups and start the unbonding period (dry run by default). Serve on until nothing is open any more."""
-    from troth.node import market_membership
+    from troth.node import membership
 
-    show(market_membership.leave(home, password_file, broadcast=broadcast), as_json)
+    show(membership.leave(home, password_file, broadcast=broadcast), as_json)
 
 
 @app.command()
@@ -321,6 +320,6 @@ def withdraw(
     as_json: Json = False,
 ) -> None:
     """Pay stake and credit out to the payout address after the unbonding period (dry run by default)."""
-    from troth.node import market_membership
+    from troth.node import membership
 
-    show(market_membership.take_out(home, password_file, broadcast=broadcast), as_json)
+    show(membership.take_out(home, password_file, broadcast=broadcast), as_json)

@@ -31,11 +31,11 @@ from troth.chain.keystore import keystore_path
 from troth.node.asking import ask_of
 from troth.node.earning.policy import CLAIM_LAGS, GAS_SHARE, EarningPolicy
 from troth.node.errors import ConfigError
-from troth.overlay.errors import EntryMisconfigured
 from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of, overlay_table
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.types import Ask
 from troth.protocol.types import Address, Hash32, Segment, to_address
+from troth.transport.errors import EntryMisconfigured
 
 FILE = "node.toml"
 VERSION = 1

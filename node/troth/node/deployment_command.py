@@ -48,7 +48,7 @@ def deploy(
     if not broadcast:
         show({**told, "sent": False, "remedy": "Repeat with --broadcast to deploy."}, as_json)
         return
-    from troth.chain.market_deployment import deploy_market
+    from troth.chain.deployment import deploy_market
 
     async def run() -> dict[str, Any]:
         existing = to_address(factory) if factory else None

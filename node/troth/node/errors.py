@@ -21,16 +21,11 @@ Every error says what happened, with which value, and what to do about it.
 
 from __future__ import annotations
 
+from troth.protocol.errors import TrothError
 
-class NodeError(Exception):
+
+class NodeError(TrothError):
     """Base of the node's errors: what happened, the offending value, what to do."""
-
-    def __init__(self, what: str, value: object = None, remedy: str = "") -> None:
-        self.what = what
-        self.value = value
-        self.remedy = remedy
-        shown = "" if value is None else f" (got {value!r:.200})"
-        super().__init__(f"{what}{shown}" + (f". {remedy}" if remedy else ""))
 
 
 class ModelError(NodeError):

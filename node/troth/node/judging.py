@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from troth.node.engine.interface import Engine
 from troth.protocol.comparison import StateReport, Tolerance, judge_states
-from troth.protocol.dtype import Dtype
 from troth.protocol.pooling import EMPTY, Pool
 from troth.protocol.request import Request
+from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens, margins
 from troth.protocol.types import Hash32, Segment
 

@@ -6,8 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from troth.chain.keystore import Key, load_account
-from troth.chain.passwords import read_password
+from troth.chain.keystore import Key, load_account, read_password
 from troth.node.errors import ConfigError
 
 

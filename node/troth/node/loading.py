@@ -71,7 +71,7 @@ def torch_engine(
 def require_engine(configuration: Configuration) -> None:
     """Raise ConfigError where the configured engine cannot be used here; before anything else is begun."""
     if configuration.engine == "vllm":
-        from troth.node.engine.vllm.available import require_vllm
+        from troth.node.engine.vllm.installing import require_vllm
 
         require_vllm()
 

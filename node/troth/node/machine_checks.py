@@ -12,8 +12,8 @@ from troth.node.configuration import Configuration
 from troth.node.configured_slice import text_of
 from troth.node.errors import ConfigError, NodeError
 from troth.node.process import process_slice, process_state
-from troth.overlay.errors import OverlayError
 from troth.protocol.types import ModelDescriptor, Segment
+from troth.transport.errors import OverlayError
 
 CLOCK_SECONDS = 30.0
 """Half of what the channel tolerates between two clocks."""

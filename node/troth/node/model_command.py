@@ -97,8 +97,8 @@ def register(
     import asyncio
 
     from troth.node.keyfiles import open_keystore
+    from troth.node.models.execution_class import Wanted, add_to_market
     from troth.node.models.folder import find_model
-    from troth.node.models.market_class import Wanted, add_to_market
     from troth.node.models.report import describe_with_progress, report_of
 
     folder = find_model(home, model)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from troth.chain.keystore import address_in
 from troth.node.configuration import Configuration
 from troth.node.errors import ConfigError
-from troth.overlay.errors import OverlayError
-from troth.overlay.https import pinned_sync_client
-from troth.overlay.identity import load_identity
 from troth.protocol.types import Address, Segment
+from troth.transport.errors import OverlayError
+from troth.transport.https import pinned_sync_client
+from troth.transport.identity import load_identity
 
 if TYPE_CHECKING:
     import httpx

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from troth.chain.keystore import create_account, load_account
-from troth.chain.passwords import read_password
-from troth.chain.private_files import create_private, read_private
+from troth.chain.keystore import create_account, create_private, load_account, read_password, read_private
 from troth.node.configuration import FILE, Choices, load, render, segment_of
 from troth.node.errors import ConfigError
 from troth.node.models.folder import find_model
-from troth.overlay.identity import load_or_create_identity
 from troth.protocol.types import Address, Segment
+from troth.transport.identity import load_or_create_identity
 
 OPERATOR_KEY = Path("keys") / "operator.json"
 

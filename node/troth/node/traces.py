@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from troth.chain.formats import SIGNED, claim_format
 from troth.node.errors import StorageError
-from troth.protocol.dtype import Dtype
+from troth.protocol.tensors import Dtype
 
 FORMAT = 1
 SCHEMA = """

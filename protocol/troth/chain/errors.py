@@ -25,6 +25,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from troth.protocol.contract_errors import ContractError
+from troth.protocol.errors import TrothError
 
 
 def without_credentials(url: str) -> str:
@@ -37,14 +38,8 @@ def without_credentials(url: str) -> str:
     return f"{parts.scheme or 'no scheme'}://{parts.hostname or 'no host'}{port}"
 
 
-class ChainError(Exception):
+class ChainError(TrothError):
     """Base of every error of the adapter: ``what`` happened, the offending ``value``, and the ``remedy``."""
-
-    def __init__(self, what: str, value: object, remedy: str) -> None:
-        super().__init__(f"{what} ({value}). {remedy}")
-        self.what = what
-        self.value = value
-        self.remedy = remedy
 
 
 class ChainUnavailable(ChainError):
@@ -118,14 +113,8 @@ class FollowTimeout(ChainError):
     """``EventFollower.wait_until`` gave up; ``value`` is the last block that was followed."""
 
 
-class KeystoreError(Exception):
+class KeystoreError(TrothError):
     """Base of every keystore error: ``what`` happened, the offending ``value`` (never a secret), the ``remedy``."""
-
-    def __init__(self, what: str, value: object, remedy: str) -> None:
-        super().__init__(f"{what} ({value}). {remedy}")
-        self.what = what
-        self.value = value
-        self.remedy = remedy
 
 
 class KeystoreMissing(KeystoreError):

@@ -1,4 +1,11 @@
-"""Keys in Ethereum keyfiles version 3: accounts on secp256k1, and a scheduler's VRF secret on P-256.
+"""Keys in Ethereum keyfiles version 3, files that only their owner reads, and where a password comes from.
+
+They cost 0.8 s of processor time at each start of each `troth` command and process, and serve keyfiles of version 4
+(EIP-2335, for validators), which nobody here reads. So while eth_keyfile is imported, two names stand in for them: the
+one number that it wants at once, and an object that imports the real thing if it is ever used. web3 and eth_account
+import eth_keyfile too: whoever imports them imports this module first.
+
+Never a command-line argument and never the environment's own text: both show in the process list or are inherited.
 
 Both are 32-byte secrets. A VRF keyfile says so in a field ``purpose`` and has no address, so that neither is taken for
 the other.
@@ -6,20 +13,158 @@ the other.
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 import re
 import secrets
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from troth.chain.errors import KeystoreMalformed, RawKeyRefused, WrongPassword
-from troth.chain.keyfiles import create_keyfile_json, decode_keyfile_json
-from troth.chain.private_files import create_private, read_private
+from troth.chain.errors import (
+    KeystoreExists,
+    KeystoreExposed,
+    KeystoreMalformed,
+    KeystoreMissing,
+    PasswordMissing,
+    RawKeyRefused,
+    WrongPassword,
+)
 from troth.chain.recursion import restore_recursion_limit
 from troth.protocol import vrf
 from troth.protocol.typed_data import CURVE_ORDER, address_of
 from troth.protocol.types import Address, address_from_bytes
+
+LARGEST = 64 * 1024
+"""Bytes; a keyfile has about 500."""
+
+
+def read_private(path: Path) -> bytes:
+    """Content of ``path``; raises KeystoreMissing, KeystoreExposed or, over 64 KiB, KeystoreMalformed."""
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise KeystoreMalformed("This is no regular file", path, "Name the keystore file itself.")
+            if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+                shown = f"{path}, mode {stat.S_IMODE(mode):04o}"
+                raise KeystoreExposed("Other users of this machine can reach the file", shown, f"Run: chmod 600 {path}")
+            content = file.read(LARGEST + 1)
+    except IsADirectoryError as error:
+        raise KeystoreMalformed("This is a folder", path, "Name the keystore file itself.") from error
+    except OSError as error:
+        raise KeystoreMissing(f"The file cannot be read: {error.strerror}", path, "Check the path.") from error
+    if len(content) > LARGEST:
+        raise KeystoreMalformed("The file is too long for a keystore", path, "Name the keystore file itself.")
+    return content
+
+
+def create_private(path: Path, content: bytes) -> None:
+    """Write a new file with mode 0600; raises KeystoreExists rather than replace one."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise KeystoreExists(
+            "A file is there already", path, "Choose another path, or move the old key away."
+        ) from error
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+_CURVE_ORDER = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
+"""Of BLS12-381."""
+
+
+class _Pairings:
+    """What py_ecc calls G2ProofOfPossession, loaded on first use."""
+
+    def __getattr__(self, name: str) -> Any:
+        from py_ecc.bls import G2ProofOfPossession  # type: ignore[attr-defined]
+
+        return getattr(G2ProofOfPossession, name)
+
+
+@contextmanager
+def _without_pairings() -> Iterator[None]:
+    stand_ins: dict[str, dict[str, Any]] = {
+        "py_ecc.bls": {"G2ProofOfPossession": _Pairings()},
+        "py_ecc.bls12_381": {"curve_order": _CURVE_ORDER},
+    }
+    missing = {name: content for name, content in stand_ins.items() if name not in sys.modules}
+    for name, content in missing.items():
+        module = ModuleType(name)
+        vars(module).update(content)
+        sys.modules[name] = module
+    try:
+        yield
+    finally:
+        for name in missing:
+            del sys.modules[name]
+
+
+with _without_pairings():
+    from eth_keyfile import create_keyfile_json, decode_keyfile_json
+
+__all__ = ["create_keyfile_json", "decode_keyfile_json"]
+
+
+ENVIRONMENT = "TROTH_PASSWORD_FILE"
+"""Names the file that holds the password; ``--password-file`` goes before it."""
+
+
+def read_password(
+    password_file: Path | None = None,
+    *,
+    confirm: bool = False,
+    purpose: str = "the keystore",
+    ask: Callable[[str], str] = getpass.getpass,
+) -> str:
+    """The password, without the line break at its end.
+
+    ``confirm`` asks twice, for a new key. Raises PasswordMissing if no source has one, KeystoreExposed if others can
+    read the file.
+    """
+    path = password_file or _from_environment()
+    if path is not None:
+        return _from_file(path)
+    if not sys.stdin.isatty():
+        raise PasswordMissing(
+            f"There is no password for {purpose}",
+            "no terminal",
+            f"Use --password-file, or let {ENVIRONMENT} name a file with the password (mode 0600).",
+        )
+    return _from_terminal(purpose, confirm, ask)
+
+
+def _from_environment() -> Path | None:
+    named = os.environ.get(ENVIRONMENT)
+    return Path(named) if named else None
+
+
+def _from_file(path: Path) -> str:
+    password = read_private(path).decode("utf-8", errors="surrogateescape").rstrip("\r\n")
+    if not password:
+        raise PasswordMissing("The password file is empty", path, "Write the password into its first line.")
+    return password
+
+
+def _from_terminal(purpose: str, confirm: bool, ask: Callable[[str], str]) -> str:
+    password = ask(f"Password for {purpose}: ")
+    if not password:
+        raise PasswordMissing("The password is empty", purpose, "Type a password.")
+    if confirm and ask("The same again: ") != password:
+        raise PasswordMissing("The two passwords differ", purpose, "Start again.")
+    return password
+
 
 restore_recursion_limit()
 

@@ -13,7 +13,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-import troth.chain.keyfiles  # noqa: F401 - first: eth_account imports eth_keyfile
+import troth.chain.keystore  # noqa: F401 - first: eth_account imports eth_keyfile
 
 # isort: split
 from eth_account import Account as EthereumAccount

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidField, InvalidOpening
+from troth.protocol.tensors import Dtype
 
 BASIS_POINTS = 10_000
 

@@ -14,11 +14,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidStates
 from troth.protocol.scores import TraceScore, dimension_spread, rho, trace_score, weighted_rms
 from troth.protocol.statistics import PaperStatistics, paper_statistics
-from troth.protocol.tensors import RowArray, finite, widen
+from troth.protocol.tensors import Dtype, RowArray, finite, widen
 
 
 class Tolerance(Protocol):

@@ -1,6 +1,7 @@
-"""Errors of the protocol package.
+"""The base of all errors of Troth, and the errors of the protocol package.
 
-    ProtocolError
+TrothError                what happened, the offending value, and what to do about it
+└── ProtocolError
     ├── InvalidField          a value that no message, hash or struct can carry
     ├── InvalidProof          a VRF proof, key or hint that does not verify
     ├── InvalidTrace          an array that is no trace
@@ -11,30 +12,41 @@
     ├── InvalidStates         states that cannot be compared
     ├── InvalidTokens         logits or tokens that cannot be checked
     └── WireError             a frame that is no message of the channel
-
-Each error says what happened, the offending value, and what to do about it.
 """
 
 from __future__ import annotations
 
-SHOWN_CHARACTERS = 120
+SHOWN_CHARACTERS = 200
 """How much of an offending value an error message repeats: enough to recognise it, too little to flood a log."""
 
 
-class ProtocolError(ValueError):
-    """What happened, the offending value and the remedy; base of every error of this package."""
+class TrothError(Exception):
+    """Base of the errors of all packages.
 
-    def __init__(self, what: str, value: object, remedy: str) -> None:
+    Args:
+        what: what happened, a sentence without its full stop.
+        value: the offending value; never a secret. None: there is none to show.
+        remedy: what the reader should do now, a sentence.
+    """
+
+    def __init__(self, what: str, value: object = None, remedy: str = "") -> None:
         self.what = what
         self.value = value
         self.remedy = remedy
         super().__init__(what, value, remedy)
 
     def __str__(self) -> str:
-        shown = self.value.hex() if isinstance(self.value, bytes) else repr(self.value)
-        if len(shown) > SHOWN_CHARACTERS:
-            shown = shown[:SHOWN_CHARACTERS] + "…"
-        return f"{self.what}: {shown}. {self.remedy}"
+        said = self.what if self.value is None else f"{self.what}: {_shown(self.value)}"
+        return f"{said}. {self.remedy}" if self.remedy else said
+
+
+def _shown(value: object) -> str:
+    text = f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
+    return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
+
+
+class ProtocolError(TrothError, ValueError):
+    """Base of every error of this package."""
 
 
 class InvalidField(ProtocolError):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from troth.protocol.dtype import Dtype
+from troth.protocol.tensors import Dtype
 from troth.protocol.types import Segment
 
 _LARGEST = 1 << 24

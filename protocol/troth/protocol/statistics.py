@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidStates
-from troth.protocol.tensors import RowArray, widen
+from troth.protocol.tensors import Dtype, RowArray, widen
 
 BLOCK_ROWS = 1024
 """Rows compared at a time, which bounds memory."""

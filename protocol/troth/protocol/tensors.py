@@ -1,4 +1,4 @@
-"""Rows and tokens as payload bytes: little-endian, row after row, no header of their own.
+"""Rows and tokens as payload bytes: number formats, little-endian, row after row, no header of their own.
 
 bfloat16 rows are uint16 arrays of bit patterns (``dtype.Dtype.storage``). Reading checks size, finiteness and
 vocabulary before anything is computed from the bytes; every refusal is a WireError.
@@ -7,13 +7,39 @@ vocabulary before anything is computed from the bytes; every refusal is a WireEr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import WireError
+
+
+class Dtype(IntEnum):
+    """A number format; the value is the code used on chain.
+
+    bfloat16 numbers travel as uint16 arrays that hold their bit patterns, since numpy has no such type.
+    """
+
+    FLOAT32 = 0
+    BFLOAT16 = 1
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return 4 if self is Dtype.FLOAT32 else 2
+
+    @property
+    def mantissa_bits(self) -> int:
+        """Explicit bits of the mantissa; sign and the eight bits of the exponent stand before them."""
+        return 23 if self is Dtype.FLOAT32 else 7
+
+    @property
+    def storage(self) -> str:
+        """The numpy type that holds the elements in memory."""
+        return "float32" if self is Dtype.FLOAT32 else "uint16"
+
 
 RowArray = NDArray[Any]
 """Rows x columns, float32 for Dtype.FLOAT32 and uint16 bit patterns for Dtype.BFLOAT16."""

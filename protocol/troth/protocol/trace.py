@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidField, InvalidOpening, InvalidTrace
 from troth.protocol.hashing import abi_keccak, keccak256
+from troth.protocol.tensors import Dtype
 from troth.protocol.types import Hash32, to_hash32
 
 TILE_BYTES = 512

@@ -74,8 +74,7 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Write the configuration, the keystores and the TLS identity. Nothing is overwritten."""
-    from troth.scheduler.founding import Wishes
-    from troth.scheduler.market.command import init_market
+    from troth.scheduler.initialisation import Wishes, init_market
 
     wishes = Wishes(
         rpc=rpc,
@@ -104,8 +103,8 @@ def start(
     """Serve until SIGINT or SIGTERM; then no more orders are taken and what is under way is finished."""
     import uvloop
 
-    from troth.overlay.logs import configure
-    from troth.scheduler.market.serving import serve_market
+    from troth.scheduler.running import serve_market
+    from troth.transport.logs import configure
 
     configure(log_level)
     uvloop.run(serve_market(folder_of(home), password_file))
@@ -113,7 +112,7 @@ def start(
 
 def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Registration, stake, credit, gas and unfinished orders. Exit code 1 if something keeps it from serving."""
-    from troth.scheduler.market.status import status_of_market
+    from troth.scheduler.status import status_of_market
 
     result: dict[str, Any] = asyncio.run(status_of_market(folder_of(home)))
     show(result, as_json=as_json)

@@ -35,7 +35,7 @@ def register(
     as_json: JsonOption = False,
 ) -> None:
     """Register this scheduler with its VRF key, endpoint and stake."""
-    from troth.scheduler.market.registering import Owner, register_in_market
+    from troth.scheduler.registering import Owner, register_in_market
 
     owner = Owner(owner_keystore.expanduser(), owner_password_file or password_file, payout, stake)
     work = register_in_market(folder_of(home), owner, password_file, broadcast=broadcast)
@@ -49,7 +49,7 @@ def leave(
     as_json: JsonOption = False,
 ) -> None:
     """Leave: no order is taken any more, and the unbonding period starts. What is owed is still served."""
-    from troth.scheduler.market.money import exit_of_market
+    from troth.scheduler.money import exit_of_market
 
     show(asyncio.run(exit_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
 
@@ -61,7 +61,7 @@ def withdraw(
     as_json: JsonOption = False,
 ) -> None:
     """Pay stake and credit out to the payout address, after the exit block."""
-    from troth.scheduler.market.money import withdraw_of_market
+    from troth.scheduler.money import withdraw_of_market
 
     show(asyncio.run(withdraw_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)
 
@@ -73,6 +73,6 @@ def claim(
     as_json: JsonOption = False,
 ) -> None:
     """Claim what clients have not acknowledged, however young."""
-    from troth.scheduler.market.money import claim_of_market
+    from troth.scheduler.money import claim_of_market
 
     show(asyncio.run(claim_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)

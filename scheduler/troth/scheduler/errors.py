@@ -21,21 +21,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from troth.protocol.errors import ProtocolError
+from troth.protocol.errors import ProtocolError, TrothError
 
 
-class SchedulerError(Exception):
+class SchedulerError(TrothError):
     """Base of this package's errors: what happened, the offending value, what to do."""
 
     code: ClassVar[str] = "scheduler"
     status: ClassVar[int] = 500
-
-    def __init__(self, what: str, value: object = None, remedy: str = "") -> None:
-        self.what = what
-        self.value = value
-        self.remedy = remedy
-        shown = "" if value is None else f": {value}"
-        super().__init__(f"{what}{shown}" + (f". {remedy}" if remedy else ""))
 
 
 class OrderRefused(SchedulerError):

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from troth.overlay.channel import Channel, Patience
-from troth.overlay.errors import ChannelUnavailable, OverlayError
-from troth.overlay.operator import Operator
 from troth.protocol.types import Address
+from troth.transport.channel import Channel, Patience
+from troth.transport.errors import ChannelUnavailable, OverlayError
+from troth.transport.identity import Operator
 
 log = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from troth.overlay.errors import EntryMisconfigured
 from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Hash32, segments_from_ends
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.served import Served, Texts
+from troth.transport.errors import EntryMisconfigured
 
 FILE = "scheduler.toml"
 

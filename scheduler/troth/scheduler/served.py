@@ -8,8 +8,8 @@ from pathlib import Path
 
 from troth.protocol.architecture import architecture_name, canonical_config
 from troth.protocol.types import Hash32
+from troth.routing.placement.hardware import ModelShape
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.placement.hardware import ModelShape
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,13 @@ import numpy as np
 from benchmarks.chains.published import PublishedRouter
 from benchmarks.figures import Figure
 from benchmarks.placement.pools import GPT_OSS, gpus_of, machines_of
-from troth.scheduler.chains.chain import Chain
-from troth.scheduler.chains.drawn import Draw
-from troth.scheduler.chains.graph import Floats, Graph, Host
-from troth.scheduler.chains.router import Router
-from troth.scheduler.placement.hardware import Terms
-from troth.scheduler.placement.placing import place
-from troth.scheduler.placement.plan import Placement
-from troth.scheduler.placement.regions import one_region
+from troth.routing.pipelines.drawn import Draw
+from troth.routing.pipelines.graph import Floats, Graph, Host
+from troth.routing.pipelines.router import Chain, Router
+from troth.routing.placement.hardware import Terms
+from troth.routing.placement.placing import place
+from troth.routing.placement.plan import Placement
+from troth.routing.placement.regions import one_region
 
 SIZES = (4, 16, 64, 256, 1024)
 PAPER = {4: 0.0136, 256: 6.6339}

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.placement.pools import A100_80
 from benchmarks.placement.published import Published
-from troth.scheduler.chains.graph import Floats, Host
+from troth.routing.pipelines.graph import Floats, Host
 
 
 class PublishedRouter:

@@ -24,9 +24,9 @@ from troth.node.calibration.thresholds import margin_cuts, state_cuts
 from troth.node.calibration.verifying import Measured, Verifier
 from troth.node.models.report import describe_with_progress
 from troth.node.models.thresholds import Thresholds, shipped_calibration
-from troth.protocol.dtype import Dtype
 from troth.protocol.identifiers import model_id
 from troth.protocol.statistics import OFF_CHAIN_RULE, PaperRule, PaperStatistics
+from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TileLayout
 from troth.protocol.types import Hash32
 

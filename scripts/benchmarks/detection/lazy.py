@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from troth.node.calibration.generating import words
 from troth.node.models.thresholds import Thresholds
 from troth.protocol.agreement import AgreementRule
-from troth.protocol.dtype import Dtype
+from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TileLayout
 
 OPENINGS = 64

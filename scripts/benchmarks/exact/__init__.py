@@ -21,7 +21,7 @@ from benchmarks.exact import folders, torch_shapes
 from benchmarks.exact.jobs import Claim, Job, Report
 from benchmarks.figures import Figure
 from benchmarks.weights import weights
-from troth.node.engine.vllm.available import require_vllm
+from troth.node.engine.vllm.installing import require_vllm
 
 SCRIPTS = Path(__file__).resolve().parents[2]
 TASKS, CHEAT_TASKS = 200, 40

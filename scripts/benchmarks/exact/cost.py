@@ -16,7 +16,7 @@ import psutil
 
 from troth.node.engine.vllm.cache_events import Audience
 from troth.node.engine.vllm.core import Core
-from troth.node.engine.vllm.growing_text import GrowingText
+from troth.node.engine.vllm.sessions import GrowingText
 from troth.node.engine.vllm.settings import FIXED_ROWS, Settings
 
 ROUNDS, TEXTS, PROMPT, OUTPUT = 7, 8, 128, 48

@@ -21,7 +21,7 @@ from troth.node.engine.probe import probe
 from troth.node.engine.vllm.engine import VllmEngine
 from troth.node.engine.vllm.settings import Settings
 from troth.node.models.folder import open_folder
-from troth.protocol.dtype import Dtype
+from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import Sampling, choices
 from troth.protocol.trace import TileLayout
 from troth.protocol.types import Hash32

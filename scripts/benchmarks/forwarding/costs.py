@@ -14,15 +14,11 @@ from benchmarks.figures import Figure
 from benchmarks.forwarding.engine import Cache
 from benchmarks.forwarding.scenario import KEY
 from benchmarks.forwarding.workloads import prepared
-from troth.overlay.hash_radix.announcing import Announcer
-from troth.overlay.hash_radix.chunking import BLOCK, Chunking
-from troth.overlay.hash_radix.codec import decode_update, encode_update
-from troth.overlay.hash_radix.kv_events import BlocksRemoved, BlocksStored, KvEvent
-from troth.overlay.hash_radix.load import Load
-from troth.overlay.hash_radix.local_blocks import LocalBlocks
-from troth.overlay.hash_radix.naming import Naming, packed
-from troth.overlay.hash_radix.update import Run
-from troth.overlay.hash_radix.view import GroupView
+from troth.routing.prefixes.announcing import Announcer
+from troth.routing.prefixes.local_blocks import BlocksRemoved, BlocksStored, KvEvent, LocalBlocks
+from troth.routing.prefixes.naming import BLOCK, Chunking, Naming, packed
+from troth.routing.prefixes.update import Load, Run, decode_update, encode_update
+from troth.routing.prefixes.view import GroupView
 
 PREFIXES, NODES = 100_000, 64
 PROMPT = 7_206

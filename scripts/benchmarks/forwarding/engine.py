@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from benchmarks.forwarding.clock import Clock
 from benchmarks.forwarding.service import Machine
 from benchmarks.forwarding.workloads import Request
-from troth.overlay.hash_radix.chunking import BLOCK
-from troth.overlay.hash_radix.kv_events import BlocksRemoved, BlocksStored, KvEvent
-from troth.overlay.hash_radix.load import LatencyAverage, Load
-from troth.overlay.hash_radix.naming import TOKEN
+from troth.routing.prefixes.local_blocks import BlocksRemoved, BlocksStored, KvEvent
+from troth.routing.prefixes.naming import BLOCK, TOKEN
+from troth.routing.prefixes.update import LatencyAverage, Load
 
 WIDTH = BLOCK * TOKEN
 

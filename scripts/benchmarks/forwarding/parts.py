@@ -19,9 +19,9 @@ from benchmarks.forwarding.routers import (
 from benchmarks.forwarding.scenario import SEED, Scenario, scenario
 from benchmarks.forwarding.service import Machine
 from benchmarks.forwarding.simulation import Outcome, run
-from troth.overlay.forwarding.gated import Gated
-from troth.overlay.forwarding.published import Published
-from troth.overlay.hash_radix.naming import Naming
+from troth.routing.forwarding.gated import Gated
+from troth.routing.forwarding.published import Published
+from troth.routing.prefixes.naming import Naming
 
 SHARED = ("tool use", "documents", "chat")
 """Where prompts have long prefixes in common."""

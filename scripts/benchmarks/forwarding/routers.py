@@ -9,18 +9,16 @@ from typing import Protocol
 from benchmarks.forwarding.clock import Clock
 from benchmarks.forwarding.engine import Engine, Job
 from benchmarks.forwarding.workloads import Request
-from troth.overlay.forwarding.decision import Choice, Policy, Reason
-from troth.overlay.forwarding.forwarder import Forwarder
-from troth.overlay.forwarding.standing import Standing
-from troth.overlay.hash_radix.announcing import INTERVAL, SOONEST, Announcer
-from troth.overlay.hash_radix.codec import encode_heartbeat, encode_update
-from troth.overlay.hash_radix.following import Verdict
-from troth.overlay.hash_radix.groups import LARGEST_GROUP, split
-from troth.overlay.hash_radix.kv_events import BlocksStored, KvEvent
-from troth.overlay.hash_radix.local_blocks import LocalBlocks
-from troth.overlay.hash_radix.naming import Naming
-from troth.overlay.hash_radix.tree import Matches
-from troth.overlay.hash_radix.view import GroupView
+from troth.routing.forwarding.decision import Choice, Policy, Reason, Standing
+from troth.routing.forwarding.forwarder import Forwarder
+from troth.routing.prefixes.announcing import INTERVAL, SOONEST, Announcer
+from troth.routing.prefixes.following import Verdict
+from troth.routing.prefixes.local_blocks import BlocksStored, KvEvent, LocalBlocks
+from troth.routing.prefixes.members import LARGEST_GROUP, split
+from troth.routing.prefixes.naming import Naming
+from troth.routing.prefixes.tree import Matches
+from troth.routing.prefixes.update import encode_heartbeat, encode_update
+from troth.routing.prefixes.view import GroupView
 
 LOAD_INTERVAL = 1.0
 HOP = 0.040

@@ -9,9 +9,8 @@ from benchmarks.forwarding.routers import Central, least_loaded
 from benchmarks.forwarding.service import Machine
 from benchmarks.forwarding.simulation import run
 from benchmarks.forwarding.workloads import WORKLOADS, Request, best_hit_rate, prepared
-from troth.overlay.hash_radix.chunking import Chunking, chunking_for
-from troth.overlay.hash_radix.naming import Naming
-from troth.overlay.hash_radix.sentry import Sentry
+from troth.routing.prefixes.naming import Chunking, Naming, chunking_for
+from troth.routing.prefixes.sentry import Sentry
 
 KEY = bytes(range(32))
 SEED = 7

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.overlay.hash_radix.chunking import BLOCK
-from troth.overlay.hash_radix.naming import TOKEN, packed
+from troth.routing.prefixes.naming import BLOCK, TOKEN, packed
 
 Words = NDArray[np.uint32]
 VOCABULARY = 128_000

@@ -21,7 +21,6 @@ from benchmarks.market.orders import (
     verdicts_of,
 )
 from benchmarks.market.stage import PARAMETERS, Sent, Stage
-from troth.protocol.dtype import Dtype
 from troth.protocol.market import messages, reveals
 from troth.protocol.market.events import CaseDecided, CaseOpened, CaseSeeded, ReviewersDrawn, ReviewsCommitted
 from troth.protocol.market.fold import case_after
@@ -37,6 +36,7 @@ from troth.protocol.market.types import (
     ReviewCommitment,
     VrfProof,
 )
+from troth.protocol.tensors import Dtype
 from troth.protocol.trace import CommittedTrace, TileLayout, tile_indices
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 

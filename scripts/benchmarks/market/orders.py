@@ -31,7 +31,7 @@ from troth.protocol.market.types import (
 )
 from troth.protocol.typed_data import struct_hash
 from troth.protocol.types import ZERO_HASH, Address, Hash32, pack_ends
-from troth.protocol.vrf_hints import FIXED_HINTS, hints
+from troth.protocol.vrf import FIXED_HINTS, hints
 
 PROMPT, WRITTEN = 40, 24
 ROWS = PROMPT + WRITTEN - 1

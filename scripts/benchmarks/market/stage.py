@@ -15,10 +15,10 @@ from typing import Any
 import httpx
 
 from troth.chain import decoding
+from troth.chain.deployment import deploy_market
 from troth.chain.headers import RawHeader, header_of
 from troth.chain.keystore import Key
 from troth.chain.market import Place
-from troth.chain.market_deployment import deploy_market
 from troth.protocol import vrf
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import economy

@@ -9,12 +9,10 @@ from collections.abc import Callable
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from benchmarks.figures import Figure
-from troth.overlay.cells import parcels
+from troth.overlay.cells import messages
 from troth.overlay.cells.format import LARGE, SMALL, STACK, onion_headers
-from troth.overlay.cells.layer import KEY, HopKeys, RelayLayer
-from troth.overlay.cells.messages import DESTINATION, Message, fragments
-from troth.overlay.cells.onion import Onion
-from troth.overlay.cells.parcels import BODY_OVERHEAD, Kind, Parcel
+from troth.overlay.cells.messages import BODY_OVERHEAD, DESTINATION, Kind, Message, Parcel, fragments
+from troth.overlay.cells.onion import KEY, HopKeys, Onion, RelayLayer
 from troth.overlay.circuits.link import Link
 from troth.overlay.sida import Threshold
 
@@ -58,7 +56,7 @@ def _send() -> Figure:
 
     def send() -> None:
         for size, fragment in fragments(message):
-            link.send(headers[size] + onion.seal(parcels.encode(Parcel(Kind.DATA, fragment), size)))
+            link.send(headers[size] + onion.seal(messages.encode(Parcel(Kind.DATA, fragment), size)))
         link.flush()
 
     cells = sum(1 for _ in fragments(message))
@@ -82,7 +80,7 @@ def _relay(size: int, *, forward: bool) -> Figure:
     keys, headers = _keys(), onion_headers(bytes(8))
     onion, relay = Onion(), RelayLayer(keys)
     onion.add(keys)
-    payload = parcels.encode(Parcel(Kind.PADDING), size)
+    payload = messages.encode(Parcel(Kind.PADDING), size)
     rounds = 5
     bodies = iter([onion.seal(payload) for _ in range(BATCH * rounds)] if forward else [])
     wrapped = b"".join(RelayLayer(_keys()).originate(payload))

@@ -15,10 +15,10 @@ from typing import TypeVar, cast
 
 from benchmarks.overlay.echo import Echo, Pipe, framed
 from benchmarks.overlay.network import ANSWER_BYTES, start_python, wait_for
-from troth.demo.ports import free_port
 from troth.overlay.circuits.descriptors import Place
-from troth.overlay.identity import create_identity, load_identity
-from troth.overlay.tls import pinned_context, server_context
+from troth.testnet.ports import free_port
+from troth.transport.identity import create_identity, load_identity
+from troth.transport.tls import pinned_context, server_context
 
 _Protocol = TypeVar("_Protocol", bound=asyncio.BaseProtocol)
 

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from troth.demo.ports import free_port
 from troth.overlay.circuits.descriptors import Place, RelayDescriptor
-from troth.overlay.identity import create_identity
 from troth.overlay.relay.configuration import destination_entry, relay_entry
 from troth.overlay.relay.delivery_server import DeliveryServer
 from troth.overlay.relay.initialisation import Wishes, initialise, own_descriptor
+from troth.testnet.ports import free_port
+from troth.transport.identity import create_identity
 
 START_SECONDS = 60.0
 ANSWER_BYTES = 2000
@@ -140,7 +140,7 @@ async def _echo(message: bytes) -> AsyncIterator[tuple[bytes, bool]]:
 
 
 async def _serve(folder: Path, port: int) -> None:
-    from troth.overlay.identity import load_identity
+    from troth.transport.identity import load_identity
 
     await DeliveryServer(load_identity(folder), _echo).start("127.0.0.1", port)
     await asyncio.Event().wait()

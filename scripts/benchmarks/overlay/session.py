@@ -22,19 +22,19 @@ from starlette.responses import StreamingResponse
 
 from benchmarks.figures import Figure
 from benchmarks.overlay.network import RelayNetwork, relay_network
-from troth.demo.ports import free_port
 from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.circuits.client import Client
 from troth.overlay.directory.listing import ListedDestination
-from troth.overlay.errors import CircuitFailed
-from troth.overlay.https import pinned_client
 from troth.overlay.relay.delivery_server import DeliveryServer
-from troth.overlay.relay.key import create_handshake_key, load_handshake_key
-from troth.overlay.server import TlsServer, serving
-from troth.overlay.sessions.asgi import serve_application
+from troth.overlay.relay.keys import create_handshake_key, load_handshake_key
 from troth.overlay.sessions.destination import Destination
+from troth.overlay.sessions.entry import serve_application
 from troth.overlay.sessions.sessions import Sessions
 from troth.overlay.sessions.transport import OverlayTransport
+from troth.testnet.ports import free_port
+from troth.transport.errors import CircuitFailed
+from troth.transport.https import pinned_client
+from troth.transport.server import TlsServer, serving
 
 PATHS, HOPS = 4, 3
 ROUNDS, TOKENS = 60, 16
@@ -149,7 +149,7 @@ def _application() -> FastAPI:
 
 
 async def _serve(folder: Path, port: int) -> None:
-    from troth.overlay.identity import load_identity
+    from troth.transport.identity import load_identity
 
     identity, app = load_identity(folder), _application()
     secret = create_handshake_key(folder / _SEAL)

@@ -10,9 +10,8 @@ import math
 
 import highspy
 
-from troth.scheduler.placement.covering import Group
-from troth.scheduler.placement.ends import holds
-from troth.scheduler.placement.pool import Pool
+from troth.routing.placement.covering import Group
+from troth.routing.placement.pool import Pool, holds
 
 ROUNDING = 1e-6
 

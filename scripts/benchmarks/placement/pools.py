@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from troth.scheduler.placement.hardware import Machine, ModelShape
+from troth.routing.placement.hardware import Machine, ModelShape
 
 GIB = 1 << 30
 WEIGHTS_SHARE = 0.5

@@ -9,12 +9,12 @@ import numpy as np
 from benchmarks.pool.serving import Hop, Measured, Route
 from benchmarks.pool.trace import Request
 from benchmarks.pool.world import CACHED_TOKENS, World
-from troth.scheduler.chains.graph import Graph, Host
-from troth.scheduler.chains.router import Router
-from troth.scheduler.placement.hardware import Terms
-from troth.scheduler.placement.placing import place
-from troth.scheduler.placement.plan import Placement
-from troth.scheduler.placement.regions import regions_of
+from troth.routing.pipelines.graph import Graph, Host
+from troth.routing.pipelines.router import Router
+from troth.routing.placement.hardware import Terms
+from troth.routing.placement.placing import place
+from troth.routing.placement.plan import Placement
+from troth.routing.placement.regions import regions_of
 
 NEAR_SECONDS = 0.010
 """Link time up to which machines share a region: the testbed's sites are 17 ms apart."""

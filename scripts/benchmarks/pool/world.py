@@ -7,8 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from benchmarks.placement.pools import DENSE_80, POOLS, RTX_4090, RTX_5090, Gpu
-from troth.scheduler.placement.capacity import Capacity, capacity_of
-from troth.scheduler.placement.hardware import Machine, ModelShape
+from troth.routing.placement.hardware import Capacity, Machine, ModelShape, capacity_of
 
 USABLE = 0.9
 """Part of a GPU's memory that a server may fill (vLLM's default)."""

@@ -15,9 +15,9 @@ from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.circuits.client import Client
 from troth.overlay.circuits.descriptors import Place, RelayDescriptor
 from troth.overlay.directory.listing import ListedDestination
-from troth.overlay.errors import CircuitFailed
 from troth.overlay.sessions.messages import Request
 from troth.overlay.sessions.session import opened
+from troth.transport.errors import CircuitFailed
 
 
 class GivenCircuits:

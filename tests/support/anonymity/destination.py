@@ -17,11 +17,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from troth.overlay.identity import load_identity
-from troth.overlay.logs import configure
 from troth.overlay.relay.delivery_server import DeliveryServer
-from troth.overlay.sessions.asgi import serve_application
 from troth.overlay.sessions.destination import Destination
+from troth.overlay.sessions.entry import serve_application
+from troth.transport.identity import load_identity
+from troth.transport.logs import configure
 
 PIECES = 24
 

@@ -23,9 +23,9 @@ from support.anonymity.namespaces import ROUTER, HostedProcess, Internet, intern
 from support.anonymity.tls import read_keys
 
 from troth.overlay.circuits.descriptors import Place, RelayDescriptor
-from troth.overlay.identity import create_identity
 from troth.overlay.relay.configuration import destination_entry, relay_entry
 from troth.overlay.relay.initialisation import Wishes, initialise, own_descriptor
+from troth.transport.identity import create_identity
 
 PATHS, HOPS, PORT = 4, 3, 9001
 CLIENT, DESTINATION, PIPE = "10.99.7.31", "10.200.0.5", "10.150.0.5"

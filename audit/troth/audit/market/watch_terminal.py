@@ -13,14 +13,13 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from troth.audit.display import show_finding
+from troth.audit import handed, running
+from troth.audit.display import finding_json, show_finding
 from troth.audit.errors import AuditError
-from troth.audit.json_output import finding_json
-from troth.audit.market import handed, running
-from troth.audit.market.findings import ShownFindings
-from troth.audit.market.source import Source
-from troth.audit.market.watching import CachingSource, Look, Watcher
+from troth.audit.findings import ShownFindings
 from troth.audit.report import ExitCode, Finding
+from troth.audit.source import Source
+from troth.audit.watching import CachingSource, Look, Watcher
 from troth.cases.carrying import Progress
 from troth.cases.office import Office, Settings, make_office
 from troth.chain.errors import ChainError, FollowTimeout, without_credentials

@@ -12,12 +12,12 @@ from troth.client.https_calls import Calls
 from troth.client.orders.calls import MarketCalls
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.directory.listing import ListedDestination, Listing
-from troth.overlay.errors import OverlayError
 from troth.overlay.paths.pool import CircuitPool
 from troth.overlay.sessions.sessions import Sessions
 from troth.overlay.sessions.transport import OverlayTransport
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Hash32
+from troth.transport.errors import OverlayError
 
 TIMEOUT_SECONDS = 30.0
 

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from troth.client.orders.calls import MarketCalls
-from troth.overlay.errors import OverlayError
 from troth.protocol.types import Address
+from troth.transport.errors import OverlayError
 
 MOST_WAYS = 8
 """Ways that are kept while nobody uses them; those in use are not counted out."""

@@ -28,7 +28,7 @@ from troth.client.gateway.ledger import Ledger
 from troth.client.gateway.metrics import Metrics
 from troth.client.gateway.request import Defaults, Wanted
 from troth.client.gateway.shapes import Shapes
-from troth.overlay.health import health_routes
+from troth.transport.health import health_routes
 
 KEEP_ALIVE_SECONDS = 5.0
 READER_SECONDS = 1.0

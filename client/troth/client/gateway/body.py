@@ -8,7 +8,7 @@ import msgspec
 from fastapi import Request
 
 from troth.client.gateway.errors import InvalidRequest, TooLarge, TooSlow
-from troth.client.recursion import bounded_recursion
+from troth.client.untrusted import bounded_recursion
 
 LARGEST_BODY = 4 * 2**20
 """Bytes. The longest prompt is 256 KiB of text, or tens of thousands of tokens in decimal."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from troth.client.gateway.errors import InvalidRequest, Unsupported
-from troth.client.gateway.fields import Fields, kind_of, read_text
 from troth.client.gateway.request import (
     MOST_ALTERNATIVES,
     MOST_CHOICES,
     Defaults,
+    Fields,
     Wanted,
+    kind_of,
     read_check,
     read_choices,
     read_length,
     read_stops,
+    read_text,
     read_wait,
     refuse_common,
 )

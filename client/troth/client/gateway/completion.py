@@ -13,7 +13,7 @@ from troth.client.gateway.errors import AnswerRejected, GatewayRefusal, HopFaile
 from troth.client.gateway.ordered import Ordered, Told
 from troth.client.gateway.request import Wanted
 from troth.client.language import Language
-from troth.client.updates import Finished, Text, Verdict
+from troth.client.orders.updates import Finished, Text, Verdict
 from troth.protocol.types import Address
 
 

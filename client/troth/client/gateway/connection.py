@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from troth.chain.errors import ChainError
 from troth.client.errors import ClientError, OverlayFailed
 from troth.client.gateway.errors import NotReady
-from troth.overlay.errors import CircuitFailed, OverlayError
+from troth.transport.errors import CircuitFailed, OverlayError
 
 
 class Following(Protocol):

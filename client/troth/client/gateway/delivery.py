@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from troth.client.chosen import Chosen
 from troth.client.gateway.choice import Delta
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.shapes import Shapes
+from troth.client.orders.chosen import Chosen
 
 KEEP_ALIVE = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"

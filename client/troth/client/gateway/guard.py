@@ -1,4 +1,4 @@
-"""Who may talk to the gateway: programs of this machine that hold the key, and no page in a browser.
+"""Who may talk to the gateway, and how much: programs of this machine that hold the key, and no page in a browser.
 
 A page of any site can send requests to 127.0.0.1, and with DNS rebinding even read the answers: its own name then leads
 here. Such a request names that site in Host, and browsers name the page in Origin.
@@ -6,14 +6,43 @@ here. Such a request names that site in Host, and browsers name the page in Orig
 
 from __future__ import annotations
 
+import os
 import secrets
 from dataclasses import dataclass
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from troth.client.errors import ConfigurationError
 from troth.client.gateway.errors import GatewayRefusal, KeyRefused, PageRefused
+
+PREFIX = "sk-troth-"
+LONGEST_FILE = 256
+
+
+def access_key(path: Path) -> str:
+    """The key in a file, which is made if there is none. ConfigurationError if others can read it, or it is no key."""
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError:
+        return _read(path)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        key = PREFIX + secrets.token_urlsafe(32)
+        file.write(key + "\n")
+    return key
+
+
+def _read(path: Path) -> str:
+    if path.stat().st_mode & 0o077:
+        raise ConfigurationError("Others can read the gateway's API key", path, f"Run `chmod 600 {path}`.")
+    with path.open("rb") as file:
+        key = file.read(LONGEST_FILE).decode("ascii", "replace").strip()
+    if not key.startswith(PREFIX) or len(key) < len(PREFIX) + 32:
+        raise ConfigurationError("The gateway's API key cannot be used", path, "Remove the file; a new key is made.")
+    return key
+
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _WITHOUT_KEY = {"/livez", "/readyz", "/metrics"}
@@ -75,3 +104,17 @@ class Guard:
             return None
         what = "This is not the gateway's API key" if given else "The API key is missing"
         return KeyRefused(what, "", "`troth client serve` prints the key as OPENAI_API_KEY.")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the wallet's owner allows: wei for one request, wei for all orders of a day (UTC). None: no limit."""
+
+    request: int | None = None
+    day: int | None = None
+
+
+MOST_FOLLOWED = 64
+"""Orders whose verdict is awaited, with those being answered: each holds a connection to the scheduler."""
+
+RETRY_AFTER = 5

@@ -1,11 +1,12 @@
-"""What gateways need to know of an order, whichever way it is paid."""
+"""What a gateway needs to know of an order, and costs as JSON: ether as a number, exact wei as text."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Protocol
 
 from troth.client.gateway.errors import GatewayRefusal
-from troth.client.updates import Finished, Text, Verdict
+from troth.client.orders.updates import Finished, Text, Verdict
 from troth.protocol.types import Hash32
 
 Told = Text | Finished | Verdict | GatewayRefusal
@@ -22,3 +23,16 @@ class Ordered(Protocol):
     @property
     def fee(self) -> int:
         """In the smallest unit."""
+
+
+WEI = Decimal(10) ** 18
+
+
+def ether(wei: int) -> float:
+    """Ether as a JSON number; exact only up to a double's 15 digits, which is why wei goes beside it."""
+    return float(Decimal(wei) / WEI)
+
+
+def whole(amount: int, decimals: int) -> float:
+    """An amount of any asset in whole ones, as ``ether``."""
+    return float(Decimal(amount) / Decimal(10) ** decimals)

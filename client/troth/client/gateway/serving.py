@@ -1,18 +1,37 @@
-"""A gateway from its parts, and the process around it."""
+"""A gateway from its parts, the process around it, and the circuits that its requests go over."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from troth.client.errors import ConfigurationError
-from troth.client.gateway.application import KEEP_ALIVE_SECONDS, Front, gateway_app
+from troth.chain.errors import ChainError
+from troth.client.errors import ClientError, ConfigurationError
+from troth.client.gateway.application import KEEP_ALIVE_SECONDS, Front, gateway_app, no_such_model
 from troth.client.gateway.body import BODY_SECONDS
-from troth.client.gateway.guard import Access, Guard, loopback_hosts
-from troth.client.gateway.limits import Limits
-from troth.client.gateway.request import Defaults
-from troth.overlay.server import TlsServer, run_until_stopped
+from troth.client.gateway.catalogue import model_json, names
+from troth.client.gateway.completion import Completion
+from troth.client.gateway.connection import Connection
+from troth.client.gateway.errors import GatewayRefusal
+from troth.client.gateway.failures import refusal_of
+from troth.client.gateway.guard import Access, Guard, Limits, access_key, loopback_hosts
+from troth.client.gateway.intake import MarketIntake
+from troth.client.gateway.ledger import Ledger
+from troth.client.gateway.metrics import Metrics
+from troth.client.gateway.questions import Questions, TabCompletion, TabShapes
+from troth.client.gateway.receipts import receipt_json
+from troth.client.gateway.request import Defaults, Wanted
+from troth.client.gateway.shapes import Shapes
+from troth.client.home import Home
+from troth.client.orders.running import Running
+from troth.client.orders.terminal import price_limit
+from troth.client.orders.wishes import Check, PriceLimit
+from troth.overlay.circuits.circuit import Circuit
+from troth.overlay.paths.pool import CircuitPool
+from troth.transport.server import TlsServer, run_until_stopped
 
 DRAIN_SECONDS = 300.0
 
@@ -46,7 +65,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningGateway:
     """A gateway and its server; call `listens` once the server does."""
 
     gateway: Front
@@ -66,7 +85,7 @@ class Running:
         return f"{self.gateway.base}/v1"
 
 
-async def run(running: Running, ready: Callable[[Running], None]) -> None:
+async def run(running: RunningGateway, ready: Callable[[RunningGateway], None]) -> None:
     """Serve an assembled gateway until SIGINT or SIGTERM."""
 
     def listening(port: int) -> None:
@@ -89,3 +108,138 @@ def _is_loopback(host: str) -> bool:
     except ValueError:
         # A name may lead anywhere, tomorrow if not today.
         return host == "localhost"
+
+
+HOPS = ("guard", "middle", "proxy")
+
+
+def paths_json(pool: CircuitPool | None, mode: str) -> dict[str, Any]:
+    """Every live circuit from guard to proxy; without the overlay it says that the scheduler sees this machine.
+
+    `mode` says where requests enter: at the "scheduler", or at a node ("direct").
+    """
+    if pool is None:
+        return {"overlay": False, "mode": mode, "circuits": [], "shortage": ""}
+    circuits = [{"in_use": held, "relays": _relays(circuit)} for circuit, held in pool.circuits()]
+    return {"overlay": True, "mode": mode, "circuits": circuits, "shortage": pool.status.shortage}
+
+
+def _relays(circuit: Circuit) -> list[dict[str, str]]:
+    last = len(circuit.path) - 1
+    return [
+        {
+            "hop": HOPS[0] if position == 0 else HOPS[2] if position == last else HOPS[1],
+            "address": f"{relay.place.host}:{relay.place.port}",
+            "operator": relay.operator,
+        }
+        for position, relay in enumerate(circuit.path)
+    ]
+
+
+Factory = Callable[[], AbstractAsyncContextManager[Running]]
+
+
+@dataclass(kw_only=True)
+class MarketGateway(Front):
+    """The gateway."""
+
+    connection: Connection[Running]
+    intake: MarketIntake
+
+    def away(self) -> list[str]:
+        return self.connection.reasons()
+
+    async def start(self, wanted: Wanted) -> Completion:
+        return await self.intake.start(wanted)
+
+    def shapes(self, completion: Completion) -> Shapes:
+        assert isinstance(completion, TabCompletion)
+        return TabShapes(completion, self.base)
+
+    async def models(self) -> list[dict[str, Any]]:
+        async with self.connection.lease() as held:
+            return [model_json(held.session, await held.session.session.ready(), self.created)]
+
+    async def model(self, name: str) -> dict[str, Any]:
+        async with self.connection.lease() as held:
+            offer = await held.session.session.ready()
+            if name not in names(offer):
+                raise no_such_model(name)
+            return model_json(held.session, offer, self.created)
+
+    def refusal(self, error: ClientError | ChainError) -> GatewayRefusal:
+        return refusal_of(error)
+
+    async def paths(self) -> dict[str, Any]:
+        async with self.connection.lease() as held:
+            return paths_json(held.session.session.pool, held.session.session.mode)
+
+    async def receipt(self, identifier: str) -> dict[str, Any]:
+        async with self.connection.lease() as held:
+            return receipt_json(self.ledger, held.session, identifier)
+
+
+@asynccontextmanager
+async def assembled(
+    home: Home,
+    factory: Factory,
+    settings: Settings,
+    check: Check = Check(),
+    price: PriceLimit = PriceLimit(),
+) -> AsyncIterator[RunningGateway]:
+    """A gateway with its connection, not yet listening: see `TlsServer`, whose application it is."""
+    settings.checked()
+    home.create()
+    secret = access_key(home.gateway_key) if settings.with_key else None
+    ledger, metrics = Ledger(home.gateway_ledger), Metrics()
+    try:
+        async with Connection(factory) as connection:
+            questions = Questions(ledger, metrics, settings.concurrent)
+            intake = MarketIntake(connection, questions, ledger, settings.limits, check, price)
+            gateway = MarketGateway(
+                connection=connection,
+                intake=intake,
+                ledger=ledger,
+                metrics=metrics,
+                defaults=settings.defaults,
+                keep_alive=settings.keep_alive,
+                body_seconds=settings.body_seconds,
+            )
+            try:
+                access = Access(None if settings.allow_remote else frozenset(), secret)
+                yield RunningGateway(gateway, server_of(gateway, settings, access), access, settings.host)
+            finally:
+                await questions.close()
+    finally:
+        ledger.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """Limits as they were typed: their asset is known once the chain was read."""
+
+    max_cost: str = ""
+    budget: str = ""
+    max_price: str = ""
+
+
+async def serve(  # noqa: PLR0917
+    home: Home,
+    factory: Factory,
+    settings: Settings,
+    check: Check,
+    amounts: Amounts,
+    ready: Callable[[RunningGateway], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM; `ready` is called once it listens."""
+    limits, price = Limits(), PriceLimit()
+    if amounts != Amounts():
+        async with factory() as running:
+            asset = running.asset
+        limits = Limits(
+            asset.parse(amounts.max_cost) if amounts.max_cost else None,
+            asset.parse(amounts.budget) if amounts.budget else None,
+        )
+        price = price_limit(amounts.max_price, asset)
+    async with assembled(home, factory, replace(settings, limits=limits), check, price) as gateway:
+        await run(gateway, ready)

@@ -13,11 +13,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from troth.client.chosen import Chosen
 from troth.client.detokenizer import Detokenizer
 from troth.client.errors import ClientError, FeeTooHigh, OwnModelUnusable, PromptError
 from troth.client.orders import building
 from troth.client.orders.checking import Ending
+from troth.client.orders.chosen import Chosen
 from troth.client.orders.course import Course
 from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled
 from troth.client.orders.journal import Entry

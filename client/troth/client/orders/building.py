@@ -12,7 +12,6 @@ from troth.client.orders.session import Desk, MarketSession
 from troth.client.orders.terms import Offer, require_within
 from troth.client.orders.wishes import Wish
 from troth.client.tabs.keys import master_of, reply_secret
-from troth.overlay.sealing import public_key
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market import life, lottery, messages, prices
 from troth.protocol.market.bodies import Submission
@@ -20,6 +19,7 @@ from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.types import Order, Voucher
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.types import Hash32
+from troth.transport.sealing import public_key
 
 LIFETIME_SECONDS = 600
 """How long a scheduler may take to admit an order: clocks differ. Later, nothing can be charged."""

@@ -16,8 +16,7 @@ from troth.cases.courtroom import LiveCourtroom
 from troth.cases.evidence import Evidence as CaseFile
 from troth.cases.journal import Journal as CaseJournal
 from troth.cases.opening import Opener
-from troth.chain.keystore import Key, load_account
-from troth.chain.passwords import ENVIRONMENT, read_password
+from troth.chain.keystore import ENVIRONMENT, Key, load_account, read_password
 from troth.client.configuration import Configuration
 from troth.client.errors import ConfigurationError
 from troth.client.orders.case_files import case_file

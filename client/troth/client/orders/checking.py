@@ -28,8 +28,6 @@ from troth.client.orders.paying import pay
 from troth.client.orders.session import Desk, MarketSession
 from troth.client.orders.updates import Drawn, Ended, Outcome, Step
 from troth.client.tabs.keys import master_of, reply_secret
-from troth.overlay.errors import OverlayError, SealBroken
-from troth.overlay.sealing import unseal
 from troth.protocol import typed_data
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import bodies, canonical, checks, life, lottery, prices
@@ -43,6 +41,8 @@ from troth.protocol.market.receipt import CheckedSegment
 from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, address_to_bytes, to_address
+from troth.transport.errors import OverlayError, SealBroken
+from troth.transport.sealing import unseal
 
 _log = logging.getLogger(__name__)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 from troth.chain.errors import ChainError
-from troth.client.dialogue import next_question, opening, say
 from troth.client.errors import AnswerNotAccepted, ClientError, ModelUnavailable
 from troth.client.orders.asking import ask
 from troth.client.orders.judging import case_command
@@ -19,12 +19,56 @@ from troth.client.orders.running import Running
 from troth.client.orders.session import MarketSession
 from troth.client.orders.updates import Drawn, Ended, Finished, Outcome, Recomputed, Sent, Served, Signed, Text, Update
 from troth.client.orders.wishes import Wish
-from troth.client.prompt import decode_question
+from troth.client.prompt import LARGEST_PROMPT, check_text, decode_question
 from troth.client.tabs.asset import Asset
 from troth.client.template import Message
 from troth.client.terminal import printable, printable_line
-from troth.overlay.errors import OverlayError
 from troth.protocol.market.types import Opinion
+from troth.transport.errors import OverlayError
+
+FAREWELLS = {"/exit", "/quit"}
+
+
+def opening(system: str) -> list[Message]:
+    """The beginning of a conversation."""
+    return [{"role": "system", "content": check_text(system)}] if system else []
+
+
+def _typed() -> bytes:
+    """A line from the terminal. asyncio takes the first Ctrl-C for the event loop, which stands still here."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return input("> ").encode("utf-8", "surrogateescape")
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _bounded_line(standard_input: BinaryIO) -> bytes:
+    """A line, cut one byte above the limit; its rest is skipped, or each piece of it would be asked and paid for."""
+    line = piece = standard_input.readline(LARGEST_PROMPT + 1)
+    while piece and not piece.endswith(b"\n"):
+        piece = standard_input.readline(LARGEST_PROMPT + 1)
+    return line
+
+
+def say(line: str) -> None:
+    """A line about an answer, beside it."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def next_question(standard_input: BinaryIO) -> bytes | None:
+    """The next line, None at the end of the conversation; on a terminal with its line editing."""
+    if sys.stdin.isatty():
+        try:
+            line = _typed()
+        except EOFError:
+            return None
+    else:
+        line = _bounded_line(standard_input)
+        if not line:
+            return None
+    return None if line.strip().decode("utf-8", "replace") in FAREWELLS else line
+
 
 ACCEPTED = {Outcome.UNDRAWN, Outcome.CHECKED}
 _FAILURES = (ClientError, ChainError, OverlayError)

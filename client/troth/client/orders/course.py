@@ -19,12 +19,18 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any
 
-from troth.client.chosen import Chosen, read_chosen
-from troth.client.delivered import never_sent
 from troth.client.direct.entrance import Entrance
 from troth.client.errors import SchedulerUnreachable, StreamError
 from troth.client.orders.calls import MarketCalls, Refused
-from troth.client.orders.failing import AnswerChanged, EntryFailed, OrderContradicted, OrderFailed, OrderStalled
+from troth.client.orders.chosen import Chosen, read_chosen
+from troth.client.orders.failing import (
+    AnswerChanged,
+    EntryFailed,
+    OrderContradicted,
+    OrderFailed,
+    OrderStalled,
+    never_sent,
+)
 from troth.client.orders.journal import LEASE_SECONDS, Entry, Phase
 from troth.client.orders.paying import give_up
 from troth.client.orders.session import Desk, MarketSession

@@ -1,4 +1,4 @@
-"""How an order can fail before its end.
+"""How an order can fail before its end, and whether it can have arrived all the same.
 
 ClientError
 ├── OrderFailed        nothing is owed: it was refused, or its scheduler gave it up; asking elsewhere is free
@@ -10,8 +10,31 @@ ClientError
 
 from __future__ import annotations
 
-from troth.client.errors import ClientError, ProofError
+from collections.abc import Iterator
+
+import httpx
+
+from troth.client.errors import ClientError, OverlayFailed, ProofError, WrongSchedulerKey
 from troth.protocol.types import Address
+
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_DEEPEST_CAUSE = 16
+
+
+def never_sent(error: Exception) -> bool:
+    """Whether it is certain that nobody got the request."""
+    if isinstance(error, OverlayFailed):
+        return error.delivered == "no"
+    return isinstance(error, WrongSchedulerKey) or any(isinstance(one, _NEVER_SENT) for one in causes(error))
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, what caused it, and so on."""
+    for _ in range(_DEEPEST_CAUSE):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__
 
 
 class OrderFailed(ClientError):

@@ -28,13 +28,13 @@ from troth.client.orders.session import FAILURES, MarketSession
 from troth.client.orders.terms import Offer
 from troth.node.errors import NodeError
 from troth.protocol import vrf
-from troth.protocol.dtype import Dtype
 from troth.protocol.market import checks
 from troth.protocol.market.checks import Opened, View
 from troth.protocol.market.errors import InvalidCheck
 from troth.protocol.market.types import NO_HASH, ExecutionClass, Opinion, Result
 from troth.protocol.market.views import class_of
 from troth.protocol.request import from_canonical_bytes
+from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import noise_seed
 from troth.protocol.trace import TileLayout
 from troth.protocol.types import Hash32, ModelDescriptor

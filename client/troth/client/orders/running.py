@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain.errors import KeystoreError
-from troth.chain.keystore import Key, load_account
+from troth.chain.keystore import Key, load_account, read_password
 from troth.chain.market_follower import MarketFollower
-from troth.chain.passwords import read_password
 from troth.client.configuration import Configuration
 from troth.client.errors import WalletError
 from troth.client.home import Home

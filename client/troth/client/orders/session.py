@@ -29,8 +29,7 @@ from troth.client.tabs.errors import NoTab
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.recovery import recover
 from troth.client.tabs.store import opened
-from troth.client.view_file import free_file
-from troth.overlay.errors import OverlayError
+from troth.client.view import free_file
 from troth.overlay.paths.pool import CircuitPool
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.checks import View
@@ -39,6 +38,7 @@ from troth.protocol.market.types import Order, Parameters, Tab
 from troth.protocol.market.views import parameters_of, registered_scheduler, view_of
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_address
+from troth.transport.errors import OverlayError
 
 QUOTE_SECONDS = 60.0
 """How long a price list is believed."""

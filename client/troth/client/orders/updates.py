@@ -1,14 +1,44 @@
-"""What becomes of a question, as its asker hears it; text and its end are those of ``troth.client.updates``."""
+"""What becomes of a question, as its asker hears it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from troth.client.chosen import Chosen
-from troth.client.updates import Finished, Text
+from troth.client.orders.chosen import Chosen
 from troth.protocol.market.types import Opinion
 from troth.protocol.types import Address, Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of the answer, and the tokens that it completes.
+
+    The piece is empty only at the end, where log probabilities were ordered and tokens without a text are left.
+    """
+
+    text: str
+    chosen: tuple[Chosen, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The answer is whole ("end" or "length"); what follows is its verification.
+
+    `served_by` is the candidate that signed it to the client, None where none did: the verification is the same.
+    """
+
+    reason: str
+    tokens: int
+    served_by: Address | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How the chain closed the task, and what the client paid in wei."""
+
+    outcome: str
+    cost: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain.errors import ChainError
-from troth.chain.keystore import Key
+from troth.chain.keystore import Key, read_password
 from troth.chain.market import Market, find_place
-from troth.chain.passwords import read_password
 from troth.client.configuration import Configuration
 from troth.client.errors import ClientError, ConfigurationError, WalletError
 from troth.client.home import Home

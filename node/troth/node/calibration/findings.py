@@ -2,11 +2,16 @@
 
 Thresholds come from all prompts. What they refuse and catch is counted on prompts that they were not made from: once
 with the cuts that the even prompts give on the odd ones, once the other way round.
+
+How soon margins pooled over tasks tell a cheat from honest noise, by bootstrap over the measured texts.
+
+The verifier's own noise is drawn from the honest runs, independently of the claimed text. In service both stem from the
+same prompts, which makes honest ratios narrower than they are here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +22,6 @@ from troth.node.calibration.generating import Plan
 from troth.node.calibration.intervals import Share, share
 from troth.node.calibration.layouts import LayoutOutcome, compare_layouts, enough_tiles
 from troth.node.calibration.measurements import Measurements
-from troth.node.calibration.pools import PoolOutcome, pool_outcomes
 from troth.node.calibration.thresholds import (
     LEAST_MARGIN,
     LENGTHS,
@@ -31,7 +35,48 @@ from troth.node.calibration.thresholds import (
 )
 from troth.node.calibration.verifying import RULES, Measured
 from troth.node.models.thresholds import Thresholds, TileRule
-from troth.protocol.dtype import Dtype
+from troth.protocol.pooling import FLOOR, RATIO_CUT
+from troth.protocol.tensors import Dtype
+
+SIZES = (1_024, 4_096, 8_192, 16_384)
+"""Tokens of a pool."""
+DRAWS = 4_000
+HIGH = "margins-high"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOutcome:
+    """Ratios of one condition's pools: the quantile 0.001, the median, 0.999, and the share that is refused."""
+
+    condition: str
+    tokens: int
+    low: float
+    median: float
+    high: float
+    refused: float
+
+
+def pool_outcomes(measured: Mapping[str, list[Measured]], honest: Sequence[str]) -> Iterator[PoolOutcome]:
+    """Every condition with every size; nothing in a class without a float32 reference."""
+    sums = {
+        name: np.concatenate([part[HIGH] for part in parts if HIGH in part] or [np.empty((0, 1))])
+        for name, parts in measured.items()
+    }
+    own = np.concatenate([sums[name].sum(axis=1) for name in honest])
+    if not len(own):
+        return
+    draw = np.random.default_rng(20260103)
+    for name, margins in sums.items():
+        lost, width = margins.sum(axis=1), margins.shape[1]
+        for tokens in SIZES:
+            texts = max(1, tokens // width)
+            floor = FLOOR * texts * width
+            claimed = lost[draw.integers(len(lost), size=(DRAWS, texts))].sum(axis=1)
+            noise = own[draw.integers(len(own), size=(DRAWS, texts))].sum(axis=1)
+            ratios = (claimed + floor) / (noise + floor)
+            low, median, high = (float(np.quantile(ratios, q)) for q in (0.001, 0.5, 0.999))
+            yield PoolOutcome(name, tokens, low, median, high, float((ratios > RATIO_CUT).mean()))
+
 
 ABOUT_SAMPLING = frozenset({"greedy", "wrong seed", "cool"})
 """Lies that change nothing in a text that was asked for greedily, or whose likeliest tokens leave no choice."""

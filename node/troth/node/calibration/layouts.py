@@ -11,7 +11,7 @@ from troth.node.calibration.intervals import Share, share
 from troth.node.calibration.thresholds import tile_shares
 from troth.node.calibration.verifying import LAYOUTS, RULES, Measured
 from troth.node.models.thresholds import TileRule
-from troth.protocol.dtype import Dtype
+from troth.protocol.tensors import Dtype
 
 TILES_TRIED = (1, 2, 4, 8)
 CHOSEN = "permuted"

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from troth.node.calibration.verifying import RULES, Measured
 from troth.node.models.thresholds import TileRule
-from troth.protocol.dtype import Dtype
 from troth.protocol.scores import trace_score
+from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import WINDOW
 from troth.protocol.trace import TILE_BYTES
 

@@ -14,10 +14,9 @@ from troth.node.calibration.prompts import Bucket
 from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import from_words
 from troth.protocol.agreement import agreeing_elements
-from troth.protocol.dtype import Dtype
 from troth.protocol.scores import dimension_spread, rho, weighted_rms
 from troth.protocol.statistics import paper_statistics
-from troth.protocol.tensors import widen
+from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import margins
 from troth.protocol.trace import TILE_BYTES, TILE_ROWS, TileLayout, tile_columns
 

@@ -30,10 +30,9 @@ from troth.node.court.inquiring import ChannelInquirer
 from troth.node.court.recomputing import EngineRecompute
 from troth.node.earning.supervision import Supervised
 from troth.node.orders.bench import Bench
-from troth.protocol.dtype import Dtype
 from troth.protocol.market.court_money import bond_of
 from troth.protocol.market.views import class_of, parameters_of, rules_in
-from troth.protocol.tensors import row_size
+from troth.protocol.tensors import Dtype, row_size
 
 
 @dataclass(slots=True)

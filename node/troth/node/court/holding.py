@@ -10,12 +10,11 @@ from troth.node.orders.bench import Bench
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import INFERS
 from troth.node.traces import StoredTrace
-from troth.protocol.dtype import Dtype
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import CourtText, Spoken
 from troth.protocol.market.types import Verdict
 from troth.protocol.request import tokens_to_words
-from troth.protocol.tensors import RowArray, rows_to_bytes
+from troth.protocol.tensors import Dtype, RowArray, rows_to_bytes
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Hash32

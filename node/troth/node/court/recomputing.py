@@ -16,11 +16,10 @@ from troth.node.engine.interface import Engine, SessionKey, WholeEngine
 from troth.node.errors import OutOfOrder
 from troth.node.judging import judge_text, reference_rows
 from troth.node.orders.bench import Bench
-from troth.protocol.dtype import Dtype
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.market.views import class_of
 from troth.protocol.request import Request
-from troth.protocol.tensors import row_size, rows_from_bytes
+from troth.protocol.tensors import Dtype, row_size, rows_from_bytes
 from troth.protocol.tokens import TokenReport
 from troth.protocol.types import Hash32, ModelDescriptor, Segment
 

@@ -18,25 +18,23 @@ from troth.node.configuration import Configuration
 from troth.node.direct.counters import Counters
 from troth.node.direct.dealing import Dealing
 from troth.node.direct.entry_app import Entry, entry_app
-from troth.node.direct.group_side import LIMITS, PATH, WHO, GroupAnswer, GroupSide
+from troth.node.direct.group_side import LIMITS, PATH, WHO, GroupAnswer, GroupSide, group_of
 from troth.node.direct.hearing import Hearing
 from troth.node.direct.listening import Listening
 from troth.node.direct.scheduler_side import SchedulerSide
 from troth.node.direct.serving import Tools
 from troth.node.engine.interface import WholeEngine
 from troth.node.errors import Busy, ConfigError
-from troth.node.group.assembly import group_of
 from troth.node.group.group import Group
 from troth.node.orders.bench import Bench
 from troth.node.orders.service import OrderService
 from troth.node.orders.session import Session
-from troth.overlay.channel_server import ChannelServer
-from troth.overlay.identity import load_identity
-from troth.overlay.operator import Operator
 from troth.overlay.sessions.entry import EntryKeys, overlay_entry
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire import GROUP_REQUESTS, GroupRequest
+from troth.transport.channel_server import ChannelServer
+from troth.transport.identity import Operator, load_identity
 
 
 @dataclass(frozen=True, slots=True)

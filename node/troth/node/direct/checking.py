@@ -13,13 +13,13 @@ from typing import Literal, TypeVar
 from troth.node.direct.hearing import WORD_LIMIT, Hearing
 from troth.node.direct.lines import committed_line, read_line, verdicts_line, verifiers_of
 from troth.node.errors import NodeError, SchedulerAway
-from troth.overlay.errors import OverlayError
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import TraceCommitment, Verdict
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_group import Recall
+from troth.transport.errors import OverlayError
 
 log = logging.getLogger(__name__)
 

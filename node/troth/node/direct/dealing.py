@@ -15,8 +15,8 @@ from typing import Protocol
 
 from troth.node.direct.counters import Counters
 from troth.node.direct.order import EnteredOrder
-from troth.overlay.forwarding.passage import Passage, Way
 from troth.protocol.types import Address
+from troth.routing.forwarding.passage import Passage, Way
 
 AVOIDED_SECONDS = 3600.0
 MOST_AVOIDED = 4096

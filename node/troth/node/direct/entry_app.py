@@ -2,6 +2,8 @@
 
 POST /schedulers/{address}/v1/orders takes the body of the scheduler's own /v1/orders and answers with the same lines.
 Secrets of a check go through in the same way. Nothing here knows who asks, and nothing is kept.
+
+A streamed answer that holds something: places, connections, listeners.
 """
 
 from __future__ import annotations
@@ -10,15 +12,15 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass
 
 import httpx
 from fastapi import FastAPI, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from troth.node.direct.checking import ServingCheck
-from troth.node.direct.held import HeldResponse
 from troth.node.direct.order import read_order
 from troth.node.direct.scheduler_side import SALT_HEADER, Refused, SchedulerSide, bounded, refusal
 from troth.node.direct.serving import ServingOrder, Tools
@@ -26,6 +28,26 @@ from troth.node.errors import EntryRefused, SchedulerAway
 from troth.protocol.market.bodies import BODY_LIMIT, SUBMISSION_LIMIT
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
+
+
+class HeldResponse(StreamingResponse):
+    """Gives everything back with its last piece, and also where the client is gone before the first.
+
+    Args:
+        held: what is given back.
+        pieces: the body; closed before what it needs is given back.
+    """
+
+    def __init__(self, held: AsyncExitStack, pieces: AsyncGenerator[bytes, None], media_type: str) -> None:
+        super().__init__(pieces, media_type=media_type)
+        self._held = held
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI 3.0."""
+        async with self._held, aclosing(self._pieces):
+            await super().__call__(scope, receive, send)
+
 
 BODY_SECONDS = 30.0
 MOST_ORDERS = 64

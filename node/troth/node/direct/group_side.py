@@ -1,17 +1,26 @@
-"""The channel among nodes that host the same model, and which part of the node answers which message."""
+"""Direct mode's channel among the nodes of a model, and the group of a running node."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from troth.node.direct.listening import Listening
+from troth.node.engine.interface import WholeEngine
 from troth.node.errors import BadInput, NotAMember
+from troth.node.group.cache import Cache
 from troth.node.group.group import Group
+from troth.node.group.loads import Loads
+from troth.node.group.membership import Membership
+from troth.node.group.sharing import UNRATED, Reputation
 from troth.node.group.telling import PATH
-from troth.overlay.channel_server import Limits
-from troth.overlay.hash_radix.codec import LARGEST_UPDATE
-from troth.protocol.types import Address
+from troth.node.orders.bench import Bench
+from troth.protocol.market.state import State
+from troth.protocol.types import Address, Segment
 from troth.protocol.wire import GroupRequest
 from troth.protocol.wire_fields import HEADER_LIMIT
 from troth.protocol.wire_group import Heard, Listen, Recalled, Tell, Told
+from troth.routing.prefixes.update import LARGEST_UPDATE
+from troth.transport.channel_server import Limits
 
 WHO = "nodes that host the same model"
 GroupAnswer = tuple[Told | Heard | Recalled, bytes]
@@ -48,3 +57,36 @@ class GroupSide:
         if isinstance(header, Listen):
             return await self._listening.listen(header)
         return await self._listening.recall(header)
+
+
+BATCH = 64
+"""Requests that vLLM computes at once as this node starts it (`engine.vllm.settings`)."""
+TURNS = 4
+"""Sessions that an engine without batches computes in turn before it counts as busy."""
+
+
+def group_of(
+    bench: Bench,
+    *,
+    state: Callable[[], State],
+    sessions: Callable[[], int],
+    capacity: int | None = None,
+    reputation: Reputation = lambda _: UNRATED,
+) -> Group | None:
+    """The group of the node with this bench, to be run; None for a node that has none.
+
+    Args:
+        state: the folded chain.
+        sessions: requests that are computed here now, for engines that do not count them.
+        capacity: requests that are computed at once; None as the engine is started here.
+    """
+    engine = bench.engine
+    tells = isinstance(engine, WholeEngine)
+    if engine.slice != Segment(0, engine.layers):
+        return None
+    loads = Loads(engine, sessions, bench.meter, capacity or (BATCH if tells else TURNS))
+    membership = Membership(bench.operator.address, bench.execution_class, state)
+    source = engine if isinstance(engine, WholeEngine) else None
+    return Group(
+        bench.operator, membership, loads, lambda naming, note: Cache(source, naming, note), reputation=reputation
+    )

@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator
 from typing import NamedTuple, Protocol
 
 from troth.node.direct.listening import LISTEN_SECONDS, Listening
-from troth.overlay.channel import Channel
 from troth.protocol.errors import WireError
 from troth.protocol.market import canonical
 from troth.protocol.market.bodies import Said
@@ -20,6 +19,7 @@ from troth.protocol.tokens import Finish
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_group import Heard, Listen, Recall, Recalled
+from troth.transport.channel import Channel
 
 PATIENCE = LISTEN_SECONDS + 5.0
 REST_SECONDS = 0.5

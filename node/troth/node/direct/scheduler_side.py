@@ -13,13 +13,13 @@ import httpx
 import msgspec
 
 from troth.node.errors import EntryRefused, SchedulerAway
-from troth.overlay.errors import OverlayError
-from troth.overlay.https import naming_errors, pinned_client
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.state import Party, State
 from troth.protocol.market.views import scheduler_of
 from troth.protocol.types import Address, to_address
+from troth.transport.errors import OverlayError
+from troth.transport.https import naming_errors, pinned_client
 
 LARGEST_LINE = 256 * 1024
 """Bytes of a line of a stream: the commitments of a segment, or the results of all."""

@@ -21,10 +21,10 @@ from troth.node.direct.hearing import Hearing, Piece
 from troth.node.direct.lines import node_of, read_line, results_line, said_line, token_line
 from troth.node.direct.order import EnteredOrder
 from troth.node.errors import NodeError, SchedulerAway
-from troth.overlay.errors import OverlayError
-from troth.overlay.logs import task_bound
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address
+from troth.transport.errors import OverlayError
+from troth.transport.logs import task_bound
 
 log = logging.getLogger(__name__)
 

@@ -3,6 +3,8 @@
 A book is never stored: ``book`` makes it from the voucher and the leaves, each with what it is worth by this node's own
 view of the chain now. So nothing is asked for a leaf that the court voided, and a rejection that stood is. Leaves that
 are open are remembered, since each order looks at all of its tab, of which there may be thousands within a lag.
+
+Why a node does not work for what it is offered.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from functools import lru_cache
 from typing import Any
 
 from troth.node.earning.database import Database
-from troth.node.earning.errors import NotPaid
 from troth.node.earning.leaf import Leaf, Stage
+from troth.node.errors import Refusal
 from troth.protocol.market import canonical, messages, tabs
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account, tab_id
@@ -24,6 +26,13 @@ from troth.protocol.market.tabs import PayeeBook
 from troth.protocol.market.types import Promise, Tab, Voucher, Work
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_address
+
+
+class NotPaid(Refusal):
+    """What pays for this work does not cover it, or too much of this scheduler's is unpaid already."""
+
+    code = "not_paid"
+
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS tabs (tab BLOB PRIMARY KEY, payer TEXT NOT NULL, voucher BLOB NOT NULL) WITHOUT ROWID;

@@ -3,17 +3,38 @@
 Matrix products run over `ROWS` positions at a time (`fixed_rows`). Attention runs over blocks of `ROWS` queries that
 begin at multiples of it, against all keys up to the block's end: the same shapes whether one position of the block is
 new or all of them. What a shape leaves over is filled with zeros and masked, and adds exactly nothing.
+
+Matrix products of one shape only, so that a row's bits do not depend on how many rows stand beside it.
+
+CPU libraries choose a kernel by the shape: a product of one row (decode) sums in another order than one of a thousand
+(prefill). Cut into blocks of a fixed number of rows, the last one filled up with zeros, every product has the same
+shape and takes the same kernel; within it, rows do not mix.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from transformers import AttentionInterface
 
-from troth.node.engine.fixed_rows import in_fixed_rows
 from troth.node.engine.layers import LayerSlice
+
+Product = Callable[[torch.Tensor], torch.Tensor]
+
+
+def in_fixed_rows(product: Product, states: torch.Tensor, rows: int) -> torch.Tensor:
+    """`product` over (positions, width) states, called with exactly `rows` of them at a time."""
+    count = states.shape[0]
+    if count == rows:
+        return product(states)
+    blocks = -(-count // rows)
+    filled = states.new_zeros((blocks * rows, states.shape[1]))
+    filled[:count] = states
+    made = [product(part) for part in filled.split(rows)]
+    return (made[0] if blocks == 1 else torch.cat(made))[:count]
+
 
 ROWS = 16
 """Positions of a block. More cost a decode step more, fewer a prefill; the bits depend on it, so it is part of the

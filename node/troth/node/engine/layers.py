@@ -3,24 +3,109 @@
 Only the tensors of the layers that are held are read: the embedding where a segment starts at layer 0, the final norm
 and the head where one ends at the last layer. Weights in the file's own dtype stay mapped from disk, so that processes
 on one machine share them.
+
+What the layers of one pass are called with: rotary embeddings and masks, made once for each kind of attention.
+
+What of a model some segments need: which layers, and what lies before the first and after the last one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from transformers import AutoConfig
 
 from troth.node.engine.attention_cache import AttentionCache
 from troth.node.engine.families import family_of
-from troth.node.engine.layer_arguments import LayerArguments
-from troth.node.engine.needs import Needs
+from troth.node.engine.families.interface import Family
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
 from troth.node.models.weights import TIED_HEAD, read_tensors
 from troth.protocol.types import Segment
+
+
+class LayerArguments:
+    """Arguments for layers that run `states` (sequences, positions, hidden size) as positions start, start+1, …
+
+    Args:
+        implementation: "sdpa", "eager" or "troth_blocks": they take their masks in different forms.
+    """
+
+    def __init__(self, family: Family, states: torch.Tensor, start: int, implementation: str) -> None:
+        self._family = family
+        self._states = states
+        self._start = start
+        self._implementation = implementation
+        self._made: dict[str, dict[str, Any]] = {}
+
+    def of(self, layer: int) -> dict[str, Any]:
+        """Keyword arguments of a layer, counted from the model's first."""
+        kind = self._family.attention(layer)
+        if kind not in self._made:
+            self._made[kind] = self._make(kind)
+        return self._made[kind]
+
+    def _make(self, kind: str) -> dict[str, Any]:
+        states, end = self._states, self._start + self._states.shape[1]
+        positions = torch.arange(self._start, end, device=states.device).unsqueeze(0)
+        return {
+            "position_embeddings": self._family.rotary(states, positions, kind),
+            "attention_mask": self._mask(self._family.window(kind), end),
+        }
+
+    def _mask(self, window: int | None, end: int) -> torch.Tensor | None:
+        # sdpa masks a prefill from 0 by itself and needs nothing for a single position, unless a window ends before;
+        # eager attention needs to be told, in numbers.
+        simple = (self._start == 0 or end - self._start == 1) and (window is None or end < window)
+        if self._implementation == "sdpa" and simple:
+            return None
+        device, dtype = self._states.device, self._states.dtype
+        allowed = allowed_positions(self._start, end, window, device)[None, None]
+        if self._implementation != "eager":
+            return allowed
+        return torch.zeros(allowed.shape, dtype=dtype, device=device).masked_fill(~allowed, torch.finfo(dtype).min)
+
+
+def allowed_positions(start: int, end: int, window: int | None, device: torch.device) -> torch.Tensor:
+    """Which positions (columns, from 0) the positions from `start` to `end` (rows) attend to, as booleans."""
+    columns, rows = torch.arange(end, device=device)[None, :], torch.arange(start, end, device=device)[:, None]
+    allowed = columns <= rows
+    return allowed if window is None else allowed & (columns > rows - window)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Layers by their index in the model; ``entry`` is the embedding, ``ending`` the final norm and the head."""
+
+    layers: frozenset[int] = frozenset()
+    entry: bool = False
+    ending: bool = False
+
+    @classmethod
+    def of(cls, segments: Iterable[Segment], total: int) -> Needs:
+        """What segments of a model with ``total`` layers need."""
+        needed = tuple(segments)
+        return cls(
+            frozenset(layer for segment in needed for layer in range(segment.first, segment.end)),
+            any(segment.first == 0 for segment in needed),
+            any(segment.end == total for segment in needed),
+        )
+
+    def __or__(self, other: Needs) -> Needs:
+        """What both need."""
+        return Needs(self.layers | other.layers, self.entry or other.entry, self.ending or other.ending)
+
+    def __sub__(self, other: Needs) -> Needs:
+        """What this needs and the other does not."""
+        return Needs(self.layers - other.layers, self.entry and not other.entry, self.ending and not other.ending)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.layers) or self.entry or self.ending
+
 
 EMBEDDING = "model.embed_tokens.weight"
 FINAL_NORM = "model.norm.weight"

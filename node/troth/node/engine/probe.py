@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEngine
 from troth.node.errors import ModelError
-from troth.protocol.dtype import Dtype
 from troth.protocol.hashing import keccak256
-from troth.protocol.tensors import rows_to_bytes
+from troth.protocol.tensors import Dtype, rows_to_bytes
 
 POSITIONS = 300
 PIECES = (1, 2, 5, 33, 130, 100)

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from troth.node.engine.attention_cache import AttentionCache
 from troth.node.engine.interface import Computed, SessionKey
-from troth.node.engine.layers import LayerSlice, Parts
-from troth.node.engine.needs import Needs
+from troth.node.engine.layers import LayerSlice, Needs, Parts
 from troth.node.engine.sessions import CacheBudget
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.models.folder import ModelFolder

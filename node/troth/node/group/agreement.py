@@ -1,4 +1,7 @@
-"""The names of a group: key and chunk lengths that its members come to without a vote, each from what it heard.
+"""The names of a group: the key and the chunk lengths that its members come to without a vote.
+
+Whoever has that address could make all others change their names again and again, by other shares or by coming and
+going, or tell each of them another share. So who turns too often is not followed for a while, nor who is doubted.
 
 Members that hear alike come to the same. Until they do their names differ, which `Naming.identity` tells, so that they
 go by load alone. What would change the names must stand for a while, and the more often they changed lately the longer
@@ -10,12 +13,69 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
-from troth.node.group.key import REST, Shares
-from troth.overlay.hash_radix.chunking import BLOCK, Chunking, chunking_for
-from troth.overlay.hash_radix.naming import KEY, Naming
-from troth.overlay.hash_radix.sentry import DEEPEST, agreed
 from troth.protocol.types import Address
+from troth.routing.prefixes.members import SILENCE
+from troth.routing.prefixes.naming import BLOCK, KEY, Chunking, Naming, chunking_for
+from troth.routing.prefixes.sentry import DEEPEST, agreed
+
+REST = 600.0
+"""Seconds for which a turn is remembered."""
+MOST_TURNS = 2
+"""Turns within `REST` of a member that is still followed: a node may be restarted, and that twice."""
+
+
+@dataclass(slots=True)
+class _Voice:
+    share: bytes
+    heard: float
+    turns: list[float] = field(default_factory=list)
+    """When it came with another share, or back after a silence."""
+
+
+class Shares:
+    """What each member said is its share. `now` in seconds, never falling.
+
+    Args:
+        own: this node.
+        share: its own share, 32 secret bytes.
+    """
+
+    def __init__(self, own: Address, share: bytes) -> None:
+        self._own, self._share = own, share
+        self._voices: dict[Address, _Voice] = {}
+
+    def hear(self, name: Address, share: bytes, now: float) -> None:
+        """A member told its share."""
+        voice = self._voices.get(name)
+        if voice is None:
+            self._voices[name] = _Voice(share, now)
+            return
+        if share != voice.share or now - voice.heard > SILENCE:
+            voice.turns = [*voice.turns[-MOST_TURNS:], now]
+        voice.share, voice.heard = share, now
+
+    def doubt(self, name: Address, now: float) -> None:
+        """This member is not to be followed for `REST`."""
+        if name in self._voices:
+            self._voices[name].turns = [now] * (MOST_TURNS + 1)
+
+    def keep(self, names: Collection[Address]) -> None:
+        """Forget all others: they are not in the group any more."""
+        for name in [name for name in self._voices if name not in names]:
+            del self._voices[name]
+
+    def leader(self, alive: Collection[Address], now: float) -> tuple[Address, bytes]:
+        """Whose share it is, and the share: this node's own where nobody lower can be followed."""
+        followed = [name for name, voice in self._voices.items() if name in alive and _steady(voice, now)]
+        name = min([self._own, *followed], key=str.lower)
+        return name, self._share if name == self._own else self._voices[name].share
+
+
+def _steady(voice: _Voice, now: float) -> bool:
+    return sum(now - turn < REST for turn in voice.turns) <= MOST_TURNS
+
 
 SETTLED = 3.0
 """Seconds that a change is wanted before it is made: several members come and go at once."""

@@ -7,11 +7,17 @@ import logging
 from collections.abc import Callable
 
 from troth.node.engine.interface import CacheEvent, Cleared, Removed, Stored, WholeEngine
-from troth.overlay.hash_radix.errors import BlocksUnusable
-from troth.overlay.hash_radix.kv_events import AllBlocksCleared, BlocksRemoved, BlocksStored, KvEvent
-from troth.overlay.hash_radix.local_blocks import Changes, LocalBlocks
-from troth.overlay.hash_radix.naming import Naming
 from troth.protocol.types import ZERO_HASH
+from troth.routing.prefixes.errors import BlocksUnusable
+from troth.routing.prefixes.local_blocks import (
+    AllBlocksCleared,
+    BlocksRemoved,
+    BlocksStored,
+    Changes,
+    KvEvent,
+    LocalBlocks,
+)
+from troth.routing.prefixes.naming import Naming
 
 log = logging.getLogger(__name__)
 

@@ -1,25 +1,53 @@
-"""This node among the nodes of its model, as its entry sees it: who serves a prompt, and on which channel."""
+"""This node among the nodes of its model, as its entry sees it: who serves a prompt, and on which channel.
+
+How much one member may tell: bytes that fill up again, so that nobody keeps this node busy reading.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from troth.node.errors import NotAMember
-from troth.node.group.allowance import Allowance
+from troth.node.errors import Busy, NotAMember
 from troth.node.group.loads import Loads, load_of, load_part
 from troth.node.group.membership import Membership
 from troth.node.group.sharing import UNRATED, Follow, Reputation, Sharing
-from troth.overlay.channel import Channel
-from troth.overlay.forwarding.decision import Policy
-from troth.overlay.forwarding.gated import Gated
-from troth.overlay.forwarding.passage import Passage
-from troth.overlay.hash_radix.load import Load
-from troth.overlay.hash_radix.naming import packed
-from troth.overlay.operator import Operator
 from troth.protocol.types import Address
 from troth.protocol.wire_group import LoadPart, Tell, Told
+from troth.routing.forwarding.decision import Policy
+from troth.routing.forwarding.gated import Gated
+from troth.routing.forwarding.passage import Passage
+from troth.routing.prefixes.naming import packed
+from troth.routing.prefixes.update import LARGEST_UPDATE, Load
+from troth.transport.channel import Channel
+from troth.transport.identity import Operator
+
+EACH = 2_048
+"""Bytes that any message counts beside its payload: it is checked, answered and signed."""
+MOST = 2 * LARGEST_UPDATE
+"""Bytes at once: a snapshot, and another one after a restart."""
+PER_SECOND = 24_576
+"""Bytes; to take a byte in costs about a microsecond."""
+
+
+class Allowance:
+    """A bucket for each member. `now` in seconds, never falling."""
+
+    def __init__(self) -> None:
+        self._left: dict[Address, tuple[float, float]] = {}
+
+    def take(self, name: Address, payload: int, now: float) -> None:
+        """A message with so many bytes of payload came; raises Busy where it is too much."""
+        left, at = self._left.get(name, (float(MOST), now))
+        left = min(MOST, left + (now - at) * PER_SECOND) - EACH - payload
+        if left < 0:
+            raise Busy("this member tells more than can be read", payload, "Tell once a second, all once in five.")
+        self._left[name] = left, now
+
+    def keep(self, names: Collection[Address]) -> None:
+        """Forget all others."""
+        self._left = {name: state for name, state in self._left.items() if name in names}
 
 
 class Group:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from troth.node.engine.interface import Engine, WholeEngine
 from troth.node.pool.meter import Meter
-from troth.overlay.hash_radix.load import LatencyAverage, Load
 from troth.protocol.wire_group import LoadPart
+from troth.routing.prefixes.update import LatencyAverage, Load
 
 _COUNT = 0xFFFF
 _WORD = 0xFFFF_FFFF

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from troth.overlay.hash_radix.groups import split
 from troth.protocol.market.state import State
 from troth.protocol.market.views import hosts_of
 from troth.protocol.types import Address, Hash32
+from troth.routing.prefixes.members import split
 
 REGION = ""
 """The chain names no regions: all nodes are in one."""

@@ -1,4 +1,9 @@
-"""What the members of a group know of each other: kept from what each tells, under names that all come to."""
+"""What the members of a group know of each other: kept from what each tells, under names that all come to.
+
+Which common prompt lengths this node proposes: what its Sentry found, in rounds, so that it seldom changes.
+
+What this node says to its group, as bytes: updates and snapshots of its cache, heartbeats with its load.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +15,78 @@ from collections.abc import Callable
 
 from troth.node.group.agreement import Agreement
 from troth.node.group.cache import Cache
-from troth.node.group.lengths import Proposal
 from troth.node.group.loads import load_of
 from troth.node.group.membership import Membership
-from troth.node.group.saying import Saying
 from troth.node.group.telling import Telling
-from troth.overlay.errors import OverlayError
-from troth.overlay.forwarding.decision import Policy
-from troth.overlay.forwarding.forwarder import Forwarder
-from troth.overlay.hash_radix.announcing import HEARTBEAT, INTERVAL
-from troth.overlay.hash_radix.following import Verdict
-from troth.overlay.hash_radix.load import Load
-from troth.overlay.hash_radix.local_blocks import Changes
-from troth.overlay.hash_radix.naming import Naming
-from troth.overlay.hash_radix.view import GroupView
-from troth.overlay.operator import Operator
 from troth.protocol.types import Address
 from troth.protocol.wire_group import Tell, Told
+from troth.routing.forwarding.decision import Policy
+from troth.routing.forwarding.forwarder import Forwarder
+from troth.routing.prefixes.announcing import HEARTBEAT, INTERVAL, Announcer
+from troth.routing.prefixes.errors import PrefixError
+from troth.routing.prefixes.following import Verdict
+from troth.routing.prefixes.local_blocks import Changes
+from troth.routing.prefixes.naming import Naming
+from troth.routing.prefixes.sentry import ROUND, SAMPLE, Sentry
+from troth.routing.prefixes.update import Load, encode_heartbeat, encode_update
+from troth.routing.prefixes.view import GroupView
+from troth.transport.errors import OverlayError
+from troth.transport.identity import Operator
+
+
+class Proposal:
+    """Looks at the sample once it is full, and then after each round of requests."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._sentry = Sentry(chance)
+        self._first = True
+        self.lengths: tuple[int, ...] = ()
+        """In tokens, ascending."""
+
+    def note(self, tokens: bytes) -> None:
+        """A prompt that entered here, packed."""
+        self._sentry.observe(tokens)
+        if self._sentry.seen >= (SAMPLE if self._first else ROUND):
+            self.lengths = tuple(common.tokens for common in self._sentry.common())
+            self._first = False
+            self._sentry.start_round()
+
+
+MOST_NAMES = 16_384
+"""Chunks that this node tells: 2 million tokens in chunks of 128, in 150 kB at most."""
+
+
+class Saying:
+    """Counts epochs: each new naming begins one, later than those of any earlier start of this node."""
+
+    def __init__(self, naming: Naming) -> None:
+        self._epoch = 0
+        self.rename(naming)
+
+    def rename(self, naming: Naming) -> None:
+        """Names are other ones from now on; what is held must be noted again."""
+        self._epoch = max(self._epoch + 1, time.time_ns() // 1_000_000)
+        self._announcer = Announcer(naming.identity, self._epoch, MOST_NAMES)
+        self._whole = b""
+
+    def note(self, changes: Changes) -> None:
+        """Changes of this node's own cache."""
+        self._announcer.note(changes)
+
+    def update(self, load: Load) -> bytes:
+        """What is new since the last one; after `rename` all."""
+        self._whole = b""
+        return encode_update(self._announcer.next_update(load))
+
+    def whole(self, load: Load) -> bytes:
+        """All that was said, for who missed something; made once between two updates, whoever asks."""
+        self._whole = self._whole or encode_update(self._announcer.snapshot(load))
+        return self._whole
+
+    def heartbeat(self, load: Load) -> bytes:
+        """The load alone."""
+        return encode_heartbeat(self._announcer.heartbeat(load))
+
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +141,7 @@ class Sharing:
                 await self._agree(now)
                 if now - self._announced >= INTERVAL:
                     self._announce(now)
-            except OverlayError as error:
+            except (OverlayError, PrefixError) as error:
                 # What this node holds stays unknown to the others then; it serves on.
                 log.warning("the group cannot be told what is held here: %s", error)
             await asyncio.sleep(HEARTBEAT)

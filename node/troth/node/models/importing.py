@@ -2,6 +2,11 @@
 
 A GGUF file is dequantised by transformers. The result is written to a hidden sibling folder and renamed at the end, so
 that an interrupted import leaves nothing that looks like a model.
+
+The chat template of a model that brings none: one that was trained on text and never taught a chat format.
+
+Without any, a conversation would become an empty prompt. Questions and answers in turn are a form that such models
+have read often enough to go on with.
 """
 
 from __future__ import annotations
@@ -18,7 +23,18 @@ from troth.node.errors import ModelError
 from troth.node.models.families import CAUSAL_CLASSES, require_family
 from troth.node.models.folder import MODELS_FOLDER, ModelFolder, open_folder
 from troth.node.models.packages import PACKAGED, packaged_file
-from troth.node.models.plain_template import PLAIN_TEMPLATE
+
+PLAIN_TEMPLATE = """\
+{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}
+Question: {{ message['content'] | trim }}
+{% elif message['role'] == 'assistant' %}
+Answer: {{ message['content'] | trim }}
+{% else %}
+{{ message['content'] | trim }}
+{% endif %}{% endfor %}{% if add_generation_prompt %}
+Answer:{% endif %}
+"""
+
 
 Report = Callable[[str], None]
 

@@ -18,8 +18,8 @@ from troth.node.orders.rejections import Rejections
 from troth.node.orders.words import Words
 from troth.node.pool.meter import Meter
 from troth.node.traces import TraceStore
-from troth.overlay.operator import Operator
 from troth.protocol.types import Address, Hash32
+from troth.transport.identity import Operator
 
 Result = TypeVar("Result")
 

@@ -1,24 +1,72 @@
-"""What a node does by itself beside serving: answers summons, hands rejections on, frees what nobody asks for."""
+"""What a node does by itself beside serving: answers summons, hands rejections on, frees what nobody asks for.
+
+Summons that a scheduler passed on to this node are answered on chain: who stays silent is fined.
+
+What is shown is the signed result or verdict, as canonical JSON, for the scheduler to use; nothing, where this node was
+given nothing to work with. Its gas was put up by who passed the summons on.
+
+How long traces and words are kept: until nobody can ask for them any more (``cases.keeping``).
+
+A node that frees a trace earlier could be summoned to show it, and lose L for showing nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any
 
-from troth.cases.keeping import oldest_kept
+from troth.cases.keeping import is_in_court, oldest_kept
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.node.earning.keeper import Wallet
 from troth.node.orders.bench import Bench
 from troth.node.orders.rejections import CaseOpener, Rejection
-from troth.node.orders.retention import drop_traces, forgettable
-from troth.node.orders.summoned import passed_to, response
-from troth.node.orders.words import Begun
-from troth.overlay.logs import task_bound
+from troth.node.orders.session import CHECKS, INFERS
+from troth.node.orders.words import RESULT, VERDICT, Begun, Words
+from troth.node.traces import TraceStore
+from troth.protocol.market.calls import PartCall, build
+from troth.protocol.market.parts import Part
+from troth.protocol.market.state import State
+from troth.protocol.market.types import Contracts, Parameters, SummonsKind, SummonsState
 from troth.protocol.market.views import parameters_of
+from troth.protocol.types import Address, Hash32
+from troth.transport.logs import task_bound
+
+
+def passed_to(state: State, me: Address, block: int) -> tuple[tuple[Hash32, SummonsState], ...]:
+    """Open summons that wait for this node, those with the nearest deadline first."""
+    open_ = ((summons_id, one) for summons_id, one in state.summons.items() if one.answered is None)
+    mine = [(summons_id, one.state) for summons_id, one in open_ if one.state.passed_to == me]
+    return tuple(sorted((one for one in mine if block < one[1].deadline), key=lambda one: one[1].deadline))
+
+
+def response(summons_id: Hash32, summons: SummonsState, words: Words, contracts: Contracts) -> PartCall:
+    """The call that says that this node is there, with what it signed. On the records' thread.
+
+    A summons for results names no segment: a node infers one segment of an order, and shows that one's.
+    """
+    if summons.kind is SummonsKind.RESULTS:
+        word = words.any(summons.order, RESULT)
+    else:
+        word = words.find(summons.order, summons.segment, VERDICT)
+    return build(contracts, Part.SUMMONS, "respond", summons_id, summons, word or b"")
+
+
+def forgettable(begun: Iterable[Begun], state: State, block: int, parameters: Parameters) -> tuple[Begun, ...]:
+    """Of orders that are old enough, those that no case and no summons keeps."""
+    return tuple(one for one in begun if not is_in_court(state, one.order, one.segment, block, parameters))
+
+
+def drop_traces(traces: TraceStore, begun: Begun) -> None:
+    """Free what was kept of an order's segment."""
+    for attempt in (INFERS, CHECKS):
+        trace = traces.find(begun.order, begun.segment, attempt)
+        if trace is not None:
+            traces.drop(trace)
+
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,8 @@ from troth.node.errors import ModelError
 from troth.node.models.folder import find_model
 from troth.node.orders.bench import Bench
 from troth.node.orders.hosting import Hosting
-from troth.node.pool.agreement import MOST_GROUPS, agreement_of
+from troth.node.pool.agreement import MOST_GROUPS, agreement_of, device_kind, weight_bytes
 from troth.node.pool.contacts import MarketContacts
-from troth.node.pool.hardware import device_kind, weight_bytes
 from troth.node.pool.resident import Lent, Resident
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part

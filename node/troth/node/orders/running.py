@@ -33,31 +33,29 @@ from troth.node.engine.probe import require_class
 from troth.node.errors import Busy, ConfigError, ModelError
 from troth.node.loading import load_engine
 from troth.node.margin_pool import MarginPool
-from troth.node.metrics import Metrics
+from troth.node.metrics import MarketMetrics, Metrics
 from troth.node.orders.bench import Bench, Limits, Stores
 from troth.node.orders.duties import Duties
 from troth.node.orders.ground import FollowedGround
 from troth.node.orders.hosting import Hosting
-from troth.node.orders.market_metrics import MarketMetrics
 from troth.node.orders.moving import Moving, resident_of
 from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import Answer, OrderService
 from troth.node.orders.words import Words
 from troth.node.pool.resident import Resident
 from troth.node.traces import TraceStore
-from troth.overlay.channel_server import ChannelServer
-from troth.overlay.health import health_routes
-from troth.overlay.identity import load_identity
-from troth.overlay.operator import Operator
-from troth.overlay.server import TlsServer, serving
-from troth.protocol.dtype import Dtype
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.state import Party
 from troth.protocol.market.types import Contracts, ExecutionClass, PotKind, Role
 from troth.protocol.market.views import class_of, registered_scheduler
+from troth.protocol.tensors import Dtype
 from troth.protocol.types import Address, ModelDescriptor
 from troth.protocol.wire import ORDER_REQUESTS, OrderRequest
+from troth.transport.channel_server import ChannelServer
+from troth.transport.health import health_routes
+from troth.transport.identity import Operator, load_identity
+from troth.transport.server import TlsServer, serving
 
 log = logging.getLogger(__name__)
 

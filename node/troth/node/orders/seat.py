@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from troth.node.errors import NotAssigned
 from troth.protocol import vrf
-from troth.protocol.dtype import Dtype
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import checks, life, lottery, messages, prices
 from troth.protocol.market.checks import View
@@ -34,6 +33,7 @@ from troth.protocol.market.types import (
 )
 from troth.protocol.market.views import class_of, parameters_of, view_of
 from troth.protocol.request import Request, from_canonical_bytes, request_hash
+from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import noise_seed
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment
 

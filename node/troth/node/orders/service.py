@@ -20,7 +20,6 @@ from troth.node.orders.seat import Post, Seat, check_seat, infer_seat
 from troth.node.orders.session import CHECKS, Session
 from troth.node.orders.unveiling import unveil
 from troth.node.orders.words import COMMITMENT, RESULT, VERDICT, Begun
-from troth.overlay.logs import task_bound
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, InferencePapers
@@ -43,6 +42,7 @@ from troth.protocol.wire_market import (
     Redeemable,
     Unveil,
 )
+from troth.transport.logs import task_bound
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,7 @@ from troth.node.orders.seat import DrawnCheck, Post, drawn_check
 from troth.node.orders.session import CHECKS, INFERS
 from troth.node.orders.words import COMMITMENT, RESULT
 from troth.node.traces import StoredTrace
-from troth.overlay.sealing import seal
 from troth.protocol import typed_data
-from troth.protocol.dtype import Dtype
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import canonical, checks, lottery
 from troth.protocol.market.checks import Opened
@@ -26,9 +24,11 @@ from troth.protocol.market.draws import Drawn
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, Commitments
 from troth.protocol.market.types import Order, TraceCommitment
+from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TileLayout, TileOpening
 from troth.protocol.types import Address, Hash32, address_to_bytes
 from troth.protocol.wire_market import Unveil, Unveiled
+from troth.transport.sealing import seal
 
 CONTEXT = b"troth opening "
 

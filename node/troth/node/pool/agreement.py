@@ -1,16 +1,47 @@
-"""What an operator has agreed to: from whom a slice may be taken, how large, how often. Pure."""
+"""What an operator has agreed to lend of a machine, from whom a slice may be taken, how large and how often."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from typing import Literal, cast
 
 from troth.node.configuration import Configuration
 from troth.node.errors import ConfigError, OrderRefused
 from troth.node.pool.contacts import Contacts
-from troth.node.pool.hardware import weight_bytes
 from troth.protocol.sizes import ModelSizes
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire_reports import SEGMENTS_HELD_LIMIT, HostingPart
+
+LENT_SHARE = 0.4
+"""Of the memory that is there, unless the operator says how much: a node that moves holds both slices for a while."""
+
+Kind = Literal["cpu", "cuda", "mps"]
+
+
+def device_kind(device: str) -> Kind:
+    """The kind of a torch device such as cuda:1."""
+    kind = device.partition(":")[0]
+    return cast(Kind, kind) if kind in ("cuda", "mps") else "cpu"
+
+
+def weight_bytes(device: str, cache_bytes: int, limit: int | None) -> int:
+    """Memory for weights: the operator's `limit`, or what the cache leaves of a share of what the device has."""
+    return limit if limit is not None else max(0, _lendable_bytes(device) - cache_bytes)
+
+
+def _lendable_bytes(device: str) -> int:
+    if device_kind(device) == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info(torch.device(device))[1] * LENT_SHARE)
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * LENT_SHARE)
+
+
+def cache_tokens(cache_bytes: int, hosted: Segment, sizes: ModelSizes) -> int:
+    """Positions that fit in the cache of every hosted layer; the cache's bytes where their size is not known."""
+    return cache_bytes // max(1, sizes.key_value * (hosted.end - hosted.first))
+
 
 MOST_GROUPS = 2
 """Groups that the market's registry lets a node be in."""

@@ -12,7 +12,7 @@ from troth.node.asking import asks_for
 from troth.node.configuration import Configuration
 from troth.node.configured_slice import text_of
 from troth.node.errors import ConfigError
-from troth.node.market_membership import Joining, join
+from troth.node.membership import Joining, join
 from troth.node.orders.running import connect
 from troth.node.pool.agreement import MOST_GROUPS, agreement_of
 from troth.node.pool.contacts import MarketContacts

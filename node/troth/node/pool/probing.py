@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 import httpx
 
 from troth.node.pool.contacts import Contact
-from troth.overlay.errors import OverlayError
-from troth.overlay.https import naming_errors, pinned_client
 from troth.protocol.types import Address
 from troth.protocol.wire_reports import LinkPart
+from troth.transport.errors import OverlayError
+from troth.transport.https import naming_errors, pinned_client
 
 log = logging.getLogger(__name__)
 

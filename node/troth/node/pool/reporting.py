@@ -13,12 +13,12 @@ import msgspec
 
 from troth.node.pool.contacts import Contacts
 from troth.node.pool.probing import Ways
-from troth.overlay.channel import Channel, Patience
-from troth.overlay.errors import OverlayError, RemoteFailure
-from troth.overlay.operator import Operator
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address
 from troth.protocol.wire_reports import LINKS_LIMIT, HostingPart, LinkPart, Report, Reported
+from troth.transport.channel import Channel, Patience
+from troth.transport.errors import OverlayError, RemoteFailure
+from troth.transport.identity import Operator
 
 log = logging.getLogger(__name__)
 

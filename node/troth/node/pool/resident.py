@@ -11,15 +11,14 @@ from typing import Protocol
 
 from troth.node.engine.interface import Engine
 from troth.node.errors import OrderRefused
-from troth.node.pool.agreement import Agreement, Place, accepted
+from troth.node.pool.agreement import Agreement, Kind, Place, accepted, cache_tokens
 from troth.node.pool.contacts import Contacts
-from troth.node.pool.hardware import Kind, cache_tokens
 from troth.node.pool.meter import Meter
 from troth.node.pool.reporting import Reporting
-from troth.overlay.operator import Operator
 from troth.protocol.sizes import ModelSizes
 from troth.protocol.types import Address, Hash32, Segment
 from troth.protocol.wire_reports import HostingPart, Report
+from troth.transport.identity import Operator
 
 log = logging.getLogger(__name__)
 

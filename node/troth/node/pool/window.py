@@ -12,11 +12,11 @@ from troth.node.errors import ConfigError, OrderRefused
 from troth.node.models.folder import find_model
 from troth.node.pool.agreement import Agreement, Place, accepted
 from troth.node.pool.contacts import Contact, Contacts
-from troth.overlay.https import naming_errors, pinned_client
 from troth.protocol.errors import ProtocolError
 from troth.protocol.sizes import ModelSizes, sizes_of
 from troth.protocol.types import Hash32, Segment
 from troth.protocol.wire_reports import HostingPart, SpanPart
+from troth.transport.https import naming_errors, pinned_client
 
 LARGEST_ANSWER = 64 * 1024
 

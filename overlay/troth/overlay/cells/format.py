@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from troth.overlay.errors import MalformedCell
+from troth.transport.errors import MalformedCell
 
 SMALL, LARGE = 1024, 4096
 """Bytes of a cell: small for a token, large for a prompt."""

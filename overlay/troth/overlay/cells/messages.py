@@ -1,10 +1,22 @@
-"""Messages cut into parcels, and put together again in bounded memory.
+"""Messages cut into parcels, put together again in bounded memory, and how many cells may be under way.
 
     DATA = message 4 | flags 1 | [total 4 [destination 32]] | fragment
 
 The first fragment says how long the message is and, towards the proxy, who shall get it. Fragments of one message
 come in order, since cells do; messages may be mixed. A destination is named by the SHA-256 of its TLS key, so that
 no address travels, and a proxy can only reach what its directory names.
+
+EXTEND    relay 32 | handshake 65                       to the last hop
+EXTENDED  handshake 64                                  from it
+DATA      message 4 | flags 1 | [total 4 [destination 32]] | fragment
+CREDIT    cells 2
+PING      number 4                                      answered by PONG with the same number
+BROKEN    reason 1                                      from the hop behind which the circuit ended
+FAILED    message 4 | reason 1                          a message that the proxy could not deliver
+PADDING   nothing
+
+A sender may be WINDOW cells ahead of the credits it got. So an honest circuit never has more than WINDOW cells queued
+at a relay, and a relay may close one that has.
 """
 
 from __future__ import annotations
@@ -14,10 +26,57 @@ import struct
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
 
-from troth.overlay.cells.format import LARGE, SMALL
-from troth.overlay.cells.parcels import CAPACITY
-from troth.overlay.errors import MalformedCell, QuotaExceeded
+from troth.overlay.cells.format import HEADER, LARGE, SMALL, STACK, TAG
+from troth.transport.errors import MalformedCell, QuotaExceeded
+
+_PARCEL_HEAD = struct.Struct(">BH")
+BODY_OVERHEAD = HEADER + STACK + TAG
+CAPACITY = {size: size - BODY_OVERHEAD - _PARCEL_HEAD.size for size in (SMALL, LARGE)}
+"""Bytes of content in a parcel, by cell size: 932 and 4,004."""
+
+
+class Kind(IntEnum):
+    """What a parcel is."""
+
+    PADDING = 0
+    EXTEND = 1
+    EXTENDED = 2
+    DATA = 3
+    CREDIT = 4
+    PING = 5
+    PONG = 6
+    BROKEN = 7
+    FAILED = 8
+
+
+_KINDS = {int(kind): kind for kind in Kind}
+
+
+class Parcel(NamedTuple):
+    """One cell's content. A tuple, as one is made for every cell."""
+
+    kind: Kind
+    content: bytes = b""
+
+
+def encode(parcel: Parcel, size: int = SMALL) -> bytes:
+    """The payload of a cell of `size` bytes; raises MalformedCell if the content does not fit."""
+    length, room = len(parcel.content), CAPACITY[size]
+    if length > room:
+        raise MalformedCell(f"A parcel in a cell of {size} bytes holds {room}", length)
+    return _PARCEL_HEAD.pack(parcel.kind, length) + parcel.content + bytes(room - length)
+
+
+def decode(payload: bytes) -> Parcel:
+    """The parcel in a payload; raises MalformedCell."""
+    kind, length = _PARCEL_HEAD.unpack_from(payload)
+    if kind not in _KINDS or length > len(payload) - _PARCEL_HEAD.size:
+        raise MalformedCell("A parcel has an unknown kind or an impossible length", (kind, length))
+    return Parcel(_KINDS[kind], payload[_PARCEL_HEAD.size : _PARCEL_HEAD.size + length])
+
 
 _HEAD = struct.Struct(">IB")
 _TOTAL = struct.Struct(">I")
@@ -134,3 +193,53 @@ class Reassembly:
         partial = self._partial.pop(number)
         self.held -= len(partial.content)
         return Message(number, bytes(partial.content), partial.destination, bool(flags & FINAL))
+
+
+WINDOW = 256
+"""Cells ahead of the credits: 1 MiB in large cells."""
+CREDIT_CELLS = 64
+"""Cells per CREDIT: one cell back for 64."""
+_COUNT = struct.Struct(">H")
+
+
+class SendWindow:
+    """What this end may still send."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = WINDOW
+
+    def take(self) -> None:
+        """One cell is sent; the caller looked at `left` before."""
+        assert self.left > 0
+        self.left -= 1
+
+    def credited(self, content: bytes) -> None:
+        """A CREDIT came; raises MalformedCell if it grants what was never sent."""
+        count = _COUNT.unpack(content)[0] if len(content) == _COUNT.size else 0
+        if not count or self.left + count > WINDOW:
+            raise MalformedCell("A credit for cells that were never sent", count)
+        self.left += count
+
+
+class ReceiveWindow:
+    """What the other end may still send."""
+
+    __slots__ = ("_granted", "_uncredited")
+
+    def __init__(self) -> None:
+        self._granted = WINDOW
+        self._uncredited = 0
+
+    def received(self) -> bytes | None:
+        """One cell came: the content of the CREDIT that is now due, or None. Raises QuotaExceeded."""
+        if not self._granted:
+            raise QuotaExceeded("More cells than were granted", WINDOW)
+        self._granted -= 1
+        self._uncredited += 1
+        if self._uncredited < CREDIT_CELLS:
+            return None
+        self._granted += self._uncredited
+        self._uncredited = 0
+        return _COUNT.pack(CREDIT_CELLS)

@@ -1,4 +1,16 @@
-"""The client's side of all layers of a circuit: builds what each hop will find, and peels what comes back.
+"""The layers of a cell: what a relay does to its own, and what the client builds and peels for all of them.
+
+One call makes the pads of 32 cells, so that a cell only takes one off a list.
+
+    body = stack 64 | ciphertext | tag 16
+
+Towards the proxy a relay checks the tag over stack and ciphertext, decrypts, and takes the next tag from the stack:
+    (next tag | next stack) = (stack | zeros 16) XOR pad
+Towards the client it puts the tag that came on top of the stack, whose last slot falls off, and encrypts:
+    (next stack | dropped 16) = (tag | stack) XOR pad
+The new tag covers the ciphertext and the top of the stack, where the tag below is: all that the client will use.
+Both count cells and use the count as nonce, so a cell fits in one place of one circuit only. A relay that speaks
+itself starts with a tag and a stack of zeros; a tag of zeros therefore means "this is where it ends".
 
 A hop's stack is the one before it, shifted by a slot and XORed with a pad. So the client runs the pads through first
 to learn which slots the last hop will find filled, then goes back towards the first hop and adds tag by tag.
@@ -7,13 +19,109 @@ to learn which slots the last hop will find filled, then goes back towards the f
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from troth.overlay.cells.format import MAX_HOPS, STACK, TAG
-from troth.overlay.cells.layer import KEY, HopKeys, Keystream
-from troth.overlay.cells.pads import PadStream
-from troth.overlay.errors import CellTampered, MalformedCell
+from troth.transport.errors import CellTampered, MalformedCell, QuotaExceeded
+
+PAD = STACK + TAG
+_BATCH = 32 * PAD
+_ZEROS = bytes(_BATCH)
+
+
+class PadStream:
+    """Pads in the order of the cells; one stream per hop and direction, never rewound."""
+
+    __slots__ = ("_encryptor", "_pads")
+
+    def __init__(self, key: bytes) -> None:
+        self._encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+        self._pads: list[int] = []
+
+    def next(self) -> int:
+        """The next pad as a 640-bit integer, big-endian."""
+        if not self._pads:
+            stream = self._encryptor.update(_ZEROS)
+            self._pads = [int.from_bytes(stream[end - PAD : end], "big") for end in range(_BATCH, 0, -PAD)]
+        return self._pads.pop()
+
+
+KEY = 32
+MAX_CELLS = 2**30
+"""Cells under one key; NIST SP 800-38D allows 2**32 under counter nonces. A circuit is rotated long before."""
+_LAYER_TAG_BITS = 8 * TAG
+NO_TAG = bytes(TAG)
+_NO_STACK = bytes(STACK)
+
+
+@dataclass(frozen=True, slots=True)
+class HopKeys:
+    """The four secrets that a client shares with one hop: AEAD and pad keys, 32 bytes each, by direction."""
+
+    forward: bytes = field(repr=False)
+    forward_pad: bytes = field(repr=False)
+    backward: bytes = field(repr=False)
+    backward_pad: bytes = field(repr=False)
+
+
+class Keystream:
+    """The AEAD key, pad stream and cell count of one direction of one hop."""
+
+    __slots__ = ("aead", "count", "pads")
+
+    def __init__(self, key: bytes, pad_key: bytes) -> None:
+        self.aead = AESGCM(key)
+        self.pads = PadStream(pad_key)
+        self.count = 0
+
+    def nonce(self) -> bytes:
+        """Twelve bytes, never the same twice; raises QuotaExceeded when the key is used up."""
+        count = self.count
+        if count >= MAX_CELLS:
+            raise QuotaExceeded("The key of a layer is used up", count, "Rotate the circuit.")
+        self.count = count + 1
+        return count.to_bytes(12, "big")
+
+
+class RelayLayer:
+    """A relay's side of one circuit's layer."""
+
+    __slots__ = ("_backward", "_forward")
+
+    def __init__(self, keys: HopKeys) -> None:
+        self._forward = Keystream(keys.forward, keys.forward_pad)
+        self._backward = Keystream(keys.backward, keys.backward_pad)
+
+    def open(self, body: bytes) -> tuple[bytes, bytes, bytes]:
+        """(next stack, payload, next tag) of a body that came from the client's side.
+
+        A next tag of zeros: the payload is for this relay. Raises CellTampered: end the circuit.
+        """
+        forward, stack = self._forward, body[:STACK]
+        try:
+            payload = forward.aead.decrypt(forward.nonce(), body[STACK:], stack)
+        except InvalidTag:
+            raise CellTampered(0) from None
+        mixed = ((int.from_bytes(stack, "big") << _LAYER_TAG_BITS) ^ forward.pads.next()).to_bytes(PAD, "big")
+        return mixed[TAG:], payload, mixed[:TAG]
+
+    def wrap(self, body: bytes) -> tuple[bytes, bytes]:
+        """(next stack, ciphertext with tag) of a body that came from the proxy's side."""
+        return self._wrap(body[-TAG:] + body[:STACK], body[STACK:-TAG])
+
+    def originate(self, payload: bytes) -> tuple[bytes, bytes]:
+        """(stack, ciphertext with tag) of a payload of this relay's own."""
+        return self._wrap(NO_TAG + _NO_STACK, payload)
+
+    def _wrap(self, tags: bytes, payload: bytes) -> tuple[bytes, bytes]:
+        backward = self._backward
+        stack = (int.from_bytes(tags, "big") ^ backward.pads.next()).to_bytes(PAD, "big")[:STACK]
+        return stack, backward.aead.encrypt(backward.nonce(), payload, stack[:TAG])
+
 
 _STACK_BITS, _TAG_BITS = 8 * STACK, 8 * TAG
 _STACK_MASK = (1 << _STACK_BITS) - 1

@@ -6,7 +6,7 @@ A relay can always lie about the next one, so a claim convicts a pair: the hop t
 from __future__ import annotations
 
 from troth.overlay.cells.format import Reason
-from troth.overlay.errors import CircuitFailed, CircuitSilent
+from troth.transport.errors import CircuitFailed, CircuitSilent
 
 _WORDS = {
     Reason.FINISHED: "it closed the circuit",

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from troth.overlay.cells import parcels
+from troth.overlay.cells import messages
 from troth.overlay.cells.format import (
     SMALL,
     Cell,
@@ -20,17 +20,15 @@ from troth.overlay.cells.format import (
     onion_headers,
     reason_of,
 )
-from troth.overlay.cells.messages import Message, Reassembly, fragments
+from troth.overlay.cells.messages import Kind, Message, Parcel, Reassembly, ReceiveWindow, SendWindow, fragments
 from troth.overlay.cells.onion import Onion
-from troth.overlay.cells.parcels import Kind, Parcel
-from troth.overlay.cells.window import ReceiveWindow, SendWindow
 from troth.overlay.circuits import blame
 from troth.overlay.circuits.descriptors import RelayDescriptor
 from troth.overlay.circuits.exchange import Exchange
 from troth.overlay.circuits.handshake import ClientShare
 from troth.overlay.circuits.link import Link
 from troth.overlay.circuits.rotation import Rotation
-from troth.overlay.errors import (
+from troth.transport.errors import (
     CellRefused,
     CellTampered,
     CircuitFailed,
@@ -196,7 +194,7 @@ class Circuit:
         await self._room.wait()
 
     def _say(self, parcel: Parcel, *, hop: int = 0, size: int = SMALL) -> None:
-        body = self._onion.seal(parcels.encode(parcel, size), hop)
+        body = self._onion.seal(messages.encode(parcel, size), hop)
         self.carried += size
         self.link.send(self._headers[size] + body)
 
@@ -218,7 +216,7 @@ class Circuit:
     def _came(self, cell: Cell) -> None:
         if cell.command is Command.ONION and len(self._onion):
             hop, payload = self._onion.peel(cell.body)
-            self._heard(hop, parcels.decode(payload))
+            self._heard(hop, messages.decode(payload))
         elif cell.command is Command.CREATED and not len(self._onion):
             self._answer_setup(cell.body)
         elif cell.command is Command.DESTROY:

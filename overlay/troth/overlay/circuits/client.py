@@ -9,10 +9,9 @@ from troth.overlay.cells.format import MAX_HOPS, Cell, new_circuit_id
 from troth.overlay.circuits import blame
 from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.circuits.descriptors import RelayDescriptor
-from troth.overlay.circuits.link import Link
-from troth.overlay.circuits.links import LinkPool
+from troth.overlay.circuits.link import Link, LinkPool
 from troth.overlay.circuits.rotation import Rotation
-from troth.overlay.errors import CircuitFailed, CircuitSilent, MalformedCell, OverlayError
+from troth.transport.errors import CircuitFailed, CircuitSilent, MalformedCell, OverlayError
 
 BUILD_SECONDS = 15.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from troth.overlay.errors import UnknownDestination
+from troth.transport.errors import UnknownDestination
 
 KEY_BYTES = 32
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from troth.overlay.cells.messages import Message
-from troth.overlay.errors import CircuitFailed
+from troth.transport.errors import CircuitFailed
 
 
 class Exchange:

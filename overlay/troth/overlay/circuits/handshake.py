@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from troth.overlay.cells.layer import KEY, HopKeys
+from troth.overlay.cells.onion import KEY, HopKeys
 from troth.overlay.circuits.descriptors import RelayDescriptor
-from troth.overlay.errors import HandshakeRefused
+from troth.transport.errors import HandshakeRefused
 
 VERSION = 1
 PROTOCOL = b"troth circuit 1: ntor, X25519, HKDF-SHA256, AES-256-GCM"

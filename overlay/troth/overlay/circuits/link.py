@@ -1,4 +1,4 @@
-"""A link: one TLS 1.3 connection between two neighbours, on which cells of many circuits travel.
+"""Links: TLS 1.3 connections between neighbours, on which cells of many circuits travel, shared by all of them.
 
 The end that connected is on the client's side of every circuit on the link and alone may begin one. It checks the
 other's pin; the other learns nothing but an address. The version is agreed by ALPN, within the TLS handshake.
@@ -14,9 +14,9 @@ from typing import Protocol, cast
 
 from troth.overlay.cells.format import Cell, CellReader
 from troth.overlay.circuits.descriptors import Place
-from troth.overlay.errors import CellRefused, ChannelUnavailable, WrongTlsKey
-from troth.overlay.identity import TlsIdentity
-from troth.overlay.tls import as_wrong_tls_key, pinned_context, server_context
+from troth.transport.errors import CellRefused, ChannelUnavailable, Overloaded, WrongTlsKey
+from troth.transport.identity import TlsIdentity
+from troth.transport.tls import as_wrong_tls_key, pinned_context, server_context
 
 log = logging.getLogger(__name__)
 
@@ -157,3 +157,63 @@ async def dial(place: Place, owner: LinkOwner, seconds: float, context: ssl.SSLC
         raise ChannelUnavailable(f"{address} does not speak {ALPN}", remedy="Both ends need the same version.")
     link.host = place.host
     return link
+
+
+class LinkPool:
+    """Links that this end dialed, by the name of the other end.
+
+    Args:
+        owner: who gets their cells.
+        seconds: for TCP and TLS together.
+        limit: links at once.
+    """
+
+    def __init__(self, owner: LinkOwner, *, seconds: float = 5.0, limit: int = 256) -> None:
+        self._owner = owner
+        self._seconds = seconds
+        self._limit = limit
+        self._links: dict[bytes, Link] = {}
+        self._opening: dict[bytes, asyncio.Task[Link]] = {}
+
+    def __len__(self) -> int:
+        return len(self._links) + len(self._opening)
+
+    async def to(self, place: Place) -> Link:
+        """The open link to `place`; raises WrongTlsKey, ChannelUnavailable or Overloaded."""
+        link = self._links.get(place.name)
+        if link is not None and link.open:
+            return link
+        opening = self._opening.get(place.name)
+        if opening is None:
+            if len(self) >= self._limit:
+                raise Overloaded("Too many links are open", len(self), "Try again later.")
+            opening = self._opening[place.name] = asyncio.create_task(self._open(place))
+            # Everybody who waits may be gone before it fails.
+            opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(opening)
+
+    async def _open(self, place: Place) -> Link:
+        try:
+            link = await dial(place, self._owner, self._seconds)
+            self._links[place.name] = link
+            return link
+        finally:
+            self._opening.pop(place.name, None)
+
+    def forget(self, link: Link) -> None:
+        """The link is gone."""
+        for name in [name for name, known in self._links.items() if known is link]:
+            del self._links[name]
+
+    def links(self) -> tuple[Link, ...]:
+        """Those that are open now."""
+        return tuple(self._links.values())
+
+    async def close(self) -> None:
+        """Close all; whoever waits for one gets ChannelUnavailable."""
+        for opening in self._opening.values():
+            opening.cancel()
+        results = await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        for link in (*self._links.values(), *(one for one in results if isinstance(one, Link))):
+            link.close()
+        self._links.clear()

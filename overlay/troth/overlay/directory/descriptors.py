@@ -21,11 +21,11 @@ from troth.overlay.circuits.descriptors import Place, RelayDescriptor
 from troth.overlay.directory.codec import KINDS, REGION, is_literal
 from troth.overlay.directory.errors import DescriptorRefused
 from troth.overlay.directory.listing import ListedDestination
-from troth.overlay.identity import TlsIdentity
 from troth.protocol import typed_data
 from troth.protocol.errors import InvalidSignature
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, Uint16, Uint32, Uint64
+from troth.transport.identity import TlsIdentity
 
 LARGEST_DESCRIPTOR = 1024
 """Bytes; one has about 400."""

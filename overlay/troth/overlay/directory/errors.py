@@ -17,7 +17,7 @@ DirectoryError (an OverlayError)
 
 from __future__ import annotations
 
-from troth.overlay.errors import OverlayError
+from troth.transport.errors import OverlayError
 
 
 class DirectoryError(OverlayError):

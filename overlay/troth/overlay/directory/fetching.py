@@ -14,13 +14,12 @@ import httpx
 
 from troth.overlay.directory.errors import CommitteeUnknown, DirectoryUnavailable, ListMalformed
 from troth.overlay.directory.keeping import Keeper
-from troth.overlay.directory.listing import Listing
-from troth.overlay.directory.membership import Membership, read_membership
+from troth.overlay.directory.listing import Listing, Membership, read_membership
 from troth.overlay.directory.signing import LARGEST_SIGNED
-from troth.overlay.errors import OverlayError
-from troth.overlay.https import naming_errors, pinned_client
 from troth.protocol.committee import Member
 from troth.protocol.types import Address
+from troth.transport.errors import OverlayError
+from troth.transport.https import naming_errors, pinned_client
 
 log = logging.getLogger(__name__)
 

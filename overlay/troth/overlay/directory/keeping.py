@@ -18,8 +18,7 @@ from msgspec import Meta
 
 from troth.overlay.directory.descriptors import require_own_signature
 from troth.overlay.directory.errors import DescriptorRefused, ListRefused, ListRolledBack
-from troth.overlay.directory.listing import ListedDestination, Listing
-from troth.overlay.directory.membership import Membership
+from troth.overlay.directory.listing import ListedDestination, Listing, Membership
 from troth.overlay.directory.signing import LARGEST_SIGNED, SignedListing, decode_signed, encode_signed, verify
 from troth.protocol.committee import MAXIMUM_MEMBERS, Member
 from troth.protocol.errors import ProtocolError

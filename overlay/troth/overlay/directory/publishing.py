@@ -12,12 +12,11 @@ import httpx
 from troth.overlay.circuits.descriptors import Place
 from troth.overlay.directory.descriptors import SignedDestination, SignedRelay, Signer, encode_descriptor
 from troth.overlay.directory.errors import DescriptorRefused, DirectoryUnavailable
-from troth.overlay.directory.membership import Membership
-from troth.overlay.errors import OverlayError
-from troth.overlay.failures import decode_failure, remote_failure
-from troth.overlay.https import naming_errors, pinned_client
-from troth.overlay.identity import TlsIdentity
+from troth.overlay.directory.listing import Membership
 from troth.protocol.committee import Member, threshold
+from troth.transport.errors import OverlayError, decode_failure, remote_failure
+from troth.transport.https import naming_errors, pinned_client
+from troth.transport.identity import TlsIdentity
 
 log = logging.getLogger(__name__)
 

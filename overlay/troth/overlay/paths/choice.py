@@ -1,20 +1,139 @@
-"""Choose paths that share no relay, no operator and no network. Pure: the randomness comes from outside.
+"""Paths that share no relay, no operator and no network: drawn by weight, searched where drawing got stuck.
 
 One operator, or one who listens in one network, then sees at most one hop of all that a client uses at a time.
+
+Relays that share neither operator nor network are a matching in the graph whose two sides are operators and networks
+and whose edges are relays. So a maximum matching (augmenting paths: Kuhn 1955) decides it.
+
+A relay says itself how much bandwidth it offers, so the word is worth at most four times what is usual: a lie cannot
+buy traffic. A relay counts fully only after a week in the directory: a crowd that arrives today takes little today,
+and its operators pay for a week first. The usual bandwidth is the median by age, so that the same crowd cannot move
+that either.
 """
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 from bisect import bisect
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from functools import lru_cache
+from itertools import accumulate, combinations, islice
 from random import Random, SystemRandom
 
 from troth.overlay.circuits.descriptors import RelayDescriptor
 from troth.overlay.directory.listing import ListedRelay
 from troth.overlay.paths.errors import NoDisjointPaths
-from troth.overlay.paths.matching import matched
-from troth.overlay.paths.weights import network_of, weights
+
+MOST_MEDIANS = 4
+FULL_AGE = 7 * 86_400
+"""Seconds until a relay counts fully."""
+YOUNGEST = 0.05
+"""What a new relay counts. Not zero: in a network that is new itself, all are young."""
+
+
+def weights(relays: Sequence[ListedRelay], now: int) -> list[float]:
+    """One positive weight per relay: min(bandwidth, 4 x median) x age factor. `now` in Unix seconds."""
+    ages = [min(1.0, max(YOUNGEST, (now - listed.since) / FULL_AGE)) for listed in relays]
+    offered = [max(1, listed.bandwidth) for listed in relays]
+    most = MOST_MEDIANS * _median(offered, ages)
+    return [min(bandwidth, most) * age for bandwidth, age in zip(offered, ages, strict=True)]
+
+
+def _median(values: Sequence[int], shares: Sequence[float]) -> int:
+    half = sum(shares) / 2
+    for value, share in sorted(zip(values, shares, strict=True)):
+        half -= share
+        if half <= 0:
+            return value
+    return max(values, default=1)
+
+
+@lru_cache(maxsize=65_536)
+def network_of(host: str) -> str:
+    """The /16 of an IPv4 address, the /32 of an IPv6 one, or the last two labels of a name.
+
+    Every way to write an IPv4 address that a resolver takes counts as that address ("10.1", "0x0a000001", IPv6 around
+    it): another spelling must not make another network. Two labels are too few for some registries ("co.uk"): that
+    takes names together that belong to different parties, never the other way round.
+    """
+    address = _address(host)
+    if address is None:
+        return ".".join(host.rstrip(".").lower().split(".")[-2:])
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(ipaddress.IPv4Network((address, 16), strict=False))
+    return str(ipaddress.IPv6Network((address, 32), strict=False))
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    bare = host.strip("[]").rstrip(".")
+    try:
+        address = ipaddress.ip_address(bare.split("%")[0])
+    except ValueError:
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(bare))
+        except (OSError, UnicodeError):
+            return None
+    if isinstance(address, ipaddress.IPv6Address):
+        return address.ipv4_mapped or address.sixtofour or address
+    return address
+
+
+_GUARD_SETS = 256
+"""Choices of guards that are looked at: more than four or six of eight have."""
+
+_Edges = dict[str, dict[str, RelayDescriptor]]
+
+
+def matched(
+    relays: Sequence[RelayDescriptor], guards: Sequence[RelayDescriptor], heads: int, others: int
+) -> tuple[list[RelayDescriptor], list[RelayDescriptor]] | None:
+    """`heads` of the guards and `others` of the relays, all of different operators and networks; None if impossible."""
+    edges = _edges(relays)
+    if len(_matching(_edges([*relays, *guards]), set(), set(), heads + others)) < heads + others:
+        return None
+    for chosen in islice(combinations(guards, heads), _GUARD_SETS):
+        operators = {guard.operator.lower() for guard in chosen}
+        networks = {network_of(guard.place.host) for guard in chosen}
+        if len(operators) < heads or len(networks) < heads:
+            continue
+        found = _matching(edges, operators, networks, others)
+        names = {guard.name for guard in chosen} | {relay.name for relay in found}
+        if len(found) == others and len(names) == heads + others:
+            return list(chosen), found
+    return None
+
+
+def _edges(relays: Sequence[RelayDescriptor]) -> _Edges:
+    """One relay for each operator and network it is in; the order given decides which."""
+    edges: _Edges = {}
+    for relay in relays:
+        edges.setdefault(relay.operator.lower(), {}).setdefault(network_of(relay.place.host), relay)
+    return edges
+
+
+def _matching(edges: _Edges, operators: set[str], networks: set[str], size: int) -> list[RelayDescriptor]:
+    """Up to `size` relays that share nothing, none of these operators and networks."""
+    holder: dict[str, str] = {}
+
+    def place(operator: str, tried: set[str]) -> bool:
+        for network in edges[operator]:
+            if network in networks or network in tried:
+                continue
+            tried.add(network)
+            # Whoever holds this network may be able to move to another one.
+            if network not in holder or place(holder[network], tried):
+                holder[network] = operator
+                return True
+        return False
+
+    for operator in edges:
+        if len(holder) == size:
+            break
+        if operator not in operators:
+            place(operator, set())
+    return [edges[operator][network] for network, operator in holder.items()]
+
 
 Path = tuple[RelayDescriptor, ...]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from troth.overlay.errors import OverlayError
+from troth.transport.errors import OverlayError
 
 
 class PathsError(OverlayError):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from random import Random
 
 from troth.overlay.circuits.descriptors import RelayDescriptor
-from troth.overlay.errors import CircuitFailed
 from troth.overlay.relay.limits import TokenBucket
+from troth.transport.errors import CircuitFailed
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from random import Random, SystemRandom
 from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.circuits.client import Client
 from troth.overlay.directory.listing import Listing
-from troth.overlay.errors import CircuitFailed, OverlayError
 from troth.overlay.paths.choice import Crowd, Path, choose
 from troth.overlay.paths.errors import GuardsUnusable, NoCircuits, NoDisjointPaths
 from troth.overlay.paths.guards import Guards
 from troth.overlay.paths.pace import Attempts, Pace
 from troth.overlay.paths.slots import Member, Slot
+from troth.transport.errors import CircuitFailed, OverlayError
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from troth.overlay.cells.format import LARGE, SMALL, onion_headers
-from troth.overlay.cells.layer import RelayLayer
+from troth.overlay.cells.onion import RelayLayer
 from troth.overlay.circuits.link import Link
 
 if TYPE_CHECKING:

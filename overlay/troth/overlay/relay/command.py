@@ -62,9 +62,9 @@ def start(
     """Relay until SIGINT or SIGTERM; then no new circuits are taken and those in use are waited for."""
     import uvloop
 
-    from troth.overlay.logs import configure
     from troth.overlay.relay.configuration import load
     from troth.overlay.relay.running import run_until_stopped
+    from troth.transport.logs import configure
 
     configure(log_level)
     uvloop.run(run_until_stopped(load(_folder(home))))
@@ -81,8 +81,8 @@ def entry(home: HomeOption = DEFAULT_HOME) -> None:
 @app.command()
 def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Check configuration, keys, directory and port; each line that fails says how to fix it."""
-    from troth.overlay.findings import rendered
     from troth.overlay.relay.doctor import examine
+    from troth.transport.health import rendered
 
     findings = examine(_folder(home))
     typer.echo(rendered(findings, as_json))

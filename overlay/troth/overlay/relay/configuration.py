@@ -20,10 +20,10 @@ import msgspec
 
 from troth.overlay.circuits.descriptors import Directory, Place, RelayDescriptor
 from troth.overlay.directory.codec import is_literal
-from troth.overlay.errors import RelayMisconfigured, UnknownDestination
 from troth.overlay.relay.limits import Limits
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, to_address
+from troth.transport.errors import RelayMisconfigured, UnknownDestination
 
 FILE = "relay.toml"
 VERSION = 1

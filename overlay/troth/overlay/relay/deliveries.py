@@ -13,9 +13,9 @@ from troth.overlay.cells.format import Reason
 from troth.overlay.cells.messages import Message
 from troth.overlay.circuits.descriptors import Place
 from troth.overlay.circuits.link import link_client_context
-from troth.overlay.errors import OverlayError
 from troth.overlay.relay.delivery import ALPN, EXCHANGE, DeliveryFrame, FrameKind, FrameReader, encode_frame
 from troth.overlay.relay.limits import Limits
+from troth.transport.errors import OverlayError
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from troth.overlay.errors import FrameTooLarge, MalformedCell
+from troth.transport.errors import FrameTooLarge, MalformedCell
 
 ALPN = "troth-delivery/1"
 EXCHANGE = 16

@@ -11,10 +11,10 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import cast
 
-from troth.overlay.errors import OverlayError
-from troth.overlay.identity import TlsIdentity
 from troth.overlay.relay.delivery import ALPN, DeliveryFrame, FrameKind, FrameReader, encode_frame
-from troth.overlay.tls import server_context
+from troth.transport.errors import OverlayError
+from troth.transport.identity import TlsIdentity
+from troth.transport.tls import server_context
 
 log = logging.getLogger(__name__)
 

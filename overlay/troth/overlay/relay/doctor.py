@@ -8,13 +8,12 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from troth.overlay.errors import OverlayError
-from troth.overlay.findings import Finding
-from troth.overlay.identity import load_identity
 from troth.overlay.relay.configuration import FILE, Configuration, load, load_directory
-from troth.overlay.relay.key import load_handshake_key
-from troth.overlay.relay.operator_key import load_operator_key
+from troth.overlay.relay.keys import load_handshake_key, load_operator_key
 from troth.protocol.typed_data import address_of
+from troth.transport.errors import OverlayError
+from troth.transport.health import Finding
+from troth.transport.identity import load_identity
 
 _LISTED = 256
 """Links that a relay opens to others at most (`links.LinkPool`)."""
@@ -64,7 +63,7 @@ def _committee(configuration: Configuration) -> Finding:
     """Whether members give a list, and whether this relay is in it."""
     from troth.overlay.directory.fetching import refresh
     from troth.overlay.directory.keeping import Keeper
-    from troth.overlay.directory.membership import read_membership
+    from troth.overlay.directory.listing import read_membership
 
     committee = configuration.committee
     assert committee is not None

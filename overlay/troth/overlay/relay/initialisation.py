@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from troth.overlay.circuits.descriptors import Place, RelayDescriptor
-from troth.overlay.errors import RelayMisconfigured
-from troth.overlay.identity import load_identity, load_or_create_identity
 from troth.overlay.relay.configuration import (
     FILE,
     PUBLISH_SECONDS,
@@ -18,9 +16,10 @@ from troth.overlay.relay.configuration import (
     relay_entry,
     template,
 )
-from troth.overlay.relay.key import create_handshake_key, load_handshake_key
-from troth.overlay.relay.operator_key import create_operator_key, load_operator_key
+from troth.overlay.relay.keys import create_handshake_key, create_operator_key, load_handshake_key, load_operator_key
 from troth.protocol.typed_data import address_of
+from troth.transport.errors import RelayMisconfigured
+from troth.transport.identity import load_identity, load_or_create_identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ import socket
 from collections import Counter
 
 from troth.overlay.circuits.link import Link, link_server_context
-from troth.overlay.errors import ChannelUnavailable
-from troth.overlay.identity import TlsIdentity
 from troth.overlay.relay.switch import Switch
+from troth.transport.errors import ChannelUnavailable
+from troth.transport.identity import TlsIdentity
 
 log = logging.getLogger(__name__)
 

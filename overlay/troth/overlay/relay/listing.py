@@ -11,11 +11,11 @@ from troth.overlay.directory.descriptors import Signer
 from troth.overlay.directory.fetching import DirectoryClient
 from troth.overlay.directory.listing import Listing
 from troth.overlay.directory.publishing import keep_publishing, publish, require_enough
-from troth.overlay.identity import load_identity
 from troth.overlay.relay.configuration import Committee, Configuration
 from troth.overlay.relay.initialisation import own_descriptor
-from troth.overlay.relay.operator_key import load_operator_key
+from troth.overlay.relay.keys import load_operator_key
 from troth.overlay.relay.switch import Switch
+from troth.transport.identity import load_identity
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from troth.overlay.cells.format import Reason
-from troth.overlay.cells.messages import Message, Reassembly, fragments
-from troth.overlay.cells.parcels import Kind, Parcel
-from troth.overlay.cells.window import ReceiveWindow, SendWindow
+from troth.overlay.cells.messages import Kind, Message, Parcel, Reassembly, ReceiveWindow, SendWindow, fragments
 
 if TYPE_CHECKING:
     from troth.overlay.relay.circuit import RelayCircuit

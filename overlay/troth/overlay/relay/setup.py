@@ -11,13 +11,13 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from troth.overlay.cells.format import Cell, Command, Reason, control_cell, destroy_cell, new_circuit_id
-from troth.overlay.cells.layer import RelayLayer
-from troth.overlay.cells.parcels import Kind, Parcel
+from troth.overlay.cells.messages import Kind, Parcel
+from troth.overlay.cells.onion import RelayLayer
 from troth.overlay.circuits.handshake import REPLY_BYTES, REQUEST_BYTES, RelayIdentity
 from troth.overlay.circuits.link import Link
-from troth.overlay.errors import HandshakeRefused, MalformedCell, OverlayError
 from troth.overlay.relay.circuit import Leg, RelayCircuit
 from troth.overlay.relay.limits import SeenShares, TokenBucket
+from troth.transport.errors import HandshakeRefused, MalformedCell, OverlayError
 
 if TYPE_CHECKING:
     from troth.overlay.relay.switch import Switch

@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from troth.overlay.cells import parcels
+from troth.overlay.cells import messages
 from troth.overlay.cells.format import HEADER, SMALL, Cell, Command, Reason, destroy_cell, reason_of
-from troth.overlay.cells.layer import NO_TAG
-from troth.overlay.cells.parcels import Kind, Parcel
+from troth.overlay.cells.messages import Kind, Parcel
+from troth.overlay.cells.onion import NO_TAG
 from troth.overlay.circuits.descriptors import Directory
 from troth.overlay.circuits.handshake import RelayIdentity
-from troth.overlay.circuits.link import Link
-from troth.overlay.circuits.links import LinkPool
-from troth.overlay.errors import CellRefused, CellTampered, MalformedCell, QuotaExceeded
+from troth.overlay.circuits.link import Link, LinkPool
 from troth.overlay.relay.backlog import Backlog
 from troth.overlay.relay.circuit import Leg, RelayCircuit
 from troth.overlay.relay.deliveries import Deliveries
@@ -25,6 +23,7 @@ from troth.overlay.relay.limits import Limits
 from troth.overlay.relay.metrics import Metrics
 from troth.overlay.relay.proxy import ProxySide
 from troth.overlay.relay.setup import Setup
+from troth.transport.errors import CellRefused, CellTampered, MalformedCell, QuotaExceeded
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +131,7 @@ class Switch:
         if not circuit.proven:
             self._setup.proven(circuit)
         if tag == NO_TAG:
-            self._heard(circuit, parcels.decode(payload))
+            self._heard(circuit, messages.decode(payload))
         elif circuit.down is None or circuit.created is not None:
             raise MalformedCell("A cell for a hop that is not there")
         else:
@@ -160,7 +159,7 @@ class Switch:
 
     def tell(self, circuit: RelayCircuit, parcel: Parcel, size: int = SMALL) -> None:
         """Say something to the client."""
-        self.send(circuit.up, circuit.own_cell(parcels.encode(parcel, size)))
+        self.send(circuit.up, circuit.own_cell(messages.encode(parcel, size)))
 
     def send(self, leg: Leg, cell: bytes) -> None:
         """Send a cell on, or let it wait if its link is full."""
@@ -191,7 +190,7 @@ class Switch:
         if told_by is not up.link:
             # After dropped cells the client's count is off: nothing that we say would fit.
             if circuit.layer is not None and not waited:
-                self._now(up.link, circuit.own_cell(parcels.encode(Parcel(Kind.BROKEN, bytes((reason,))))))
+                self._now(up.link, circuit.own_cell(messages.encode(Parcel(Kind.BROKEN, bytes((reason,))))))
             self._now(up.link, destroy_cell(up.circuit_id, reason))
         if down is not None and told_by is not down.link:
             self._now(down.link, destroy_cell(down.circuit_id, Reason.FINISHED))

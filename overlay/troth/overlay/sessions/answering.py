@@ -6,13 +6,13 @@ import asyncio
 import logging
 from enum import StrEnum
 
-from troth.overlay.errors import OverlayError
 from troth.overlay.sessions.errors import TooMuch
 from troth.overlay.sessions.frames import AnswerKind
 from troth.overlay.sessions.messages import Request, ResponseHead, decode_request, encode_head
 from troth.overlay.sessions.reply import Abandoned, Reply
 from troth.overlay.sessions.serving import Serve
 from troth.overlay.sida import Part
+from troth.transport.errors import OverlayError
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import AsyncGenerator, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from troth.overlay.errors import CircuitFailed, OverlayError
 from troth.overlay.sessions.carrying import QUIET_SECONDS, Carrying
 from troth.overlay.sessions.errors import Delivered, RequestFailed
 from troth.overlay.sessions.frames import AcknowledgeFrame, acknowledge_frame, cancel_frame
@@ -18,6 +17,7 @@ from troth.overlay.sida import Clove, Sender
 from troth.overlay.sida.assembly import Assembly
 from troth.overlay.sida.errors import CloveRefused
 from troth.overlay.sida.sending import SEGMENT_BYTES
+from troth.transport.errors import CircuitFailed, OverlayError
 
 if TYPE_CHECKING:
     from troth.overlay.sessions.session import Session

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from troth.overlay.errors import CircuitFailed, CircuitSilent
 from troth.overlay.sessions.errors import Delivered, RequestFailed
 from troth.overlay.sessions.frames import AnswerKind, FrameKind, HandleFrame, handle_frame
 from troth.overlay.sessions.path import Answers, SessionPath
 from troth.overlay.sida import Clove, parse
 from troth.overlay.sida.errors import MalformedClove
 from troth.overlay.sida.sending import SEGMENT_BYTES
+from troth.transport.errors import CircuitFailed, CircuitSilent
 
 QUIET_SECONDS = 3.0
 """After so long without a word on a path it is asked whether it is alive, and compared with the others."""

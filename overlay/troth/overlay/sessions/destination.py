@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from troth.overlay.errors import OverlayError
 from troth.overlay.relay.limits import TokenBucket
 from troth.overlay.sessions.answering import Answering
 from troth.overlay.sessions.errors import MalformedFrame, OpeningRefused, TooMuch
@@ -28,14 +27,14 @@ from troth.overlay.sessions.frames import (
     split_frame,
 )
 from troth.overlay.sessions.handle import Handle
-from troth.overlay.sessions.limits import Limits
-from troth.overlay.sessions.metrics import Metrics
+from troth.overlay.sessions.limits import Limits, Metrics
 from troth.overlay.sessions.opening import open_sealed
 from troth.overlay.sessions.reply import Reply
 from troth.overlay.sessions.serving import Serve
 from troth.overlay.sessions.session_table import KnownPath, KnownSession, SessionTable
 from troth.overlay.sida import Clove, Inbox, parse
 from troth.overlay.sida.errors import CloveRefused
+from troth.transport.errors import OverlayError
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import msgspec
 
-from troth.overlay.errors import EntryMisconfigured
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, to_address
+from troth.transport.errors import EntryMisconfigured
 
 
 @dataclass(frozen=True, slots=True)

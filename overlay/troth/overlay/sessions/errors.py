@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from troth.overlay.errors import CircuitFailed, OverlayError
+from troth.transport.errors import CircuitFailed, OverlayError
 
 
 class SessionError(OverlayError):

@@ -10,8 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-from troth.overlay.sessions.frames import AnswerKind
-from troth.overlay.sessions.path_keys import PathKeys
+from troth.overlay.sessions.frames import AnswerKind, PathKeys
 
 MOST_WAITING = 64
 """Above the 48 segments that are not acknowledged: what a slow proxy did not take by then came on other paths."""

@@ -1,8 +1,10 @@
-"""What a destination lends to strangers, and for how long (docs/sessions.md, "Denial of service")."""
+"""What a destination lends to strangers, and what it counts: sums only, nothing of a session, a proxy or a client."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from troth.overlay.sessions.messages import LARGEST_REQUEST
 from troth.overlay.sida import Limits as InboxLimits
@@ -41,3 +43,15 @@ class Limits:
     idle_seconds: float = 1800.0
     unattended_seconds: float = 60.0
     inbox: InboxLimits = field(default_factory=lambda: InboxLimits(segment_bytes=SEGMENT_BYTES, seconds=30.0))
+
+
+class Metrics:
+    """Registered in `registry`, or in one of its own."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self.requests = Counter("troth_overlay_requests", "Requests that came over the overlay", registry=self.registry)
+        self.refused = Counter(
+            "troth_overlay_refused", "Deliveries that were refused", ["reason"], registry=self.registry
+        )
+        self.sessions = Gauge("troth_overlay_sessions", "Sessions that are known", registry=self.registry)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.circuits.exchange import Exchange
 from troth.overlay.directory.listing import ListedDestination
-from troth.overlay.errors import CircuitFailed
 from troth.overlay.sessions.errors import MalformedFrame
-from troth.overlay.sessions.frames import AnswerKind, encode_known, encode_opening, split_answer
+from troth.overlay.sessions.frames import AnswerKind, PathKeys, encode_known, encode_opening, split_answer
 from troth.overlay.sessions.opening import Opening
-from troth.overlay.sessions.path_keys import PathKeys
 from troth.overlay.sida import Threshold
+from troth.transport.errors import CircuitFailed
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.directory.listing import ListedDestination
-from troth.overlay.errors import CircuitFailed, MalformedCell
 from troth.overlay.sessions.asking import Asking
 from troth.overlay.sessions.errors import Delivered, MalformedFrame, RequestFailed
 from troth.overlay.sessions.frames import FrameKind
@@ -23,6 +22,7 @@ from troth.overlay.sessions.messages import Request, ResponseHead, decode_head
 from troth.overlay.sessions.opening import SECRET_BYTES
 from troth.overlay.sessions.path import SessionPath, Trust
 from troth.overlay.sida import Threshold
+from troth.transport.errors import CircuitFailed, MalformedCell
 
 DEFAULT_THRESHOLD = Threshold(4, 3)
 CIRCUIT_SECONDS = 30.0

@@ -6,10 +6,9 @@ from collections import OrderedDict
 
 from troth.overlay.sessions.answering import Answering
 from troth.overlay.sessions.errors import OpeningRefused, TooMuch
-from troth.overlay.sessions.frames import AnswerKind
+from troth.overlay.sessions.frames import AnswerKind, CounterWindow, PathKeys
 from troth.overlay.sessions.limits import Limits
 from troth.overlay.sessions.opening import Opening
-from troth.overlay.sessions.path_keys import CounterWindow, PathKeys
 from troth.overlay.sida import Threshold
 
 REMEMBERED_REQUESTS = 64

@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from troth.overlay.directory.listing import ListedDestination
-from troth.overlay.errors import OverlayError
 from troth.overlay.sessions.session import DEFAULT_THRESHOLD, Circuits, Session, opened
 from troth.overlay.sida import Threshold
+from troth.transport.errors import OverlayError
 
 SECONDS = 600.0
 REQUESTS = 256

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import httpx
 
-from troth.overlay.errors import CircuitFailed
 from troth.overlay.sessions.errors import Delivered, RequestFailed
 from troth.overlay.sessions.messages import Request, ResponseHead
 from troth.overlay.sessions.session import Response, Session
 from troth.overlay.sessions.sessions import Sessions
+from troth.transport.errors import CircuitFailed
 
 _DROPPED = {"host", "connection", "content-length", "transfer-encoding", "user-agent", "accept-encoding", "cookie"}
 """Headers that say something about the client's software, or a connection that there is none of, or tie sessions."""

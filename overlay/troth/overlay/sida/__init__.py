@@ -4,8 +4,7 @@ from troth.overlay.sida.assembly import Part
 from troth.overlay.sida.clove import Clove, Segment, Threshold, parse
 from troth.overlay.sida.gathering import BadClove, Gathering, Recovered, recover
 from troth.overlay.sida.inbox import Inbox, Limits, Lost
-from troth.overlay.sida.preparing import prepare
-from troth.overlay.sida.sending import Sender
+from troth.overlay.sida.sending import Sender, prepare
 
 __all__ = [
     "BadClove",

@@ -1,9 +1,12 @@
-"""The (n, k) erasure code of a ciphertext: Cauchy Reed–Solomon, the bytes of ISA-L's `gf_gen_cauchy1_matrix`.
+"""The (n, k) erasure code of a ciphertext: Cauchy Reed-Solomon, the bytes of ISA-L, with and without its library.
 
 Fragments 0 … k−1 are the data, cut in k; fragment i ≥ k is the sum of the data fragments j, each over i ⊕ j. Every k of
 them give the data (every square part of a Cauchy matrix has an inverse). Two implementations give the same bytes:
 ISA-L through pyeclib, and tables wherever pyeclib has no wheel. zfec is none of them: its Vandermonde matrix gives
 other bytes, so a message would have to say which code it is in, and its licence is the GPL.
+
+liberasurecode puts 80 bytes before each fragment and reads them back when it decodes. They are never sent and never
+taken from the network: it parses only headers that it wrote itself, those of zeros of the same length.
 """
 
 from __future__ import annotations
@@ -13,7 +16,41 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Protocol
 
-from troth.overlay.sida.field import INVERSE, Matrix, combination, inverse_of
+from pyeclib.ec_iface import ECDriver, ECDriverError
+
+from troth.overlay.sida.shamir import INVERSE, Matrix, combination, inverse_of
+
+
+class IsalCode:
+    """See ErasureCode; n > k, since ISA-L wants at least one fragment of parity."""
+
+    def __init__(self, n: int, k: int) -> None:
+        self._k = k
+        try:
+            self._driver = ECDriver(k=k, m=n - k, ec_type="isa_l_rs_cauchy")
+        except ECDriverError as error:
+            raise ImportError("This pyeclib was built without ISA-L") from error
+        self._headers = lru_cache(maxsize=256)(self._headers_of)
+
+    def encode(self, data: bytes) -> Sequence[memoryview]:
+        """See ErasureCode."""
+        size = -(-len(data) // self._k)
+        return [memoryview(fragment)[-size:] for fragment in self._driver.encode(data)]
+
+    def decode(self, fragments: Mapping[int, bytes]) -> bytes:
+        """See ErasureCode."""
+        if len(fragments) < self._k:
+            raise ValueError(f"{self._k} fragments are needed, {len(fragments)} were given")
+        indices = sorted(fragments)[: self._k]
+        if indices[-1] < self._k:
+            return b"".join([fragments[index] for index in indices])
+        headers = self._headers(len(fragments[indices[0]]))
+        data: bytes = self._driver.decode([headers[index] + fragments[index] for index in indices])
+        return data
+
+    def _headers_of(self, size: int) -> list[bytes]:
+        return [fragment[:-size] for fragment in self._driver.encode(bytes(self._k * size))]
+
 
 Buffer = bytes | memoryview
 
@@ -81,7 +118,7 @@ def code_for(n: int, k: int) -> ErasureCode:
     if n > k:
         # Where pyeclib has no wheel the tables do it: the same bytes, slower.
         with suppress(ImportError):
-            from troth.overlay.sida.isal import IsalCode
+            from troth.overlay.sida.erasure import IsalCode
 
             return IsalCode(n, k)
     return TableCode(n, k)

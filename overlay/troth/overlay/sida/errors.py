@@ -14,7 +14,7 @@ OverlayError
 
 from __future__ import annotations
 
-from troth.overlay.errors import OverlayError
+from troth.transport.errors import OverlayError
 
 
 class SidaError(OverlayError):

@@ -23,7 +23,7 @@ from troth.overlay.sida import shamir
 from troth.overlay.sida.clove import MOST_PATHS, TAG_BYTES, Clove, Segment, parse
 from troth.overlay.sida.erasure import code_for
 from troth.overlay.sida.errors import MalformedClove, TooManyCloves
-from troth.overlay.sida.sealing import SegmentKey
+from troth.overlay.sida.sending import SegmentKey
 
 MOST_SOURCES = 2 * MOST_PATHS
 MOST_PER_SOURCE = 2

@@ -15,7 +15,6 @@ from types import MappingProxyType
 
 from troth.protocol import typed_data, vrf
 from troth.protocol.agreement import AgreementRule
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import InvalidOpening, InvalidProof
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import draws, messages, prices
@@ -38,6 +37,7 @@ from troth.protocol.market.types import (
     Verdict,
     Work,
 )
+from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TILE_ROWS, TileOpening, opening_root, tile_count, tile_indices
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, to_hash32
 

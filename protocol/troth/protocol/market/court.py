@@ -7,17 +7,21 @@ VeriLLM's Appendix E. A cluster weighs its seats: whoever splits its stake over 
 
 More than half of all m' seats decide; two thirds take stake. An owner that is outvoted pays for its seats, one that is
 silent too, and who cannot tell does not.
+
+Clusters of verifiers that agree with each other (VeriLLM, Appendix E).
+
+The paper runs Kruskal's algorithm and stops at distance 2ρ. What is left are the connected components of the graph
+whose edges are the pairs within that distance, so agreement as yes or no is all that is needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from troth.protocol.agreement import AgreementRule
-from troth.protocol.clusters import clusters
-from troth.protocol.dtype import Dtype
+from troth.protocol.errors import InvalidField
 from troth.protocol.market import draws, messages
 from troth.protocol.market.checks import View
 from troth.protocol.market.draws import Drawn
@@ -33,7 +37,41 @@ from troth.protocol.market.types import (
     Parameters,
     Rules,
 )
+from troth.protocol.tensors import Dtype
 from troth.protocol.types import Address, Hash32
+
+
+def clusters(members: Iterable[int], edges: Iterable[tuple[int, int]]) -> list[frozenset[int]]:
+    """The connected components of ``members`` under ``edges``, in the order of their smallest member.
+
+    Raises InvalidField if an edge names a party that is no member.
+    """
+    parents = {member: member for member in sorted(members)}
+    for edge in edges:
+        if not parents.keys() >= set(edge):
+            raise InvalidField("An agreement names a party outside the members", edge, "List every party as a member.")
+        first, second = sorted(_root(parents, end) for end in edge)
+        parents[second] = first
+    components: dict[int, set[int]] = {}
+    for member in parents:
+        components.setdefault(_root(parents, member), set()).add(member)
+    return [frozenset(component) for component in components.values()]
+
+
+def _root(parents: dict[int, int], member: int) -> int:
+    while parents[member] != member:
+        parents[member] = parents[parents[member]]
+        member = parents[member]
+    return member
+
+
+def proper_cluster(members: Iterable[int], edges: Iterable[tuple[int, int]], quorum: int) -> frozenset[int]:
+    """The first cluster with at least ``quorum`` members, or the empty set.
+
+    With a quorum of more than half of all verifiers at most one cluster has it.
+    """
+    return next((cluster for cluster in clusters(members, edges) if len(cluster) >= quorum), frozenset())
+
 
 SUMMONS_WINDOWS = 15
 """Windows of a summons that is passed on as often as it can be, and two for who opens a case then.

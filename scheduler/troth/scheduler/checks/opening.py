@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from troth.overlay.errors import OverlayError
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical, lottery
 from troth.protocol.market.errors import InvalidSecret
@@ -16,6 +15,7 @@ from troth.scheduler.errors import NotYet, SecretRefused
 from troth.scheduler.orders.desk import Desk, Work
 from troth.scheduler.orders.papers import check_papers
 from troth.scheduler.orders.steps import Frozen, UnveiledTiles
+from troth.transport.errors import OverlayError
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from troth.chain.errors import ChainError
-from troth.overlay.errors import OverlayError
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import checks, prices
 from troth.protocol.market.canonical import to_json
@@ -31,6 +30,7 @@ from troth.scheduler.orders.steps import HiddenTrace, Judged, PromisedCheck
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.tabs.database import Statement
 from troth.scheduler.tabs.due import inference_fees
+from troth.transport.errors import OverlayError
 
 log = logging.getLogger(__name__)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from troth.cases.evidence import VERSION, Evidence
-from troth.protocol.dtype import Dtype
 from troth.protocol.market.views import rules_in
 from troth.protocol.request import tokens_to_words
-from troth.protocol.tensors import row_size
+from troth.protocol.tensors import Dtype, row_size
 from troth.protocol.types import Hash32
 from troth.scheduler.orders.desk import Desk
 from troth.scheduler.orders.story import Story

@@ -9,9 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from troth.overlay.channel_server import ChannelServer
-from troth.overlay.errors import OverlayError
-from troth.overlay.operator import Operator
 from troth.protocol.errors import ProtocolError, WireError
 from troth.protocol.market import canonical, checks
 from troth.protocol.market.draws import Drawn
@@ -24,6 +21,9 @@ from troth.protocol.wire_market import CHECKS_PATH, SPOKEN_LIMIT, Inform, Inform
 from troth.scheduler.checks.lottery import drawn_verifiers
 from troth.scheduler.orders.desk import Desk
 from troth.scheduler.orders.story import Story
+from troth.transport.channel_server import ChannelServer
+from troth.transport.errors import OverlayError
+from troth.transport.identity import Operator
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from troth.overlay.errors import ChannelUnavailable
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical, checks
 from troth.protocol.market.checks import Answer
@@ -20,6 +19,7 @@ from troth.protocol.wire_market import Concluded
 from troth.scheduler.errors import NodeFailed
 from troth.scheduler.orders.desk import Desk, Work
 from troth.scheduler.orders.hop import Hop
+from troth.transport.errors import ChannelUnavailable
 
 _LIMIT = 1 << 13
 AWAY_SECONDS = 20.0

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from troth.overlay.operator import Operator
 from troth.protocol.market import views
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.checks import View
@@ -25,6 +24,7 @@ from troth.scheduler.peers import Peers
 from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import Database
 from troth.scheduler.tabs.node_tabs import NodeTabs
+from troth.transport.identity import Operator
 
 
 class Ledger(Protocol):

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from troth.overlay.errors import OverlayError
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS, Logprobs, logprobs_from_bytes
 from troth.protocol.market.rows import RowChain, verify_rows
@@ -24,6 +23,7 @@ from troth.scheduler.errors import NodeFailed
 from troth.scheduler.orders.desk import Desk, Work
 from troth.scheduler.orders.papers import inference_papers
 from troth.scheduler.orders.rows_kept import OrderRows
+from troth.transport.errors import OverlayError
 
 log = logging.getLogger(__name__)
 

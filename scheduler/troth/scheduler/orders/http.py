@@ -1,4 +1,9 @@
-"""A scheduler for its clients: HTTPS, canonical JSON in, lines of JSON out (``protocol.market.bodies``)."""
+"""A scheduler for its clients: HTTPS, canonical JSON in, lines of JSON out (``protocol.market.bodies``).
+
+What a tab's key may ask back after its owner lost everything else: the best word, and the orders it leaves open.
+
+GET /v1/info and GET /v1/prices: who this scheduler is, and what it offers for how much.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +16,125 @@ from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from troth.protocol.errors import ProtocolError
-from troth.protocol.market import canonical, messages
+from troth.protocol.market import canonical, messages, tabs
 from troth.protocol.market.bodies import (
     BODY_LIMIT,
     SUBMISSION_LIMIT,
     Acknowledgement,
+    OpenOrder,
+    Recovered,
     Recovery,
     Shown,
     Submission,
+    TabQuery,
 )
-from troth.scheduler.errors import BadRequest, Busy, OrderRefused, OtherSplit, PaymentRequired, VoucherRefused
+from troth.protocol.market.types import NO_ADDRESS
+from troth.protocol.types import Hash32
+from troth.scheduler.errors import (
+    BadRequest,
+    BadSignature,
+    Busy,
+    Expired,
+    OrderRefused,
+    OtherSplit,
+    PaymentRequired,
+    UnknownClass,
+    UnknownOrder,
+    VoucherRefused,
+)
 from troth.scheduler.orders.choosing import read_preferred
-from troth.scheduler.orders.prices_shown import price_list, shown_info
-from troth.scheduler.orders.recovering import recovered
+from troth.scheduler.orders.desk import Desk
+from troth.scheduler.orders.offers import Offer, offers_checks, price_entry
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.shown import shown_tiles
+from troth.scheduler.orders.story import Story
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.reading import read_hash
 from troth.scheduler.tabs.database import StorageFailed
 from troth.scheduler.tabs.fallen import forgive_fallen
+
+QUERY_SECONDS = 300
+"""How far a query's time may lie from this clock: one that leaked says nothing for ever."""
+
+
+def recovered(desk: Desk, tab_id: Hash32, query: Recovery) -> Recovered:
+    """The answer to a query; raises UnknownOrder, Expired, BadSignature."""
+    held = desk.client_tabs.get(tab_id)
+    if held is None:
+        raise UnknownOrder("Nothing was ordered on this tab here", "0x" + tab_id.hex(), "Ask the tab's own scheduler.")
+    if abs(desk.clock() - query.time) > QUERY_SECONDS:
+        raise Expired("The query's time is not now", query.time, "Set the clock, and sign another query.")
+    digest = messages.signing_digest(TabQuery(tab_id, query.time), desk.operator.domain)
+    if not desk.key_check(held.tab.key, digest, query.signature):
+        raise BadSignature("The tab key did not sign this query", None, messages.BY_ACCOUNT)
+    if held.best is None:
+        return Recovered(None, ())
+    stories = (desk.store.by_number(tab_id, number) for number in tabs.outstanding(held.best.message))
+    return Recovered(held.best, tuple(_open(story) for story in stories if story is not None))
+
+
+def _open(story: Story) -> OpenOrder:
+    admitted, answered, drawn = story.admitted, story.answered, story.drawn
+    return OpenOrder(
+        order=admitted.order,
+        admission=admitted.admission,
+        nodes=admitted.nodes,
+        infer_proof=admitted.infer_proof,
+        results=() if answered is None else answered.results,
+        draw=None if drawn is None else drawn.draw,
+        draw_proof=b"" if drawn is None else drawn.proof,
+    )
+
+
+COIN_DECIMALS = 18
+
+
+def shown_info(desk: Desk) -> dict[str, object]:
+    """The scheduler, its deployment, and its classes."""
+    state = desk.ledger.state
+    assert state.deployed is not None
+    domain = desk.operator.domain
+    return {
+        "operator": desk.operator.address,
+        "factory": desk.factory,
+        "bank": domain.contract,
+        "chain_id": domain.chain_id,
+        "block": desk.ledger.block,
+        "classes": [_class(offer) for offer in _offers(desk)],
+    }
+
+
+def _class(offer: Offer) -> dict[str, object]:
+    return {
+        "id": "0x" + offer.served.class_id.hex(),
+        "model": "0x" + offer.execution_class.model.hex(),
+        "name": offer.execution_class.name,
+        "ends": list(offer.ends),
+        "placement": "auto" if offer.served.placing else "fixed",
+        "context": offer.served.context,
+    }
+
+
+def price_list(desk: Desk) -> dict[str, object]:
+    """The form of OpenRouter's models list; with less than k + 6 owners in a group a class offers no checks."""
+    state, block = desk.ledger.state, desk.ledger.block
+    coin = desk.ledger.parameters.asset == NO_ADDRESS
+    decimals = COIN_DECIMALS if coin else desk.asset_decimals
+    listed = [
+        price_entry(offer, checks=offers_checks(offer, state, block), decimals=decimals) for offer in _offers(desk)
+    ]
+    return {"data": listed}
+
+
+def _offers(desk: Desk) -> list[Offer]:
+    found = []
+    for class_id in desk.offers.ids():
+        try:
+            found.append(desk.offers.offer(class_id, desk.ledger.state))
+        except UnknownClass:
+            continue
+    return found
+
 
 BODY_SECONDS = 30.0
 SALT_HEADER, PREFERRED_HEADER = "troth-salt", "troth-preferred"

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from troth.protocol import tensors
-from troth.protocol.dtype import Dtype
 from troth.protocol.errors import ProtocolError
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import draws, prices, views
 from troth.protocol.market.prices import MILLION, PER
 from troth.protocol.market.state import State
 from troth.protocol.market.types import ExecutionClass, Rules
+from troth.protocol.tensors import Dtype
 from troth.protocol.types import Hash32, ModelDescriptor, Segment, segments_from_ends
 from troth.scheduler.errors import UnknownClass
 from troth.scheduler.served import Served

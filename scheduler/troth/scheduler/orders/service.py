@@ -1,21 +1,33 @@
-"""The orders of one scheduler: taken, followed, taken up again after a restart, forgotten in time."""
+"""The orders of one scheduler: taken, followed, taken up again after a restart, forgotten in time.
+
+Telling nodes that nothing more is computed for an order: their caches are free, what they signed stays with them.
+
+How long prompts, answers and rows are kept: as long as somebody may have to be shown them, and no longer.
+
+Of an answer: until no court hears of it any more, since whoever judges it needs the rows of the segment before, and
+this scheduler owes them; who lets them go earlier could be convicted of showing nothing. Of an order without an answer:
+for the lag, finality and inclusion. While a case or a summons goes on, and for the window after it, everything stays.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from weakref import WeakValueDictionary
 
+from troth.cases.keeping import is_in_court, last_block
 from troth.chain.errors import ChainError
-from troth.overlay.logs import task_bound
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market.bodies import Submission
+from troth.protocol.market.state import State
+from troth.protocol.market.types import Parameters
 from troth.protocol.market.types import Work as PromisedWork
 from troth.protocol.request import from_canonical_bytes
 from troth.protocol.types import Address, Hash32, unpack_ends
+from troth.protocol.wire_market import Dismiss
 from troth.scheduler.checks.lottery import reveal
 from troth.scheduler.checks.opening import open_tiles
 from troth.scheduler.checks.running import CheckRun
@@ -23,17 +35,58 @@ from troth.scheduler.errors import Busy, ChainAway, NotYet, OrderFailed, OrderRe
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.admission import admit
 from troth.scheduler.orders.desk import Desk, Work
-from troth.scheduler.orders.dismissing import dismiss
 from troth.scheduler.orders.drawing import draw, draw_again
-from troth.scheduler.orders.keeping import is_owed_no_more, maybe_over
 from troth.scheduler.orders.running import Run, fail
 from troth.scheduler.orders.shown import replay
+from troth.scheduler.orders.store import ANSWERED, FAILED, OrderStore
 from troth.scheduler.orders.story import Story
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.tabs.database import StorageFailed
 from troth.scheduler.tabs.due import left_undecided, nothing_owed
+from troth.transport.errors import OverlayError
+from troth.transport.logs import task_bound
 
 log = logging.getLogger(__name__)
+
+DISMISS_SECONDS = 5.0
+
+
+async def dismiss(desk: Desk, order_id: Hash32, nodes: Iterable[Address]) -> None:
+    """Tell each node once; who does not hear it frees its cache by itself, later."""
+    await asyncio.gather(*[_tell(desk, order_id, node) for node in dict.fromkeys(nodes)])
+
+
+async def _tell(desk: Desk, order_id: Hash32, node: Address) -> None:
+    try:
+        await desk.peers.channel(node).request(Dismiss(order_id), b"", DISMISS_SECONDS)
+    except (OverlayError, ProtocolError) as error:
+        log.debug("%s was not told that an order is over: %s", node, error)
+
+
+FINALITY_BLOCKS = 96
+"""Two epochs of Ethereum, in which a block becomes final, and one in which a call is included."""
+
+
+def is_owed_no_more(story: Story, state: State, block: int, parameters: Parameters) -> bool:
+    """Whether nobody may ask for prompt, answer or rows of an order any more."""
+    if block <= _last_word(story, parameters):
+        return False
+    return not any(is_in_court(state, story.order_id, segment, block, parameters) for segment in range(story.segments))
+
+
+def maybe_over(store: OrderStore, block: int, parameters: Parameters) -> list[Hash32]:
+    """Orders old enough to be asked about; by what is indexed, since there may be millions that are not."""
+    answered, failed = block - last_block(0, parameters), block - parameters.lag - FINALITY_BLOCKS
+    return store.kept(ANSWERED, answered) + store.kept(FAILED, failed)
+
+
+def _last_word(story: Story, parameters: Parameters) -> int:
+    if story.answered is not None:
+        return last_block(story.order.reference_block, parameters)
+    admitted = story.admitted.admission.message.block_number
+    ended = admitted if story.failed is None else max(admitted, story.failed.block)
+    return ended + parameters.lag + FINALITY_BLOCKS
+
 
 RETRY_AFTER = 5
 """Seconds after which a client that found all places taken may ask again: a short answer's time."""

@@ -1,4 +1,7 @@
-"""One class: its live map, its router, and the standing decision about who hosts what."""
+"""One class: its live map, its router, and the standing decision about who hosts what.
+
+What a node is told whose report is not taken.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,19 @@ from collections.abc import Callable, Sequence
 
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire_reports import LINKS_LIMIT, Report
-from troth.scheduler.chains.chain import Chain
-from troth.scheduler.chains.drawn import Draw
-from troth.scheduler.chains.graph import Host
-from troth.scheduler.chains.live_map import EXPIRY_SECONDS, LiveMap
-from troth.scheduler.chains.live_map import Report as LiveReport
-from troth.scheduler.chains.router import Router
-from troth.scheduler.placement.capacity import capacity_of
-from troth.scheduler.placement.hardware import ModelShape, Terms
-from troth.scheduler.placement.plan import Slice
-from troth.scheduler.placement.regions import regions_of
-from troth.scheduler.placement.replicas import hosts, weakest_window
+from troth.routing.pipelines.drawn import Draw
+from troth.routing.pipelines.graph import Host
+from troth.routing.pipelines.live_map import EXPIRY_SECONDS, LiveMap
+from troth.routing.pipelines.live_map import Report as LiveReport
+from troth.routing.pipelines.router import Chain, Router
+from troth.routing.placement.hardware import ModelShape, Terms, capacity_of
+from troth.routing.placement.plan import Slice
+from troth.routing.placement.regions import regions_of
+from troth.routing.placement.replicas import hosts, weakest_window
+from troth.scheduler.errors import SchedulerError
 from troth.scheduler.pool.chain_side import ChainSide
-from troth.scheduler.pool.deciding import Decision, decide
-from troth.scheduler.pool.errors import ReportRefused
+from troth.scheduler.pool.deciding import Decision, Member, decide
 from troth.scheduler.pool.measurements import Measurements
-from troth.scheduler.pool.member import Member
 from troth.scheduler.pool.offering import (
     MOST_SEGMENTS,
     Ends,
@@ -35,6 +35,21 @@ from troth.scheduler.pool.offering import (
 )
 from troth.scheduler.pool.orders import Hosting, may_move, wanted_hosting
 from troth.scheduler.pool.pace import Pace
+
+
+class ReportRefused(SchedulerError):
+    """Nothing was noted of the report."""
+
+    code = "report_refused"
+    status = 400
+
+
+class ClassNotServed(ReportRefused):
+    """This scheduler serves no such class."""
+
+    code = "class_not_served"
+    status = 404
+
 
 log = logging.getLogger(__name__)
 

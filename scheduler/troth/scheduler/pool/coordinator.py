@@ -1,30 +1,76 @@
-"""The pools of all classes in the running scheduler: reports come in, orders and ends go out, ways are measured."""
+"""The pools of all classes in the running scheduler: reports come in, orders and ends go out, ways are measured.
+
+A served model's sizes as the placement takes them.
+
+What Prometheus is shown of the pools: counts and times, by class and layer.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from troth.overlay.channel_server import ChannelServer, Limits
-from troth.overlay.errors import OverlayError
+from prometheus_client import CollectorRegistry, Gauge
+
+from troth.protocol.sizes import sizes_of
 from troth.protocol.types import Address, Hash32, Segment
 from troth.protocol.wire import SCHEDULER_REQUESTS
 from troth.protocol.wire_reports import HostingPart, Report, Reported, SpanPart
-from troth.scheduler.chains.drawn import Draw
+from troth.routing.pipelines.drawn import Draw
+from troth.routing.placement.hardware import ModelShape
+from troth.routing.placement.replicas import hosts
 from troth.scheduler.peers import Peers
 from troth.scheduler.pool.chain_side import ChainSide
-from troth.scheduler.pool.class_pool import ClassPool
-from troth.scheduler.pool.errors import ClassNotServed, ReportRefused
-from troth.scheduler.pool.gauges import Gauges
+from troth.scheduler.pool.class_pool import ClassNotServed, ClassPool, ReportRefused
+from troth.scheduler.pool.deciding import layer_loads, variation
 from troth.scheduler.pool.offering import Ends
 from troth.scheduler.pool.orders import Hosting
 from troth.scheduler.pool.pace import Pace
-from troth.scheduler.pool.shape import shape_of
 from troth.scheduler.pool.sides import Sides
 from troth.scheduler.served import Served
+from troth.transport.channel_server import ChannelServer, Limits
+from troth.transport.errors import OverlayError
+
+
+def shape_of(config: str, layers: int, dtype: int) -> ModelShape:
+    """The shape of a model with this canonical configuration.
+
+    Where that names no sizes, a machine's memory does not bound its slice, and the node's own check has to.
+    """
+    named = json.loads(config)
+    sizes = sizes_of(named if isinstance(named, dict) else {}, dtype)
+    return ModelShape(layers, sizes.layer, sizes.key_value, sizes.embedding, sizes.head, sizes.tied)
+
+
+class Gauges:
+    """Registered once per scheduler."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"troth_scheduler_pool_{name}", text, ["execution_class"], registry=registry)
+
+        self._members = gauge("nodes", "Nodes that report")
+        self._hosts = gauge("fewest_hosts", "Hosts of the layer that has fewest")
+        self._variation = gauge("load_variation", "Coefficient of variation of the layers' loads")
+        self._segments = gauge("segments", "Segments into which orders are split")
+        self._moves = gauge("moves", "Orders given to nodes to host something else, since the start")
+
+    def show(self, class_id: Hash32, pool: ClassPool, side: ChainSide) -> None:
+        """Take over one pool's figures."""
+        shown = "0x" + class_id.hex()
+        members = pool.members(side)
+        slices = [member.hosted for member in members if member.end <= side.layers]
+        seconds = {member.name: member.layer_seconds for member in members}
+        self._members.labels(shown).set(len(members))
+        self._hosts.labels(shown).set(min(hosts(slices, side.layers), default=0))
+        self._variation.labels(shown).set(variation(layer_loads(slices, seconds, side.layers)))
+        self._segments.labels(shown).set(len(pool.offered))
+        self._moves.labels(shown).set(pool.moves)
+
 
 log = logging.getLogger(__name__)
 

@@ -2,23 +2,120 @@
 
 Nothing moves without need. Slices are placed anew where a layer lacks hosts, where the layers' loads vary too much, or
 where more pipelines could be formed; and only if the new placement is better by a margin, so that nodes do not flap.
+
+A plan's windows handed out so that as few machines as possible load anything.
+
+A node as the placement sees it.
+
+How evenly the layers are hosted.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from troth.scheduler.placement.capacity import capacity_of
-from troth.scheduler.placement.hardware import ModelShape, Terms
-from troth.scheduler.placement.placing import place
-from troth.scheduler.placement.plan import Slice
-from troth.scheduler.placement.regions import Atlas
-from troth.scheduler.placement.replicas import hosts, joined
-from troth.scheduler.pool.balance import layer_loads, variation
-from troth.scheduler.pool.keeping import keeping
-from troth.scheduler.pool.member import Member
+from troth.routing.placement.hardware import Machine, ModelShape, Terms, capacity_of
+from troth.routing.placement.objective import sane_seconds
+from troth.routing.placement.placing import place
+from troth.routing.placement.plan import Slice
+from troth.routing.placement.regions import Atlas
+from troth.routing.placement.replicas import hosts, joined
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A registered node that reports.
+
+    Args:
+        name: its operator address.
+        memory_bytes: what its operator lends for weights and cache.
+        layer_seconds: as the scheduler believes it, see `measurements`.
+        first, end: its slice on chain.
+        movable: its operator has agreed to be given slices here, and the chain lets it change its slice now.
+    """
+
+    name: str
+    memory_bytes: int
+    layer_seconds: float
+    first: int
+    end: int
+    movable: bool
+
+    @property
+    def hosted(self) -> Slice:
+        """What it hosts."""
+        return Slice(self.name, self.first, self.end)
+
+    @property
+    def machine(self) -> Machine:
+        """What it could host."""
+        return Machine(self.name, self.memory_bytes, self.layer_seconds)
+
+
+SPEED_STEP = 1.25
+"""Machines whose speeds lie within this ratio are alike: which of them holds a window makes no difference."""
+
+
+def keeping(planned: Sequence[Slice], members: Sequence[Member], shape: ModelShape, tokens: int) -> list[Slice]:
+    """The same windows, swapped among machines of like memory and speed so that who holds one keeps it.
+
+    A member without a window keeps its slice: to hold what nobody asks for harms nobody, and to unload it costs.
+    """
+    windows = {held.name: (held.first, held.end) for held in planned}
+    kinds: dict[tuple[int, ...], list[Member]] = {}
+    for member in members:
+        if member.name in windows:
+            kinds.setdefault(_kind(member, shape, tokens), []).append(member)
+    settled = [member.hosted for member in members if member.name not in windows and 0 <= member.first < member.end]
+    for kind in kinds.values():
+        settled += _swapped(kind, Counter(windows[member.name] for member in kind))
+    return settled
+
+
+def _swapped(kind: Sequence[Member], left: Counter[tuple[int, int]]) -> list[Slice]:
+    held: list[Slice] = []
+    moving: list[Member] = []
+    for member in sorted(kind, key=lambda one: one.name):
+        window = (member.first, member.end)
+        if left[window] > 0:
+            left[window] -= 1
+            held.append(member.hosted)
+        else:
+            moving.append(member)
+    return held + [Slice(member.name, *window) for member, window in zip(moving, sorted(left.elements()), strict=True)]
+
+
+def _kind(member: Member, shape: ModelShape, tokens: int) -> tuple[int, ...]:
+    speed = round(math.log(sane_seconds(member.layer_seconds)) / math.log(SPEED_STEP))
+    return (*capacity_of(member.memory_bytes, shape, tokens), speed)
+
+
+def layer_loads(slices: Iterable[Slice], seconds: Mapping[str, float], layers: int) -> list[float]:
+    """Seconds that a token costs in each layer if its hosts share the work, each busy with all of its layers alike.
+
+    A host of n layers at s seconds each gives one layer 1 / (n s) tokens a second; infinite where nobody hosts.
+    """
+    rates = [0.0] * layers
+    for held in slices:
+        rate = 1.0 / (sane_seconds(seconds.get(held.name, math.inf)) * (held.end - held.first))
+        for layer in range(held.first, held.end):
+            rates[layer] += rate
+    return [1.0 / rate if rate else math.inf for rate in rates]
+
+
+def variation(loads: Iterable[float]) -> float:
+    """Coefficient of variation: standard deviation over mean; infinite if some layer has no host, 0 for no layers."""
+    values = list(loads)
+    if not values:
+        return 0.0
+    if any(math.isinf(value) for value in values):
+        return math.inf
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) / mean
+
 
 VARIATION_BOUND = 0.5
 """Coefficient of variation of the layers' loads above which all is placed anew."""

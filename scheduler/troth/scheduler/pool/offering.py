@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from troth.protocol.types import Segment
-from troth.scheduler.placement.plan import Slice
-from troth.scheduler.placement.replicas import hosts
-from troth.scheduler.placement.segments import coverage, cut
+from troth.routing.placement.plan import Slice
+from troth.routing.placement.replicas import hosts
+from troth.routing.placement.segments import coverage, cut
 
 Ends = tuple[int, ...]
 MOST_SEGMENTS = 16

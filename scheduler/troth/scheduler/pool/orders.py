@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from troth.protocol.types import Address, Segment
-from troth.scheduler.placement.plan import Slice
+from troth.routing.placement.plan import Slice
 from troth.scheduler.pool.chain_side import ChainSide
 from troth.scheduler.pool.offering import Ends, joined_segments, segments_of
 

@@ -1,15 +1,27 @@
-"""The live map and the placement in words that JSON and a terminal can show."""
+"""The pools as anybody may read them over HTTP, and as the operator asks for them on this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+import time
+from collections.abc import Callable, Collection
 from itertools import islice, permutations
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import httpx
+from fastapi import APIRouter, Query
+from starlette.responses import JSONResponse, Response
 
 from troth.protocol.types import Address
-from troth.scheduler.pool.balance import layer_loads, variation
 from troth.scheduler.pool.chain_side import ChainSide
 from troth.scheduler.pool.class_pool import ClassPool
+from troth.scheduler.pool.coordinator import Coordinator
+from troth.scheduler.pool.deciding import layer_loads, variation
+from troth.scheduler.reading import read_hash
+from troth.transport.errors import OverlayError
+from troth.transport.https import naming_errors, pinned_client
+from troth.transport.identity import load_identity
 
 SHOWN_WAYS = 64
 """Nodes whose ways to each other are shown: of 2,048 there would be four million."""
@@ -61,3 +73,87 @@ def _ways(pool: ClassPool, names: Collection[str], now: float) -> list[dict[str,
 def _device(pool: ClassPool, name: str) -> str | None:
     report = pool.report_of(name)
     return None if report is None else report.device
+
+
+MOST_MEMORY = 1 << 50
+DRAWN_SECONDS = 0.5
+"""Between two drawings of the map: strangers may ask as often as they like, and a large one takes a while."""
+
+
+class Board:
+    """The map of every class as it was drawn last."""
+
+    def __init__(self, pools: Coordinator, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pools = pools
+        self._clock = clock
+        self._drawn = (float("-inf"), b"")
+
+    def body(self) -> bytes:
+        """JSON, at most DRAWN_SECONDS old."""
+        now = self._clock()
+        if now - self._drawn[0] >= DRAWN_SECONDS:
+            pools = self._pools.pools().items()
+            maps = {"0x" + class_id.hex(): shown(pool, side, now) for class_id, (pool, side) in pools}
+            self._drawn = (now, json.dumps(maps).encode())
+        return self._drawn[1]
+
+
+def placement_routes(pools: Coordinator) -> APIRouter:
+    """GET /v1/placement: every class's live map. GET /v1/placement/{class}/window: a slice for so much memory.
+
+    A newcomer has no stake, so nothing of its question is kept: it cannot take a place from anybody, nor fill a table.
+    """
+    router, board = APIRouter(), Board(pools)
+
+    @router.get("/v1/placement")
+    async def placement() -> Response:
+        return Response(board.body(), media_type="application/json")
+
+    @router.get("/v1/placement/{class_id}/window")
+    async def window(class_id: str, memory_bytes: Annotated[int, Query(ge=0, le=MOST_MEMORY)]) -> JSONResponse:
+        found = pools.window_for(read_hash(class_id, "class id"), memory_bytes)
+        if found is None:
+            return JSONResponse({"slice": None, "segments": []})
+        return JSONResponse(
+            {
+                "slice": [found.first, found.end],
+                "segments": [[segment.first, segment.end] for segment in found.segments],
+            }
+        )
+
+    return router
+
+
+SECONDS = 3.0
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens; asked at the loopback
+
+
+class Listening(Protocol):
+    """Where a scheduler of this machine listens, as its configuration says."""
+
+    @property
+    def folder(self) -> Path:
+        """The home folder."""
+
+    @property
+    def host(self) -> str:
+        """The address."""
+
+    @property
+    def port(self) -> int:
+        """The port."""
+
+
+async def placement_of(configuration: Listening) -> dict[str, Any] | None:
+    """What GET /v1/placement says; None if the scheduler does not run here."""
+    host = EVERYWHERE.get(configuration.host, configuration.host)
+    endpoint = f"https://{f'[{host}]' if ':' in host else host}:{configuration.port}"
+    try:
+        identity = load_identity(configuration.folder / "tls")
+        with naming_errors(endpoint):
+            async with pinned_client(endpoint, identity.spki_sha256, SECONDS) as client:
+                answer = await client.get("/v1/placement")
+                found: dict[str, Any] = answer.raise_for_status().json()
+                return found
+    except (OverlayError, httpx.HTTPError, ValueError):
+        return None

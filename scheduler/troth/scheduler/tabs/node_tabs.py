@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from troth.overlay.operator import Operator
 from troth.protocol.market import canonical, messages, tabs
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import Signed
@@ -18,6 +17,7 @@ from troth.protocol.market.tabs import PayerBook
 from troth.protocol.market.types import Promise, Tab, TabState, Voucher, Work
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.tabs.database import Database, Statement
+from troth.transport.identity import Operator
 
 _LIMIT = 1 << 12
 

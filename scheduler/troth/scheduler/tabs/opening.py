@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from troth.chain.errors import ChainError
-from troth.overlay.operator import Operator
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
@@ -22,6 +21,7 @@ from troth.protocol.types import Address
 from troth.scheduler.orders.desk import Ledger
 from troth.scheduler.tabs.database import Database
 from troth.scheduler.tabs.node_tabs import NodeTabs
+from troth.transport.identity import Operator
 
 log = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from benchmarks.forwarding.real.policies import OURS, POLICIES
 from benchmarks.forwarding.real.processes import running
 from benchmarks.forwarding.real.workloads import WORKLOADS, best_hit_rate
 from benchmarks.weights import weights
-from troth.node.engine.vllm.available import require_vllm
+from troth.node.engine.vllm.installing import require_vllm
 from troth.node.errors import ConfigError
-from troth.overlay.hash_radix.announcing import INTERVAL
+from troth.routing.prefixes.announcing import INTERVAL
 
 SEED = 7
 MOST_NODES = 8

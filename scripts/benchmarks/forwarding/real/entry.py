@@ -10,12 +10,12 @@ from benchmarks.forwarding.real.messages import Ask, Refused, Written
 from benchmarks.forwarding.real.policies import Compared
 from troth.node.errors import Busy
 from troth.node.group.group import Group
-from troth.overlay.errors import OverlayError
-from troth.overlay.forwarding.passage import Step, Way
 from troth.protocol.errors import ProtocolError
 from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes
 from troth.protocol.types import ZERO_HASH, Address
 from troth.protocol.wire_group import Heard, Listen
+from troth.routing.forwarding.passage import Step, Way
+from troth.transport.errors import OverlayError
 
 ASKING = 20.0
 """Seconds that a node may take to take a request: here all share a few cores."""

@@ -11,7 +11,6 @@ from troth.node.group.cache import Cache
 from troth.node.group.group import Group
 from troth.node.group.loads import Loads
 from troth.node.group.membership import Membership
-from troth.overlay.operator import Operator
 from troth.protocol.identifiers import group_id
 from troth.protocol.logs import LogMeta
 from troth.protocol.market.messages import state_hash
@@ -19,11 +18,12 @@ from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import Entry, ExecutionClass, Role
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment
+from troth.transport.identity import Operator
 
 if TYPE_CHECKING:
     from troth.node.engine.interface import WholeEngine
     from troth.node.pool.meter import Meter
-    from troth.overlay.forwarding.decision import Policy
+    from troth.routing.forwarding.decision import Policy
 
 DOMAIN = Domain(31337, Address("0x" + "11" * 20))
 

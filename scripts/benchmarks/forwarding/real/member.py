@@ -32,15 +32,14 @@ from troth.node.errors import EngineError, NotAMember
 from troth.node.group.group import Group
 from troth.node.group.telling import PATH
 from troth.node.pool.meter import Meter
-from troth.overlay.channel_server import ChannelServer
-from troth.overlay.hash_radix.codec import decode
-from troth.overlay.hash_radix.sentry import SAMPLE
-from troth.overlay.hash_radix.update import Update
-from troth.overlay.identity import create_identity
-from troth.overlay.server import TlsServer
 from troth.protocol.request import Request
 from troth.protocol.types import ZERO_HASH, Address
 from troth.protocol.wire_group import Listen, Tell
+from troth.routing.prefixes.sentry import SAMPLE
+from troth.routing.prefixes.update import Update, decode
+from troth.transport.channel_server import ChannelServer
+from troth.transport.identity import create_identity
+from troth.transport.server import TlsServer
 
 WARM_UP = 256
 """Tokens of the prompt that measures the pace; the second one of two, since the first also pays for the start."""

@@ -6,12 +6,11 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from troth.overlay.forwarding.decision import Choice, Policy, Reason
-from troth.overlay.forwarding.gated import Gated
-from troth.overlay.forwarding.published import Published
-from troth.overlay.forwarding.standing import Standing
-from troth.overlay.hash_radix.tree import Matches
 from troth.protocol.types import Address
+from troth.routing.forwarding.decision import Choice, Policy, Reason, Standing
+from troth.routing.forwarding.gated import Gated
+from troth.routing.forwarding.published import Published
+from troth.routing.prefixes.tree import Matches
 
 Candidates = Callable[[int, Address, Sequence[Address]], Sequence[Address]]
 """Who may serve: of the request's number, the entry, and all members in the order of their addresses."""

@@ -9,8 +9,8 @@ import time
 
 from benchmarks.figures import Figure
 from benchmarks.market.running.toy_network import ToyNetwork
-from troth.demo import cli
 from troth.scheduler.log.entries import ENTRY_ORDERS
+from troth.testnet import cli
 
 REACH = 10.0
 BEFORE = 37.5

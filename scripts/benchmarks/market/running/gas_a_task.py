@@ -10,9 +10,9 @@ from collections.abc import Callable
 from benchmarks.figures import Figure
 from benchmarks.market.running.load import Load
 from benchmarks.market.running.toy_network import QUICK_BLOCK, ToyNetwork
-from troth.demo.anvil import rpc
 from troth.protocol.market.parts import Part
 from troth.scheduler.log.entries import ENTRY_ORDERS
+from troth.testnet.anvil import rpc
 
 BATCH = 250
 SETTLE_SECONDS = 600.0

@@ -21,17 +21,17 @@ import numpy as np
 
 from benchmarks.figures import Figure
 from benchmarks.market.running.processor import processor_seconds
-from troth.demo.display import Display
-from troth.demo.gateway import LocalGateway, Streamed
-from troth.demo.market_acts import open_tab
-from troth.demo.market_network import LAYERS, MarketNetwork
-from troth.demo.market_stage import ENDED, MarketStage
-from troth.demo.weights import prepare_models
+from troth.demo.acts import open_tab
+from troth.demo.stage import ENDED, MarketStage
 from troth.node.engine.interface import SessionKey
 from troth.node.engine.layers import LayerSlice
 from troth.node.engine.torch_engine import TorchEngine
 from troth.node.models.folder import open_folder
 from troth.protocol.types import Segment
+from troth.testnet.display import Display
+from troth.testnet.gateway import LocalGateway, Streamed
+from troth.testnet.network import LAYERS, MarketNetwork
+from troth.testnet.weights import prepare_models
 
 QUESTION = "What is the capital of France?"
 TOKENS = 20

@@ -12,14 +12,14 @@ import msgspec
 
 from benchmarks.market.running.toy_network import LAG_BLOCKS, LISTED, Client, ToyNetwork
 from benchmarks.market.running.wire import Wire, unpinned
-from troth.demo.anvil import rpc
-from troth.overlay import sealing
 from troth.protocol.market import canonical, lottery, messages, prices, tabs
 from troth.protocol.market.bodies import Acknowledgement, Shown, Submission
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.types import Order, Result, Tab, TabState
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.types import Hash32, pack_ends
+from troth.testnet.anvil import rpc
+from troth.transport import sealing
 
 PROMPT, WRITTEN = 16, 8
 """Tokens of a short task."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from troth.demo.processes import Child
+from troth.testnet.processes import Child
 
 
 def processor_seconds(child: Child | None) -> float:

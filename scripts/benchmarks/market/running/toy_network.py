@@ -20,12 +20,6 @@ from support.tabs_stage import TabsStage, following, tabs_stage
 
 from troth.chain import keystore
 from troth.chain.keystore import Key
-from troth.demo import cli
-from troth.demo.anvil import fund, rpc, start_anvil
-from troth.demo.parties import is_ready
-from troth.demo.ports import free_port
-from troth.demo.processes import Child, ProcessGroup, wait_until
-from troth.overlay.identity import create_identity
 from troth.protocol.architecture import architecture_name
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import shipped
@@ -33,6 +27,12 @@ from troth.protocol.market.messages import tab_id
 from troth.protocol.market.types import Ask, Parameters
 from troth.protocol.types import Address, Hash32, ModelDescriptor
 from troth.scheduler.orders.offers import PriceList
+from troth.testnet import cli
+from troth.testnet.anvil import fund, rpc, start_anvil
+from troth.testnet.parties import is_ready
+from troth.testnet.ports import free_port
+from troth.testnet.processes import Child, ProcessGroup, wait_until
+from troth.transport.identity import create_identity
 
 PASSWORD = "toy network"  # noqa: S105 - keys of a throw-away chain
 CONTEXT = 256

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.overlay.network import cpu_seconds
 from benchmarks.overlay.tor.control import Controller, TorRefused
-from troth.demo.ports import free_port
+from troth.testnet.ports import free_port
 
 AUTHORITIES, RELAYS = 3, 6
 START_SECONDS = 180.0

@@ -12,8 +12,8 @@ from pathlib import Path
 from benchmarks.overlay.echo import framed
 from benchmarks.overlay.network import ANSWER_BYTES, start_python, wait_for
 from benchmarks.overlay.tor.network import TorNetwork, tor_network
-from troth.demo.ports import free_port
 from troth.overlay.circuits.descriptors import Place
+from troth.testnet.ports import free_port
 
 CELL, CELL_CONTENT = 514, 498
 """Bytes of a cell on a link, and of a stream in it."""

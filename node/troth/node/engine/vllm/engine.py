@@ -10,9 +10,9 @@ from typing import Any, cast
 from numpy.typing import NDArray
 
 from troth.node.engine.interface import CacheEvent, Computed, Load, SessionKey, Step
-from troth.node.engine.vllm.available import require_vllm
 from troth.node.engine.vllm.cache_events import Audience
 from troth.node.engine.vllm.core import Core
+from troth.node.engine.vllm.installing import require_vllm
 from troth.node.engine.vllm.row_store import RowStore
 from troth.node.engine.vllm.sampling_words import Draw, draw_to_words
 from troth.node.engine.vllm.sessions import Sessions

@@ -1,0 +1,22 @@
+"""The numbered checks of the market. Numbers and titles are the same here, in docs/auditors.md and in every output."""
+
+from __future__ import annotations
+
+from troth.audit.checks import court, faults, logs, stream, tabs
+
+CHAIN = tuple(
+    sorted(
+        (*stream.CHECKS, *tabs.CHECKS, *court.CHECKS, *faults.CHECKS),
+        key=lambda check: int(check.number.removeprefix("M")),
+    )
+)
+"""Checks of a deployment's events: M1 to M12 and M18."""
+
+LOG = tuple(logs.TITLES)
+"""Checks of a scheduler's log: M13 to M17."""
+
+RECEIPT = ("M19", "What a receipt proves")
+HANDED = ("M20", "What evidence that was handed in allows")
+NUMBERS = tuple(
+    sorted((*(check.number for check in CHAIN), *LOG, RECEIPT[0], HANDED[0]), key=lambda number: int(number[1:]))
+)

@@ -1,0 +1,74 @@
+"""`troth audit watch`: its options."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from troth.audit.checks import NUMBERS
+from troth.audit.display import guarded
+from troth.audit.options import JsonOption, RpcOption, StartOption, read_address
+from troth.chain.keystore import load_account, read_password
+
+DEFAULT_HOME = Path("~/.troth/watch")
+
+
+def watch(
+    *,
+    factory: Annotated[str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the deployment.")],
+    bank: Annotated[
+        str | None, typer.Option("--bank", envvar="TROTH_BANK", help="Its Bank, if it has several.")
+    ] = None,
+    rpc: RpcOption = "http://127.0.0.1:8545",
+    start_block: StartOption = 0,
+    home: Annotated[
+        Path, typer.Option("--home", envvar="TROTH_WATCH_HOME", help="Folder of the state.")
+    ] = DEFAULT_HOME,
+    evidence: Annotated[
+        Path | None,
+        typer.Option("--evidence", exists=True, file_okay=False, help="Folder where evidence is handed in."),
+    ] = None,
+    promises: Annotated[
+        Path | None,
+        typer.Option("--promises", exists=True, dir_okay=False, help="Promises of inclusion, in JSON lines."),
+    ] = None,
+    act: Annotated[bool, typer.Option("--act", help="Convict, and bring rejections: needs --keystore.")] = False,
+    most_bond: Annotated[int, typer.Option("--most-bond", min=0, help="Most that is put up for a case.")] = 0,
+    keystore: Annotated[Path | None, typer.Option("--keystore", envvar="TROTH_KEYSTORE", help="Who acts.")] = None,
+    password_file: Annotated[Path | None, typer.Option("--password-file", envvar="TROTH_PASSWORD_FILE")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Look once and leave with the exit code.")] = False,
+    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")] = 15.0,
+    check: Annotated[list[str] | None, typer.Option("--check", envvar="TROTH_CHECK")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Watch a deployment and its schedulers' logs, and show findings as they appear. Exit codes as of an audit."""
+    unknown = [one for one in check or () if one.upper() not in NUMBERS]
+    if unknown:
+        raise typer.BadParameter(f"There is no check {unknown[0]} here; there are {', '.join(NUMBERS)}.")
+    if act and (keystore is None or evidence is None):
+        raise typer.BadParameter("To --act there must be a --keystore, and --evidence to act on.")
+    key = load_account(keystore.expanduser(), read_password(password_file)) if act and keystore is not None else None
+    # Not loaded for other audits: what carries cases is large.
+    from troth.audit.market import watch_terminal
+
+    told = watch_terminal.Watching(
+        rpc=rpc,
+        factory=read_address(factory),
+        bank=None if bank is None else read_address(bank),
+        start=start_block,
+        folder=home.expanduser(),
+        evidence=evidence,
+        promises=promises,
+        only=frozenset(one.upper() for one in check or ()),
+        key=key,
+        most_bond=most_bond,
+        interval=interval,
+    )
+    printer = watch_terminal.Printer(told, as_json)
+    with suppress(KeyboardInterrupt):
+        guarded(lambda: asyncio.run(watch_terminal.run(told, printer, once)))
+    raise typer.Exit(int(printer.code))

@@ -1,0 +1,189 @@
+"""A watcher's looks: the chain as it is followed, the schedulers' logs as they are served, evidence as it is handed in.
+
+A look runs the same checks as an audit. What was read of settled blocks and of log entries that hash to what was
+posted is kept, so that a look costs what is new. What was shown is kept, too, through restarts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from troth.audit import handed, running
+from troth.audit.checks import CHAIN, logs
+from troth.audit.errors import ChainMoved
+from troth.audit.findings import ShownFindings
+from troth.audit.history import History, read_history
+from troth.audit.report import CheckReport, Finding, Report
+from troth.audit.source import Source
+from troth.audit.subject import Subject
+from troth.audit.transactions import Transaction
+from troth.chain.headers import RawHeader
+from troth.chain.market_follower import MarketFollower
+from troth.chain.store import WINDOW
+from troth.protocol.market.log_data import data_hash
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.types import Inclusion
+from troth.protocol.types import Address, Hash32
+
+Fetch = Callable[[History, Address, int], bytes]
+"""Data of a scheduler's log entry; raises what ``running.from_scheduler`` does."""
+
+
+class CachingSource(Source):
+    """Headers and transactions of what was read before are not asked for again, until the chain moves."""
+
+    headers: dict[int, RawHeader]
+    transactions: dict[Hash32, Transaction]
+    settled: int
+
+    @classmethod
+    def of(cls, source: Source) -> CachingSource:
+        """The same connection with a memory."""
+        made = cls(source._market, source._rpc)
+        made.headers, made.transactions, made.settled = {}, {}, -1
+        return made
+
+    async def header(self, number: int | None) -> RawHeader:
+        """A header; one that may still be reorganised is asked for each time."""
+        if number is not None and number in self.headers:
+            return self.headers[number]
+        found = await super().header(number)
+        if found.number <= self.settled:
+            self.headers[found.number] = found
+        return found
+
+    async def _transaction(self, wanted: Hash32) -> Transaction | None:
+        if wanted not in self.transactions:
+            found = await super()._transaction(wanted)
+            if found is None:
+                return None
+            self.transactions[wanted] = found
+        return self.transactions[wanted]
+
+    def forget(self) -> None:
+        """The chain moved: nothing that was read counts."""
+        self.headers.clear()
+        self.transactions.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look: the whole report, what is new in it, and what is no longer there."""
+
+    report: Report
+    fresh: tuple[Finding, ...]
+    gone: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Watches one deployment. ``folder`` keeps its state; ``evidence`` is where files are handed in."""
+
+    source: CachingSource
+    follower: MarketFollower
+    folder: Path
+    shown: ShownFindings
+    evidence: Path | None = None
+    promises: tuple[Signed[Inclusion], ...] = ()
+    only: frozenset[str] = frozenset()
+    fetch: Fetch | None = None
+    _asked: bool = False
+    _served: dict[tuple[Address, int], bytes] = field(default_factory=dict)
+
+    async def look(self) -> Look:
+        """One look at everything; raises what a broken chain raises, and ChainMoved where it moved meanwhile."""
+        await self.follower.catch_up()
+        block, state = self.follower.block, self.follower.state
+        subject = await self._subject(block)
+        reports = [await asyncio.to_thread(check.report, subject) for check in CHAIN if self._wants(check.number)]
+        for scheduler in sorted(subject.history.state.logs):
+            served = await asyncio.to_thread(self._served_by, subject.history, scheduler)
+            found = await asyncio.to_thread(logs.examine, subject, served)
+            reports += [one for one in found if self._wants(one.number)]
+        if self.evidence is not None and self._wants(handed.NUMBER):
+            reports.append(await asyncio.to_thread(handed.examine, self.evidence, state, block))
+        report = self._report(subject, reports)
+        fresh, gone = self.shown.compare(report.findings, block)
+        return Look(report, fresh, gone)
+
+    def shown_now(self, look: Look) -> None:
+        """The look was printed: what it found is not shown again."""
+        self.shown.note(look.report.findings, look.report.last_block)
+
+    def _wants(self, number: str) -> bool:
+        return not self.only or number in self.only
+
+    async def _subject(self, block: int) -> Subject:
+        """The record up to a block. The contracts' own words are asked for in the first look."""
+        found = tuple(self.follower.logs())
+        self.source.settled = block - WINDOW
+        history = read_history(found, self.source.place)
+        try:
+            header = await self.source.header(block)
+            evidence = await self.source.evidence(self.source.place.block, header, found, history, ask=not self._asked)
+        except ChainMoved:
+            self.source.forget()
+            raise
+        self._asked = True
+        return Subject(evidence, history)
+
+    def _served_by(self, history: History, scheduler: Address) -> logs.Served:
+        """A scheduler's data: what hashes to what was posted is kept on disk and not asked for again."""
+        data: dict[int, bytes] = {}
+        refusals: dict[int, logs.Refusal] = {}
+        for entry in history.state.logs.get(scheduler, ()):
+            kept = self._kept(scheduler, entry.number, entry.data_hash)
+            try:
+                data[entry.number] = self._asked_for(history, scheduler, entry.number) if kept is None else kept
+            except running.UNSERVED as error:
+                refusals[entry.number] = running.refusal_of(error)
+                continue
+            if kept is None and data_hash(data[entry.number]) == entry.data_hash:
+                self._keep(scheduler, entry.number, data[entry.number])
+        own = tuple(one for one in self.promises if running.is_promise_of(one, scheduler, self.source.domain))
+        return logs.Served(scheduler, data, refusals, own)
+
+    def _asked_for(self, history: History, scheduler: Address, number: int) -> bytes:
+        if self.fetch is not None:
+            return self.fetch(history, scheduler, number)
+        return running.from_scheduler(history, scheduler)(number)
+
+    def _kept(self, scheduler: Address, number: int, expected: Hash32) -> bytes | None:
+        known = self._served.get((scheduler, number))
+        path = self._path(scheduler, number)
+        data = path.read_bytes() if known is None and path.is_file() else known
+        if data is None or data_hash(data) != expected:
+            return None
+        self._served[scheduler, number] = data
+        return data
+
+    def _keep(self, scheduler: Address, number: int, data: bytes) -> None:
+        path = self._path(scheduler, number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        self._served[scheduler, number] = data
+
+    def _path(self, scheduler: Address, number: int) -> Path:
+        return self.folder / "logs" / scheduler.lower() / f"{number}.jsonl"
+
+    def _report(self, subject: Subject, reports: list[CheckReport]) -> Report:
+        merged: dict[str, CheckReport] = {}
+        for one in reports:
+            earlier = merged.get(one.number)
+            results = one.results if earlier is None else (*earlier.results, *one.results)
+            merged[one.number] = CheckReport(one.number, one.title, results)
+        evidence = subject.evidence
+        return Report(
+            chain_id=evidence.chain_id,
+            contract=evidence.place.contracts.bank,
+            first_block=evidence.first,
+            last_block=evidence.last.number,
+            last_block_hash=evidence.last.hash,
+            tasks=tuple(sorted(subject.history.state.cases)),
+            checks=tuple(merged.values()),
+            not_checked=running.NOT_CHECKED,
+            subject="case",
+        )

@@ -1,0 +1,172 @@
+"""From a request that was read to a completion under way: model, tokens, money, places, questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from troth.chain.errors import ChainError
+from troth.client.errors import ClientError
+from troth.client.gateway.catalogue import require_model
+from troth.client.gateway.completion import new_identifier
+from troth.client.gateway.connection import Connection
+from troth.client.gateway.errors import InvalidRequest, PaymentRequired
+from troth.client.gateway.failures import FREE, refusal_of, short_of
+from troth.client.gateway.guard import Limits
+from troth.client.gateway.ledger import Ledger, today
+from troth.client.gateway.questions import Asked, Questions, TabCompletion, new_question
+from troth.client.gateway.request import Prompt, Wanted
+from troth.client.language import Language
+from troth.client.orders.building import most_of, require_room
+from troth.client.orders.running import Running
+from troth.client.orders.terms import Offer
+from troth.client.orders.wishes import Check, PriceLimit, Wish
+from troth.client.prompt import LARGEST_PROMPT
+from troth.protocol.errors import ProtocolError
+
+
+def tokens_of(language: Language, vocabulary: int, prompt: Prompt) -> tuple[int, ...]:
+    """A prompt's tokens; InvalidRequest where it is too long, or a token is none of the model's."""
+    if isinstance(prompt, str):
+        _require_size(len(prompt.encode()))
+        return tuple(language.tokenizer.encode(prompt).ids)
+    if isinstance(prompt, tuple) and all(isinstance(one, int) for one in prompt):
+        tokens = tuple(one for one in prompt if isinstance(one, int))
+        if any(token >= vocabulary for token in tokens):
+            raise InvalidRequest(
+                "A token is none of the model's", max(tokens), f"Use 0 to {vocabulary - 1}.", param="prompt"
+            )
+        return tokens
+    messages = [message for message in prompt if not isinstance(message, int)]
+    _require_size(sum(len(message["content"].encode()) for message in messages))
+    return language.prompt_tokens(messages)
+
+
+def _require_size(size: int) -> None:
+    if size > LARGEST_PROMPT:
+        raise InvalidRequest(
+            "The prompt is too long",
+            f"{size} bytes",
+            f"Use at most {LARGEST_PROMPT} bytes.",
+            code="context_length_exceeded",
+        )
+
+
+def echoed(language: Language, wanted: Wanted, prompt: Prompt, tokens: tuple[int, ...]) -> str:
+    """What is shown before the answer."""
+    if not wanted.echo:
+        return ""
+    return prompt if isinstance(prompt, str) else language.decode(list(tokens))
+
+
+class MarketIntake:
+    """Takes requests in; either all questions of a request are asked, or none."""
+
+    def __init__(  # noqa: PLR0917
+        self,
+        connection: Connection[Running],
+        questions: Questions,
+        ledger: Ledger,
+        limits: Limits,
+        check: Check,
+        price: PriceLimit,
+    ) -> None:
+        self._connection = connection
+        self._questions = questions
+        self._ledger = ledger
+        self._limits = limits
+        self._check = check
+        self._price = price
+
+    async def start(self, wanted: Wanted) -> TabCompletion:
+        """Ask what is wanted. Raises GatewayRefusal, and then nothing was ordered."""
+        param = "messages" if wanted.kind == "chat" else "prompt"
+        async with self._connection.lease() as held:
+            running = held.session
+            self._questions.take_places(wanted.orders)
+            try:
+                offer = await running.session.ready()
+                model = require_model(offer, wanted.model)
+                wish = self._wish(wanted)
+                prompts = self._prompts(running, offer, wanted, wish)
+                completion = self._completion(running, offer, wanted, prompts, wish, model)
+                self._require_money(running, completion)
+                self._ledger.ordered(completion.identifier, model, completion.signed)
+            except BaseException as error:
+                self._questions.free_places(wanted.orders)
+                if isinstance(error, ClientError | ChainError | ProtocolError | TimeoutError):
+                    raise refusal_of(error, (), param) from error
+                raise
+            asked = [prompt for prompt in prompts for _ in range(wanted.count)]
+            for number, prompt in enumerate(asked):
+                self._questions.start(held, completion, number, prompt, wish)
+            return completion
+
+    def _wish(self, wanted: Wanted) -> Wish:
+        choices = replace(wanted.choices, logprobs=wanted.logprobs, max_cost=self._limits.request)
+        return Wish(choices, Check.read(wanted.check) if wanted.check else self._check, self._price)
+
+    def _prompts(self, running: Running, offer: Offer, wanted: Wanted, wish: Wish) -> list[tuple[int, ...]]:
+        language = running.session.language
+        assert language is not None
+        prompts = [tokens_of(language, offer.model.vocabulary, prompt) for prompt in wanted.prompts]
+        for prompt in prompts:
+            require_room(prompt, wish, language.context)
+        return prompts
+
+    def _completion(  # noqa: PLR0917
+        self,
+        running: Running,
+        offer: Offer,
+        wanted: Wanted,
+        prompts: Sequence[tuple[int, ...]],
+        wish: Wish,
+        model: str,
+    ) -> TabCompletion:
+        language = running.session.language
+        assert language is not None
+        asked = [
+            Asked(new_question(), most_of(offer, wish, len(prompt))) for prompt in prompts for _ in range(wanted.count)
+        ]
+        shown = [echoed(language, wanted, one, tokens) for one, tokens in zip(wanted.prompts, prompts, strict=True)]
+        return TabCompletion(
+            identifier=new_identifier(wanted),
+            model=model,
+            wanted=wanted,
+            signed=asked,
+            language=language,
+            prompt_tokens=sum(map(len, prompts)),
+            prefixes=[prefix for prefix in shown for _ in range(wanted.count)],
+            asset=running.asset,
+        )
+
+    def _require_money(self, running: Running, completion: TabCompletion) -> None:
+        total, limits, asset = completion.fee, self._limits, running.asset
+        if limits.request is not None and total > limits.request:
+            what = f"This request may cost {asset.show(total)}"
+            shown = f"--max-cost is {asset.show(limits.request)}"
+            raise _over(what, shown, "Ask for fewer choices or tokens, or raise --max-cost.", "cost_limit_exceeded")
+        free, tab = _free(running)
+        if total > free:
+            what = f"The request may cost {asset.show(total)}, and {asset.show(free)} are free"
+            raise short_of(what, total - free, tab)
+        if limits.day is not None:
+            spent = self._ledger.spent(today())
+            if spent + total > limits.day:
+                what = f"Today's budget of {asset.show(limits.day)} is used up"
+                shown = f"{asset.show(spent)} ordered, {asset.show(total)} asked for"
+                raise _over(what, shown, "Wait until midnight UTC, or raise --budget.", "budget_exceeded")
+
+
+def _free(running: Running) -> tuple[int, str]:
+    """What all usable tabs together still cover, and the tab to top up."""
+    session, total, first = running.session, 0, ""
+    for desk in session.usable():
+        state, book = session.state.tab_state(desk.identifier), session.books.record(desk.identifier).book
+        total += max(state.balance + state.redeemed - book.authorised, 0)
+        first = first or "0x" + desk.identifier.hex()
+    return total, first
+
+
+def _over(what: str, value: str, remedy: str, code: str) -> PaymentRequired:
+    return PaymentRequired(what, value, remedy, code=code, troth=FREE)

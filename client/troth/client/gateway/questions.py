@@ -1,0 +1,277 @@
+"""Completions whose choices are questions: each runs to the end of its check, whether or not anybody still reads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from troth.client.gateway.completion import Completion
+from troth.client.gateway.connection import Held
+from troth.client.gateway.errors import AnswerRejected, GatewayRefusal, HopFailed, Money, NotReady, TooMany, Unsupported
+from troth.client.gateway.failures import refusal_of
+from troth.client.gateway.guard import MOST_FOLLOWED, RETRY_AFTER
+from troth.client.gateway.ledger import Ledger
+from troth.client.gateway.metrics import Metrics
+from troth.client.gateway.ordered import Told, whole
+from troth.client.gateway.shapes import Shapes
+from troth.client.orders.asking import ask
+from troth.client.orders.own_check import spoken
+from troth.client.orders.running import Running
+from troth.client.orders.session import FAILURES
+from troth.client.orders.updates import (
+    Ended,
+    Finished,
+    Outcome,
+    Recomputed,
+    Sent,
+    Served,
+    Signed,
+    Text,
+    Update,
+    Verdict,
+)
+from troth.client.orders.wishes import Wish
+from troth.client.tabs.asset import Asset
+from troth.protocol.market.types import Opinion
+from troth.protocol.types import Hash32
+
+GOOD = {str(Outcome.UNDRAWN), str(Outcome.CHECKED), str(Outcome.UNCLEAR)}
+"""Outcomes after which an answer is paid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One choice: the id of its question, under which all its orders are found, and what it may cost."""
+
+    question: str
+    fee: int
+
+    @property
+    def task_id(self) -> Hash32:
+        """The question's id as bytes."""
+        return Hash32(bytes.fromhex(self.question))
+
+
+def new_question() -> str:
+    """An id of 32 bytes that nobody can guess."""
+    return secrets.token_hex(32)
+
+
+@dataclass
+class TabCompletion(Completion):
+    """What a reader of the answer sees; amounts in the asset's smallest unit."""
+
+    asset: Asset = field(kw_only=True)
+    orders: dict[int, str] = field(default_factory=dict)
+    signed_results: dict[int, Signed] = field(default_factory=dict)
+    ends: dict[int, Ended] = field(default_factory=dict)
+    recomputed: dict[int, Recomputed] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The newest order of each choice; the question's id before there is one."""
+        return tuple(self.orders.get(number, "0x" + one.task_id.hex()) for number, one in enumerate(self.signed))
+
+    @property
+    def cost(self) -> int:
+        """By tokens once an answer is signed, before that the most that it may cost; nothing where it is not paid."""
+        return sum(self.cost_of(number, one.fee) for number, one in enumerate(self.signed))
+
+    def cost_of(self, number: int, most: int = 0) -> int:
+        """That of one choice; ``most`` before its answer is signed."""
+        ended, signed = self.ends.get(number), self.signed_results.get(number)
+        if ended is not None:
+            return ended.fee if str(ended.outcome) in GOOD else 0
+        return most if signed is None else signed.fee
+
+    @property
+    def cached(self) -> int:
+        """Tokens of the prompts that came from a node's cache, and cost less."""
+        found = sum(one.cached for one in self.signed_results.values())
+        return min(found, self.prompt_tokens * len(self.signed_results))
+
+    @property
+    def outcome(self) -> str:
+        """ "pending" while an end is missing, else the first one that is not good, else that of the first choice."""
+        if len(self.ends) < len(self.signed):
+            return "pending"
+        said = [str(self.ends[number].outcome) for number in sorted(self.ends)]
+        return next((one for one in said if one not in GOOD), said[0])
+
+    @property
+    def advice(self) -> list[str]:
+        """What the user may do, or what was done."""
+        return [one.advice for one in self.ends.values() if one.advice]
+
+    @property
+    def own_check(self) -> str | None:
+        """What the own model says: its first opinion that is no yes, else yes; None where it was not asked."""
+        said = [spoken(self.recomputed[number].opinion) for number in sorted(self.recomputed)]
+        return next((one for one in said if one != spoken(Opinion.ACCEPT)), said[0] if said else None)
+
+    def note(self, number: int, update: object) -> Told | None:
+        """Take an update of a question; what the reader of the answer is to hear of it."""
+        match update:
+            case Sent():
+                self.orders[number] = "0x" + update.order.hex()
+                return None
+            case Signed():
+                self.signed_results[number] = update
+                return None
+            case Recomputed():
+                self.recomputed[number] = update
+                return None
+            case Ended():
+                self.ends[number] = update
+                return Verdict(str(update.outcome), self.cost_of(number))
+            case _:
+                return None
+
+    def _require_accepted(self) -> None:
+        if not self.wanted.wait or self.outcome == "pending":
+            return
+        doubted = any(one.opinion is Opinion.REJECT for one in self.recomputed.values())
+        if self.outcome in GOOD and not doubted:
+            return
+        raise AnswerRejected(
+            "Your own model gives another answer"
+            if self.outcome in GOOD
+            else "The verifiers did not accept the answer",
+            self.outcome,
+            "Do not rely on what was sent of it. Once its lag is over it is paid, unless a case stands. Ask again.",
+            Money("unknown", self.tasks),
+            outcome=self.outcome,
+            cost_units=str(self.cost),
+            advice=self.advice,
+            own_check=self.own_check,
+        )
+
+
+class TabShapes(Shapes):
+    """The same objects, with costs in the asset and cached tokens as OpenAI shows them."""
+
+    def __init__(self, completion: TabCompletion, base: str) -> None:
+        super().__init__(completion, base)
+        self._tabs = completion
+
+    def troth(self) -> dict[str, Any]:
+        """Which orders, what they cost, how they are checked, where the receipt is."""
+        found = super().troth()
+        del found["cost_wei"]
+        return found | {
+            "cost_units": str(self._tabs.cost),
+            "asset": self._tabs.asset.symbol,
+            "advice": self._tabs.advice,
+            "own_check": self._tabs.own_check,
+        }
+
+    def _usage(self) -> dict[str, Any]:
+        completion, asset = self._tabs, self._tabs.asset
+        usage = super()._usage()
+        usage |= {"cost": whole(completion.cost, asset.decimals), "cost_units": str(completion.cost)}
+        usage["prompt_tokens_details"] = {"cached_tokens": completion.cached}
+        if not asset.is_coin:
+            del usage["cost_wei"]
+        return usage
+
+
+__all__ = ["GOOD", "Asked", "GatewayRefusal", "TabCompletion", "TabShapes", "new_question"]
+
+
+_log = logging.getLogger(__name__)
+
+
+class Questions:
+    """At most `most` are being answered at a time."""
+
+    def __init__(self, ledger: Ledger, metrics: Metrics, most: int) -> None:
+        self._ledger = ledger
+        self._metrics = metrics
+        self._most = most
+        self._taken = 0
+        self._running: set[asyncio.Task[None]] = set()
+
+    def take_places(self, count: int) -> None:
+        """Take places for so many questions; TooMany when there are not enough, Unsupported when there never will."""
+        if count > self._most:
+            what = f"This gateway answers at most {self._most} orders at a time, and each choice is one"
+            raise Unsupported(what, count, "Ask for fewer choices, or raise --concurrent.", param="n")
+        if self._taken + count > self._most or len(self._running) + count > MOST_FOLLOWED:
+            raise TooMany("All places are taken", f"{self._taken} orders are being answered", RETRY_AFTER)
+        self._taken += count
+        self._metrics.running.set(self._taken)
+
+    def free_places(self, count: int) -> None:
+        """Give places back."""
+        self._taken -= count
+        self._metrics.running.set(self._taken)
+
+    def start(
+        self, held: Held[Running], completion: TabCompletion, number: int, prompt: tuple[int, ...], wish: Wish
+    ) -> None:
+        """Ask one choice's question, for which a place was taken, and tell the completion what becomes of it."""
+        work = self._run(held, completion, number, prompt, wish)
+        task = asyncio.create_task(work, name="gateway question")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def close(self) -> None:
+        """Stop listening; what was ordered is looked after by the keeper of the next start."""
+        tasks = list(self._running)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(
+        self, held: Held[Running], completion: TabCompletion, number: int, prompt: tuple[int, ...], wish: Wish
+    ) -> None:
+        asked = completion.signed[number]
+        assert isinstance(asked, Asked)
+        in_place = True
+        with held.use() as running:
+            try:
+                async with aclosing(ask(running.session, prompt, wish, asked.question)) as updates:
+                    async for update in updates:
+                        if isinstance(update, Finished):
+                            in_place = self._leave(in_place)
+                        self._tell(completion, number, update)
+            except asyncio.CancelledError:
+                what = "The gateway stopped before this order's end"
+                completion.hear(number, NotReady(what, "", "GET /v1/receipts shows how it ends.", "gateway"))
+                raise
+            except FAILURES as error:
+                self._failed(completion, number, error)
+            finally:
+                self._leave(in_place)
+
+    def _leave(self, in_place: bool) -> bool:
+        if in_place:
+            self.free_places(1)
+        return False
+
+    def _tell(self, completion: TabCompletion, number: int, update: Update) -> None:
+        told = completion.note(number, update)
+        if isinstance(update, Text | Finished):
+            completion.hear(number, update)
+        elif told is not None:
+            ended = completion.ends[number]
+            self._ledger.paid("0x" + completion.signed[number].task_id.hex(), completion.cost_of(number))
+            self._metrics.decided(str(ended.outcome), completion.cost_of(number))
+            completion.hear(number, told)
+        elif isinstance(update, Served):
+            # Now a refusal of the scheduler can no longer be told by the HTTP status.
+            completion.heard(number)
+
+    def _failed(self, completion: TabCompletion, number: int, error: Exception) -> None:
+        orders = (completion.orders[number],) if number in completion.orders else ()
+        refusal = refusal_of(error, orders)
+        if refusal.troth.get("charged") is False:
+            self._ledger.paid("0x" + completion.signed[number].task_id.hex(), 0)
+        hop = refusal.hop if isinstance(refusal, HopFailed) else "wallet"
+        self._metrics.failures.labels(hop).inc()
+        _log.warning("the order failed: %s", refusal.code)
+        completion.hear(number, refusal)

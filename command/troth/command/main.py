@@ -1,0 +1,65 @@
+"""`troth`: one command whose sub-commands each package contributes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from troth.command.plugins import LazyGroup
+from troth.command.rendering import show
+
+app = typer.Typer(
+    name="troth",
+    cls=LazyGroup,
+    help="Verified LLM inference from machines you need not trust.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"troth {version('troth')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", envvar="TROTH_DEBUG", help="Show tracebacks.")] = False,
+) -> None:
+    """Verified LLM inference from machines you need not trust."""
+    # Both options act before or after this point: --version eagerly, --debug in `main` when an error arrives.
+    del show_version, debug
+
+
+def _wants_debug(arguments: Sequence[str]) -> bool:
+    if _is_set("TROTH_DEBUG"):
+        return True
+    before_the_sub_command = arguments[: next((i for i, a in enumerate(arguments) if not a.startswith("-")), None)]
+    return "--debug" in before_the_sub_command
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "").lower() in {"1", "true", "yes", "on", "t", "y"}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 an error that was shown, 2 wrong usage, 130 interrupted.
+
+    A sub-command's error may carry its own `exit_code`.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command = typer.main.get_command(app)
+    try:
+        command.main(args=given, prog_name="troth")
+    except Exception as error:  # noqa: BLE001 - the outermost edge: shown to the user, never swallowed
+        as_json = "--json" in given or _is_set("TROTH_JSON")
+        sys.exit(show(error, as_json=as_json, debug=_wants_debug(given)))

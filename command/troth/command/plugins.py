@@ -1,0 +1,92 @@
+"""Sub-commands found through the entry-point group `troth.commands`, loaded only when one is called.
+
+Loading lazily keeps `troth --help` fast and lets a broken package break its own sub-command only.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from troth.command.errors import CommandError
+
+GROUP = "troth.commands"
+
+# One line each for `troth --help`, which must not import the packages to ask them.
+SUMMARIES = {
+    "node": "Run a node: register, serve, exit.",
+    "market": "Deploy the market's contracts, and show a deployment.",
+    "model": "Describe models: weights roots, descriptors, ids.",
+    "calibrate": "Measure honest noise and cheats; find a class' thresholds.",
+    "scheduler": "Run a scheduler: register, serve, exit.",
+    "client": "Use the network: open a tab, ask, serve, receipts.",
+    "audit": "Re-check deployments, logs and receipts from public data.",
+    "case": "Act on evidence: convict, go to court, summon.",
+    "demo": "Start a whole network on this machine.",
+    "committee": "Run a member of the directory's committee.",
+    "relay": "Run a relay of the anonymous overlay.",
+}
+
+
+def plugins() -> dict[str, EntryPoint]:
+    """The installed sub-commands by name, in alphabetical order."""
+    return {point.name: point for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
+
+
+def load(point: EntryPoint) -> Any:
+    """Import the Typer application behind an entry point and turn it into a command.
+
+    Raises CommandError when the package cannot be imported or does not offer a Typer application.
+    """
+    try:
+        application = point.load()
+    except Exception as error:
+        raise CommandError(
+            f"The sub-command '{point.name}' could not be loaded: {type(error).__name__}: {error}",
+            point.value,
+            _remedy(error),
+        ) from error
+    if not isinstance(application, typer.Typer):
+        raise CommandError(
+            f"The sub-command '{point.name}' is not a Typer application",
+            point.value,
+            "Correct the entry point in the group troth.commands of the package that offers it.",
+        )
+    # The root offers completion for all of them.
+    application._add_completion = False
+    command = typer.main.get_command(application)
+    command.name = point.name
+    return command
+
+
+def _remedy(error: Exception) -> str:
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing is not None and missing.split(".")[0] != "troth":
+        return f"Install what it needs (pip install 'troth[torch]', or the module {missing})."
+    return "Reinstall troth; `troth --debug ...` shows where it failed. The other sub-commands still work."
+
+
+class LazyGroup(TyperGroup):
+    """A command group whose members are imported when they are called, not when they are listed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of the built-in commands and of all installed sub-commands."""
+        return [*super().list_commands(ctx), *plugins()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command for listing purposes: its name and summary, without its package."""
+        built_in = super().get_command(ctx, cmd_name)
+        if built_in is not None:
+            return built_in
+        if cmd_name not in plugins():
+            return None
+        return TyperCommand(cmd_name, help=SUMMARIES.get(cmd_name, "A sub-command of another package."))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that `args` calls, imported now."""
+        name, command, rest = super().resolve_command(ctx, args)
+        point = plugins().get(name) if name is not None else None
+        return (name, load(point), rest) if point is not None else (name, command, rest)

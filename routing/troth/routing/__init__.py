@@ -1,0 +1,1 @@
+"""Who hosts which layers, and who serves a request: pure functions, without sockets and without torch."""

@@ -1,0 +1,168 @@
+"""Choosing pipelines under load: the fastest path, or the fastest whole plan, held until its request ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from troth.routing.pipelines.drawn import Draw, fastest_drawn
+from troth.routing.pipelines.graph import Floats, Graph
+from troth.routing.pipelines.sweep import fastest
+from troth.routing.placement.plan import Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Segments in order, and the seconds that a token takes through them. No segments: `reason` says why in words."""
+
+    segments: tuple[Slice, ...]
+    seconds: float
+    reason: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Each machine once, in the order in which it first serves."""
+        return tuple(dict.fromkeys(segment.name for segment in self.segments))
+
+
+def merged(names: Sequence[str]) -> tuple[Slice, ...]:
+    """One segment for each run of layers on the same machine; `names` has one for each layer."""
+    segments: list[Slice] = []
+    first = 0
+    for name, run in groupby(names):
+        end = first + len(list(run))
+        segments.append(Slice(name, first, end))
+        first = end
+    return tuple(segments)
+
+
+def fastest_whole(graph: Graph, seconds: Floats, pipelines: Iterable[Sequence[Slice]]) -> Chain | None:
+    """The pipeline whose stages take the least, links included; None where each has a stage that may not serve."""
+    best: Chain | None = None
+    for stages in pipelines:
+        found = fastest_drawn(graph, seconds, [Draw(stage.first, stage.end, (stage.name,)) for stage in stages])
+        if found is not None and (best is None or found[0] < best.seconds):
+            best = Chain(tuple(stages), found[0])
+    return best
+
+
+LOAD_SLOPE = 0.1
+"""How much slower one more running request makes a layer, as a share of the idle time. Decoding shares the reading of
+weights, so far less than 1."""
+MOST_REQUESTS = 1 << 16
+MOST_TOKENS = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What one running request holds: so many tokens of cache at each of these machines."""
+
+    names: tuple[str, ...]
+    tokens: int
+
+
+class Router:
+    """Phase 2 of one scheduler. It counts what it reserved itself; `refresh` brings in what machines measured.
+
+    Cache left is what a machine has for this scheduler less what runs here, so a late report cannot give out the same
+    tokens twice. A measured time counts for the number of requests that ran when it was measured.
+    """
+
+    def __init__(self, graph: Graph, load_slope: float = LOAD_SLOPE) -> None:
+        self._slope = load_slope if 0 <= load_slope <= 1 else LOAD_SLOPE
+        self._running: dict[str, Reservation] = {}
+        self.refresh(graph)
+
+    def refresh(self, graph: Graph) -> None:
+        """Take over a new graph. What runs keeps running, also on machines that are gone from it."""
+        self._graph = graph
+        self._load = np.zeros(len(graph.hosts))
+        self._free = np.array([float(min(max(0, host.cache_tokens), MOST_TOKENS)) for host in graph.hosts])
+        reported = np.array([float(max(0, host.running)) for host in graph.hosts])
+        self._idle_seconds = graph.seconds / (1 + self._slope * reported)
+        for held in self._running.values():
+            self._take(held.names, held.tokens, 1)
+
+    def choose(self, request: str, tokens: int, draws: Sequence[Draw] | None = None) -> Chain:
+        """The fastest chain with room for `tokens` at each machine, reserved for `request` until `release`.
+
+        Among the candidates of `draws` if given, else free over all slices. A request that already runs keeps what it
+        has and gets no second chain.
+        """
+        refusal = self._refusal(request, tokens)
+        if refusal:
+            return Chain((), 0.0, refusal)
+        return self._reserved(request, tokens, self._fastest(self._able_seconds(tokens), draws))
+
+    def choose_whole(self, request: str, tokens: int, pipelines: Iterable[Sequence[Slice]]) -> Chain:
+        """The fastest of phase 1's pipelines as it is, with room and reserved as by `choose`; a free chain if none has.
+
+        Requests that share their whole chain share batches from the first stage to the last. Free chains that differ in
+        a stage arrive there at different times, and each batch reads the weights again.
+        """
+        refusal = self._refusal(request, tokens)
+        if refusal:
+            return Chain((), 0.0, refusal)
+        seconds = self._able_seconds(tokens)
+        whole = fastest_whole(self._graph, seconds, pipelines)
+        return self._reserved(request, tokens, whole or self._fastest(seconds, None))
+
+    def _able_seconds(self, tokens: int) -> Floats:
+        return np.where(self._free >= tokens, self.layer_seconds(), np.inf)
+
+    def _reserved(self, request: str, tokens: int, chain: Chain) -> Chain:
+        if chain.segments:
+            self._running[request] = Reservation(chain.names, tokens)
+            self._take(chain.names, tokens, 1)
+        return chain
+
+    def release(self, request: str) -> bool:
+        """Give back what the request holds, once; False if it holds nothing."""
+        held = self._running.pop(request, None)
+        if held is None:
+            return False
+        self._take(held.names, -held.tokens, -1)
+        return True
+
+    def running_on(self, name: str) -> int:
+        """Requests of this scheduler that hold something at a machine, by its own count."""
+        return sum(name in held.names for held in self._running.values())
+
+    def layer_seconds(self) -> Floats:
+        """Seconds of one layer at each host, under what runs now."""
+        return self._idle_seconds * (1 + self._slope * self._load)
+
+    def _take(self, names: Sequence[str], tokens: int, requests: int) -> None:
+        for name in names:
+            place = self._graph.place.get(name)
+            if place is not None:
+                self._free[place] -= tokens
+                self._load[place] += requests
+
+    def _refusal(self, request: str, tokens: int) -> str:
+        if request in self._running:
+            return "This request already runs on a chain: release that one first."
+        if not 0 <= tokens <= MOST_TOKENS:
+            return f"A request cannot hold {tokens} tokens."
+        if len(self._running) >= MOST_REQUESTS:
+            return f"{MOST_REQUESTS} requests already run here: try again when one has ended."
+        if self._graph.uncovered is not None:
+            return f"Nobody hosts layer {self._graph.uncovered}: place the slices again."
+        return ""
+
+    def _fastest(self, seconds: Floats, draws: Sequence[Draw] | None) -> Chain:
+        if draws is not None:
+            among = fastest_drawn(self._graph, seconds, draws)
+            if among is None:
+                return Chain((), 0.0, "Some segment has no drawn candidate with room that the one before can reach.")
+            parts = tuple(Slice(name, draw.first, draw.end) for name, draw in zip(among[1], draws, strict=True))
+            return Chain(parts, among[0])
+        path = fastest(self._graph, seconds)
+        if path is None:
+            return Chain(
+                (), 0.0, "No chain of machines with room for the request connects the first layer to the last."
+            )
+        return Chain(merged([self._graph.hosts[place].name for place in path[1]]), path[0])

@@ -1,0 +1,224 @@
+"""Putting a scheduler of a market together from its configuration and keys, and taking it apart again.
+
+What is read of a deployment's chain beside its events.
+
+Prometheus metrics of a scheduler of a market: read when they are asked for, never content.
+
+The keys that a scheduler signs with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry, Gauge
+
+from troth.cases.courtroom import Seen
+from troth.cases.desk import Desk as CaseDesk
+from troth.chain import decoding
+from troth.chain.adapter import REQUEST_TIMEOUT
+from troth.chain.errors import ChainError
+from troth.chain.keystore import Key
+from troth.chain.market import Market, find_place
+from troth.chain.market_follower import MarketFollower
+from troth.chain.rpc import Rpc
+from troth.protocol import vrf
+from troth.protocol.market.types import NO_ADDRESS, PotKind, Role
+from troth.protocol.types import Address
+from troth.scheduler.checks.summons import stuck
+from troth.scheduler.configuration import MarketConfiguration
+from troth.scheduler.court.holding import OrderHoldings
+from troth.scheduler.court.informing import Inquiries
+from troth.scheduler.duties import Duties, Pace, supervised
+from troth.scheduler.ledger import MarketLedger
+from troth.scheduler.log.entries import LogBook
+from troth.scheduler.orders.desk import Desk
+from troth.scheduler.orders.http import order_routes, refuse_with_words
+from troth.scheduler.orders.offers import Offers
+from troth.scheduler.orders.rows_kept import KeptRows
+from troth.scheduler.orders.service import Orders
+from troth.scheduler.orders.store import OrderStore
+from troth.scheduler.peers import Contact, Peers
+from troth.scheduler.pool.coordinator import Coordinator, Gauges
+from troth.scheduler.pool.showing import placement_routes
+from troth.scheduler.pool.sides import MarketSides
+from troth.scheduler.routing import PoolRoutes, placing_pace
+from troth.scheduler.tabs.client_tabs import ClientTabs
+from troth.scheduler.tabs.database import Database
+from troth.scheduler.tabs.node_tabs import NodeTabs
+from troth.scheduler.tabs.opening import TabOpener
+from troth.transport.health import health_routes
+from troth.transport.identity import Operator
+
+COIN_DECIMALS = 18
+_DECIMALS_SELECTOR = "0x313ce567"
+"""decimals() of an ERC-20, which the standard leaves to the token."""
+
+
+async def asset_decimals(rpc_url: str, asset: Address) -> int:
+    """How many decimals the asset's whole unit has; a token that does not say so is taken to count whole units."""
+    if asset == NO_ADDRESS:
+        return COIN_DECIMALS
+    rpc = Rpc(rpc_url, timeout=REQUEST_TIMEOUT)
+    try:
+        said = decoding.data(await rpc.request("eth_call", {"to": asset, "data": _DECIMALS_SELECTOR}, "latest"))
+    except ChainError:
+        return 0
+    finally:
+        await rpc.close()
+    return int.from_bytes(said) if len(said) == 32 and int.from_bytes(said) <= 77 else 0
+
+
+class MarketMetrics:
+    """One registry per scheduler; every gauge is computed at the scrape, so that none shows what was once."""
+
+    def __init__(self, age: Callable[[], float]) -> None:
+        self.registry = CollectorRegistry()
+        self._gauge("follower_age_seconds", "Since the chain's newest block was followed", age)
+
+    def show(self, orders: Orders) -> None:
+        """Compute from these orders, and from what they stand on."""
+        desk = orders.desk
+        self._gauge("running_orders", "Orders under way", lambda: orders.running)
+        self._gauge("block", "Newest block that was followed", lambda: desk.ledger.block)
+        self._gauge("exposure", "What running and unacknowledged orders are worth", lambda: desk.client_tabs.exposure)
+        me = desk.operator.address
+        self._gauge("stake", "Own stake", lambda: desk.ledger.state.pot(PotKind.STAKE, me))
+        self._gauge("summons", "Summons that are not answered", lambda: len(stuck(desk)))
+        self._gauge("log_overdue", "Closed entries of the log that are not posted", lambda: len(orders.book.overdue()))
+
+    def _gauge(self, name: str, words: str, value: Callable[[], float]) -> None:
+        Gauge(f"troth_scheduler_{name}", words, registry=self.registry).set_function(lambda: float(value()))
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The operator's account and the VRF secret, out of their keystores."""
+
+    operator: Key
+    vrf_secret: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MarketScheduler:
+    """A running scheduler of a market."""
+
+    orders: Orders
+    duties: Duties
+    ledger: MarketLedger
+    metrics: MarketMetrics
+    pools: Coordinator
+
+    def reasons(self) -> list[str]:
+        """Why it is not ready; empty when it is."""
+        desk, ledger = self.orders.desk, self.ledger
+        found = desk.offers.problems(ledger.state) + self.duties.reasons() + stuck(desk)
+        if self.orders.draining:
+            found.append("draining: no orders are taken any more")
+        if ledger.trouble:
+            found.append(ledger.trouble)
+        if desk.database.failure is not None:
+            found.append(f"the disk takes nothing: {desk.database.failure}")
+        return found + _standing(ledger, desk.operator.address, desk.vrf_secret)
+
+    def app(self) -> FastAPI:
+        """Its HTTP side."""
+        app = FastAPI(title="Troth scheduler", docs_url=None, redoc_url=None, openapi_url=None)
+        app.include_router(health_routes(self.reasons, self.metrics.registry))
+        app.include_router(order_routes(self.orders))
+        app.include_router(placement_routes(self.pools))
+        operator, desk, ledger = self.orders.desk.operator, self.orders.desk, self.ledger
+        self.pools.server(operator).mount(app)
+        Inquiries(desk).server(operator).mount(app)
+        cases = CaseDesk(lambda: Seen(ledger.state, ledger.block), holdings=OrderHoldings(desk))
+        cases.server(operator).mount(app)
+        refuse_with_words(app)
+        return app
+
+
+@asynccontextmanager
+async def assembled_market(
+    configuration: MarketConfiguration, keys: Keys, pace: Pace | None = None
+) -> AsyncIterator[MarketScheduler]:
+    """A scheduler that follows the chain and has taken up what a crash cut off."""
+    async with AsyncExitStack() as stack:
+        place = await find_place(
+            configuration.rpc, configuration.factory, configuration.bank, configuration.start_block
+        )
+        market = await stack.enter_async_context(
+            await Market.connect(configuration.rpc, place, chain_id=configuration.chain_id)
+        )
+        follower = MarketFollower(
+            market, configuration.folder / "market-events.sqlite", poll_interval=configuration.poll_seconds
+        )
+        await stack.enter_async_context(follower)
+        await follower.catch_up()
+        operator = Operator(keys.operator.secret, market.domain)
+        ledger = MarketLedger(market, follower, keys.operator)
+        peers = Peers(operator, lambda node: _contact(follower, node))
+        stack.push_async_callback(peers.close)
+        database = Database(configuration.folder / "market.sqlite")
+        stack.push_async_callback(database.close)
+        node_tabs, store = NodeTabs(database, operator), OrderStore(database)
+        opener = TabOpener(database, node_tabs, ledger, operator, deposits=configuration.deposits)
+        metrics = MarketMetrics(lambda: ledger.age)
+        sides = MarketSides(lambda: (follower.state, follower.block))
+        pools = Coordinator(
+            configuration.served, sides, peers, Gauges(metrics.registry), lambda: placing_pace(ledger.parameters)
+        )
+        desk = Desk(
+            operator=operator,
+            vrf_secret=keys.vrf_secret,
+            ledger=ledger,
+            database=database,
+            store=store,
+            client_tabs=ClientTabs(database),
+            node_tabs=node_tabs,
+            rows=KeptRows(configuration.folder / "rows"),
+            peers=peers,
+            offers=Offers(configuration.served, configuration.prices, pools.ends),
+            waits=configuration.waits,
+            routes=PoolRoutes(pools),
+            ensure_paid=opener.ensure,
+            factory=configuration.factory,
+            asset_decimals=await asset_decimals(configuration.rpc, ledger.parameters.asset),
+        )
+        seconds, most = configuration.log_seconds, configuration.log_orders
+        book = LogBook(database, store, ledger, operator.address, seconds=seconds, orders=most)
+        orders = Orders(desk, book, concurrent=configuration.concurrent)
+        stack.push_async_callback(orders.abandon)
+        await orders.resume()
+        duties = Duties(orders, opener, times=configuration.redeem_times, pace=pace)
+        duties.start()
+        stack.push_async_callback(duties.stop)
+        for name, job in (("placing nodes", pools.watch), ("measuring ways", pools.measure_ways)):
+            stack.callback(asyncio.create_task(supervised(name, job)).cancel)
+        metrics.show(orders)
+        yield MarketScheduler(orders, duties, ledger, metrics, pools)
+
+
+def _contact(follower: MarketFollower, operator: Address) -> Contact | None:
+    party = follower.state.parties.get(operator)
+    if party is None or party.role is not Role.NODE or not party.endpoint:
+        return None
+    return Contact(party.endpoint, party.tls_key_hash)
+
+
+def _standing(ledger: MarketLedger, operator: Address, vrf_secret: bytes) -> list[str]:
+    """What the registry says that keeps orders from being taken."""
+    party = ledger.state.parties.get(operator)
+    if party is None or party.role is not Role.SCHEDULER:
+        return ["not registered: troth scheduler register --owner-keystore FILE --broadcast"]
+    found = []
+    if party.exit_block:
+        found.append(f"leaving: withdraw after block {party.exit_block}")
+    if party.vrf_key != vrf.public_key(vrf_secret):
+        found.append("the VRF key is not the registered one: restore its keystore")
+    missing = ledger.parameters.scheduler_stake - ledger.state.pot(PotKind.STAKE, operator)
+    if missing > 0:
+        found.append(f"{missing} of stake are missing")
+    return found

@@ -1,0 +1,164 @@
+"""What a scheduler does by itself, for as long as it runs: each duty is supervised, so that none ends for ever.
+
+Acknowledging to nodes: what is due goes into the books, and the newer word to the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from troth.chain.errors import ChainError
+from troth.protocol.errors import ProtocolError
+from troth.protocol.identifiers import group_id
+from troth.protocol.market import canonical
+from troth.protocol.types import Address
+from troth.protocol.wire_market import Noted, Redeemable
+from troth.scheduler.checks.summons import SummonsDuty
+from troth.scheduler.errors import SchedulerError
+from troth.scheduler.orders.desk import Desk
+from troth.scheduler.orders.service import Orders
+from troth.scheduler.tabs.claiming import attend_claims, attend_nodes_claims, claim_due
+from troth.scheduler.tabs.due import decision, rejections_decided
+from troth.scheduler.tabs.node_tabs import NodeTab
+from troth.scheduler.tabs.opening import TabOpener
+from troth.scheduler.tabs.redeeming import redeem
+from troth.transport.errors import OverlayError
+
+log = logging.getLogger(__name__)
+
+DELIVERY_SECONDS = 10.0
+
+
+async def acknowledge_nodes(desk: Desk) -> None:
+    """Acknowledge what is due, store it, and tell every node whose word is newer than the one it has noted."""
+    ledger, store = desk.ledger, desk.store
+    lag = ledger.parameters.lag
+    decided = rejections_decided(desk.node_tabs, ledger.state, store.get, ledger.block, lag)
+    due = desk.node_tabs.acknowledge_due(ledger.block, decision(ledger.state, store.get))
+    if decided or due:
+        await desk.database.commit(*decided, *due)
+    behind = [held for held in desk.node_tabs if held.book.spent > held.delivered]
+    await asyncio.gather(*[_deliver(desk, held) for held in behind])
+
+
+async def _deliver(desk: Desk, held: NodeTab) -> None:
+    """A node that is away hears it with its next promise, or the next time."""
+    spent, sent = held.book.spent, canonical.encode(desk.node_tabs.voucher(held.node))
+    try:
+        frame = await desk.peers.channel(held.node).request(Redeemable(), sent, DELIVERY_SECONDS)
+    except (OverlayError, ProtocolError) as error:
+        log.debug("%s did not note its newest voucher: %s", held.node, error)
+        return
+    if isinstance(frame.header, Noted):
+        held.delivered = max(held.delivered, spent)
+
+
+WARM_SECONDS = 5.0
+"""Until a node that does not connect counts as failed: a connection that stands costs a first token nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds between two looks: at what has deadlines, at money, and at what may be forgotten."""
+
+    urgent: float = 1.0
+    money: float = 15.0
+    slow: float = 60.0
+
+
+@dataclass(slots=True)
+class Failing:
+    """A duty that failed the last time, and why: readiness and ``status`` show it."""
+
+    name: str
+    reason: str | None = None
+
+
+class Duties:
+    """Runs all duties; ``reasons`` says which of them fail."""
+
+    def __init__(self, orders: Orders, opener: TabOpener, *, times: int, pace: Pace | None = None) -> None:
+        self._orders = orders
+        self._opener = opener
+        self._times = times
+        self._pace = pace or Pace()
+        self._summons = SummonsDuty(orders)
+        self._failing: list[Failing] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin; ends with ``stop``."""
+        desk, pace = self._orders.desk, self._pace
+        self._run("answering summons", pace.urgent, self._summons.look)
+        self._run("answering objections", pace.urgent, lambda: attend_claims(desk))
+        self._run("objecting to claims", pace.urgent, lambda: attend_nodes_claims(desk))
+        self._run("acknowledging nodes", pace.urgent, lambda: acknowledge_nodes(desk))
+        self._run("keeping tabs with nodes", pace.money, lambda: self._opener.keep(nodes_of(self._orders)))
+        self._run("staying connected to nodes", pace.money, self._connect)
+        self._run("taking up what was cut off", pace.money, self._orders.resume)
+        self._run("asking silent verifiers again", pace.money, self._orders.ask_again)
+        self._run("redeeming and claiming", pace.money, self._collect)
+        self._run("posting the log", pace.money, self._orders.book.post_due)
+        self._run("forgetting what is owed no more", pace.slow, self._orders.forget_old)
+
+    async def stop(self) -> None:
+        """End all; what they began goes on at the next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._summons.abandon()
+
+    def reasons(self) -> list[str]:
+        """Which duties fail now, and why."""
+        return [f"{one.name} fails: {one.reason}" for one in self._failing if one.reason is not None]
+
+    async def _connect(self) -> None:
+        await self._orders.desk.peers.warm(nodes_of(self._orders), WARM_SECONDS)
+
+    async def _collect(self) -> None:
+        await redeem(self._orders.desk, self._times)
+        await claim_due(self._orders.desk, self._times)
+
+    def _run(self, name: str, seconds: float, work: Callable[[], Awaitable[object]]) -> None:
+        failing = Failing(name)
+        self._failing.append(failing)
+        self._tasks.append(asyncio.create_task(_forever(failing, seconds, work), name=name))
+
+
+async def _forever(failing: Failing, seconds: float, work: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        try:
+            await work()
+            failing.reason = None
+        except (ChainError, ProtocolError, SchedulerError, OSError) as error:
+            if failing.reason is None:
+                log.warning("%s fails: %s", failing.name, error)
+            failing.reason = str(error)[:300]
+        except Exception as error:
+            # Nothing that one look meets may end the duty: the next one may find the disk or the chain well again.
+            log.exception("%s fails", failing.name)
+            failing.reason = str(error)[:300]
+        await asyncio.sleep(seconds)
+
+
+async def supervised(name: str, work: Callable[[], Awaitable[object]], pause: float = 5.0) -> None:
+    """Something that should never end, begun again whenever it does."""
+    await _forever(Failing(name), pause, work)
+
+
+def nodes_of(orders: Orders) -> list[Address]:
+    """Members of the groups of all classes as they are offered now: who may be drawn by the next order."""
+    desk = orders.desk
+    state, found = desk.ledger.state, dict[Address, None]()
+    for class_id in desk.offers.ids():
+        try:
+            offer = desk.offers.offer(class_id, state)
+        except SchedulerError:
+            continue
+        for span in offer.spans:
+            members = state.members_at(group_id(class_id, span), desk.ledger.block)
+            found |= dict.fromkeys(entry.operator for entry in members if entry.seats)
+    return list(found)

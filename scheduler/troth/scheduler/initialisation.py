@@ -1,0 +1,143 @@
+"""What `troth scheduler init` is told, checks and writes, and the keys that it makes where none are named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from troth.chain.keystore import create_account, create_vrf_secret, load_account, load_vrf_secret, read_password
+from troth.overlay.sessions.entry_section import overlay_table
+from troth.protocol import vrf
+from troth.scheduler.configuration import load_market
+from troth.scheduler.errors import ConfigurationInvalid
+from troth.scheduler.sections import FILE, VERSION, quoted
+from troth.transport.identity import load_or_create_identity
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The command line of `init`."""
+
+    rpc: str
+    class_id: str
+    model: Path
+    ends: str
+    host: str
+    port: int
+    endpoint: str
+    start_block: int
+    operator_keystore: Path | None
+    vrf_keystore: Path | None
+    committee: str = ""
+    overlay_port: int = 8444
+    overlay_address: str = ""
+
+
+def operator_key(folder: Path, keystore: Path | None, password: str) -> str:
+    """The operator's address, of a named keystore or of the folder's own, which is made where there is none."""
+    if keystore is not None:
+        return load_account(keystore.expanduser(), password).address
+    path = folder / "keys" / "operator.json"
+    return (load_account if path.exists() else create_account)(path, password).address
+
+
+def vrf_public_key(folder: Path, keystore: Path | None, password: str) -> tuple[int, int]:
+    """The same for the VRF key."""
+    if keystore is not None:
+        return vrf.public_key(load_vrf_secret(keystore.expanduser(), password))
+    path = folder / "keys" / "vrf.json"
+    return vrf.public_key((load_vrf_secret if path.exists() else create_vrf_secret)(path, password))
+
+
+@dataclass(frozen=True, slots=True)
+class MarketWishes:
+    """What the command line says of a market, beside what every scheduler says; amounts and prices as text."""
+
+    plain: Wishes
+    factory: str
+    bank: str
+    prices: tuple[str, str, str]
+    deposit: str
+    least: str
+
+
+def initialise_market(folder: Path, wishes: MarketWishes, password_file: Path | None) -> dict[str, object]:
+    """Write the configuration and, where none is named, new keys; returns what there is now."""
+    file, plain = folder / FILE, wishes.plain
+    if file.exists():
+        raise ConfigurationInvalid("There is a configuration already", file, "Edit it, or choose another --home.")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    new_keys = plain.operator_keystore is None or plain.vrf_keystore is None
+    password = read_password(password_file, confirm=new_keys, purpose="the scheduler's keystores")
+    text = template(wishes)
+    # The address of a chain node may hold a provider's secret.
+    file.touch(mode=0o600)
+    file.write_text(text, encoding="utf-8")
+    try:
+        load_market(folder)
+        operator = operator_key(folder, plain.operator_keystore, password)
+        vrf_key = vrf_public_key(folder, plain.vrf_keystore, password)
+    except Exception:
+        # So that the corrected command can be given again.
+        file.unlink()
+        raise
+    identity = load_or_create_identity(folder / "tls")
+    return {
+        "operator": operator,
+        "vrf_x": hex(vrf_key[0]),
+        "vrf_y": hex(vrf_key[1]),
+        "endpoint": plain.endpoint,
+        "tls_key_hash": "0x" + identity.spki_sha256.hex(),
+        "config": str(file),
+        "next": f"send coins for gas and for tabs with nodes to {operator}, then: "
+        f"troth scheduler register --home {folder} --owner-keystore FILE",
+    }
+
+
+def template(wishes: MarketWishes) -> str:
+    """A new file's text."""
+    plain = wishes.plain
+    prompt, cached, written = wishes.prices
+    bank = f"bank = {quoted(wishes.bank)}\n" if wishes.bank else ""
+    named = {"operator": plain.operator_keystore, "vrf": plain.vrf_keystore}
+    keys = [f'{name} = "{path.expanduser().resolve()}"' for name, path in named.items() if path is not None]
+    return (
+        f"version = {VERSION}\n\n"
+        f"[chain]\nrpc = {quoted(plain.rpc)}\n\n"
+        f"[market]\nfactory = {quoted(wishes.factory)}\n{bank}start_block = {plain.start_block}\n\n"
+        f"[listen]\nhost = {quoted(plain.host)}\nport = {plain.port}\nendpoint = {quoted(plain.endpoint)}\n\n"
+        f"[prices]\nprompt = {quoted(prompt)}\ncached = {quoted(cached)}\nwritten = {quoted(written)}\n\n"
+        f"[tabs]\ndeposit = {quoted(wishes.deposit)}\nleast = {quoted(wishes.least)}\n"
+        f"\n[[serve]]\nclass = {quoted(plain.class_id)}\n{_split(plain.ends)}\nmodel = {quoted(plain.model)}\n"
+        + ("\n[keys]\n" + "\n".join(keys) + "\n" if keys else "")
+        + overlay_table(plain.committee, plain.host, plain.overlay_port, plain.overlay_address)
+    )
+
+
+def _split(text: str) -> str:
+    if text == "auto":
+        return 'placement = "auto"'
+    try:
+        return f"ends = {[int(end) for end in text.split(',')]}"
+    except ValueError as error:
+        remedy = "Write for example 15,30, or auto to have nodes placed."
+        raise ConfigurationInvalid("--ends is a list of layers", text, remedy) from error
+
+
+LEAST_SHARE = 4
+
+
+def init_market(
+    folder: Path, wishes: Wishes, place: tuple[str, str], money: tuple[str, str, str], password_file: Path | None
+) -> dict[str, object]:
+    """Write a market's configuration; ``place`` is factory and Bank, ``money`` prices, deposit and least as text."""
+    prices, deposit, least = money
+    parts = tuple(part.strip() for part in prices.split(","))
+    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts):
+        remedy = "Say --prices prompt,cached,written in the asset's smallest unit per 10^9 positions."
+        raise ConfigurationInvalid("A market's scheduler has three prices", prices, remedy)
+    if not (deposit.isascii() and deposit.isdecimal()):
+        raise ConfigurationInvalid("--deposit is an amount in the asset's smallest unit", deposit, "Say a number.")
+    least = least or str(max(int(deposit) // LEAST_SHARE, 1))
+    asked = MarketWishes(wishes, place[0], place[1], (parts[0], parts[1], parts[2]), deposit, least)
+    return initialise_market(folder, asked, password_file)

@@ -1,0 +1,135 @@
+"""Registering and other transactions of a scheduler: simulated always, sent only when asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from troth.chain.errors import ChainRejected
+from troth.chain.keystore import Key, address_in, load_account, load_vrf_secret, read_password
+from troth.chain.market import Market
+from troth.chain.tokens import approvals_in_asset
+from troth.protocol import vrf
+from troth.protocol.market import views
+from troth.protocol.market.calls import PartCall, build
+from troth.protocol.market.parts import Part
+from troth.protocol.market.types import NO_ADDRESS, Consent, PotKind, Role, SchedulerRegistration
+from troth.protocol.types import Address, Hash32, to_address
+from troth.scheduler.errors import ConfigurationInvalid
+from troth.scheduler.status import Looked, looking
+from troth.transport.identity import Operator, load_identity
+
+Told = dict[str, Any]
+OpenKey = Callable[[], Key]
+
+
+async def carry_out_paying(
+    market: Market, call: PartCall, amount: int, sender: Address, open_key: OpenKey, *, broadcast: bool
+) -> Told:
+    """The same for a call that takes ``amount`` of the asset: a token's approvals come before it.
+
+    A dry run shows the first of them, and what follows: the chain would look at the call without them.
+    """
+    before = await approvals_in_asset(market, sender, amount)
+    told = await carry_out_all(market, [*before, call], sender, open_key, broadcast=broadcast)
+    if not before:
+        return told[0]
+    return {**told[-1], "before": told[:-1]} if broadcast else {**told[0], "then": told[1:]}
+
+
+async def carry_out(market: Market, call: PartCall, sender: Address, open_key: OpenKey, *, broadcast: bool) -> Told:
+    """Send a call, or say what it would do; the key is opened only to send.
+
+    Raises:
+        ChainRejected: the contract refuses it, in a dry run as well.
+    """
+    simulation = await market.simulate(call, sender)
+    if simulation.rejection is not None:
+        raise ChainRejected(call.call.function, simulation.rejection)
+    plan: Told = {
+        "function": call.call.function,
+        "contract": call.to,
+        "from": sender,
+        "value": str(call.call.value),
+        "gas": simulation.gas,
+        "maximum_cost": str(simulation.maximum_cost),
+        "sent": broadcast,
+    }
+    if not broadcast:
+        return {**plan, "note": "dry run, nothing was sent: add --broadcast"}
+    receipt = await market.execute(call, open_key())
+    return {**plan, "transaction": "0x" + receipt.transaction.hex(), "block": receipt.block, "gas": receipt.gas_used}
+
+
+async def carry_out_all(
+    market: Market, calls: Sequence[PartCall], sender: Address, open_key: OpenKey, *, broadcast: bool
+) -> list[Told]:
+    """One after the other. A dry run stops at the first: the next may need what it would change."""
+    told: list[Told] = []
+    for call in calls:
+        told.append(await carry_out(market, call, sender, open_key, broadcast=broadcast))
+        if not broadcast:
+            told.extend({"function": later.call.function, "sent": False} for later in calls[len(told) :])
+            break
+    return told
+
+
+STAKES = 2
+"""Times the least stake that a scheduler puts up unless told otherwise: orders that are open at once need it."""
+
+
+async def register_in_market(
+    folder: Path, owner: Owner, password_file: Path | None, *, broadcast: bool
+) -> dict[str, Any]:
+    """Register, or top a registered scheduler's stake up."""
+    owner_address = address_in(owner.keystore)
+    if owner_address is None:
+        raise ConfigurationInvalid("The owner's keystore names no address", owner.keystore, "Name another file.")
+    async with looking(folder) as looked:
+        call, amount = _call(looked, owner, owner_address, password_file)
+
+        def open_owner() -> Key:
+            return load_account(owner.keystore, read_password(owner.password_file, purpose="the owner's keystore"))
+
+        return await carry_out_paying(looked.market, call, amount, owner_address, open_owner, broadcast=broadcast)
+
+
+def _call(looked: Looked, owner: Owner, owner_address: Address, password_file: Path | None) -> tuple[PartCall, int]:
+    """The call, and what it takes of the asset."""
+    configuration, contracts = looked.configuration, looked.market.contracts
+    parameters = views.parameters_of(looked.state)
+    coin = parameters.asset == NO_ADDRESS
+    party = looked.state.parties.get(looked.operator)
+    if party is not None and party.role is Role.SCHEDULER:
+        missing = parameters.scheduler_stake - looked.state.pot(PotKind.STAKE, looked.operator)
+        amount = owner.stake if owner.stake is not None else max(0, missing)
+        value = amount if coin else 0
+        return build(contracts, Part.REGISTRY, "topUp", looked.operator, amount, value=value), amount
+    stake = owner.stake if owner.stake is not None else STAKES * parameters.scheduler_stake
+    password = read_password(password_file, purpose="the scheduler's keystores")
+    x, y = vrf.public_key(load_vrf_secret(configuration.vrf_keystore, password))
+    secret = load_account(configuration.operator_keystore, password).secret
+    registration = SchedulerRegistration(
+        operator=looked.operator,
+        payout=to_address(owner.payout) if owner.payout else NO_ADDRESS,
+        vrf_x=x,
+        vrf_y=y,
+        stake=stake,
+        endpoint=configuration.endpoint,
+        tls_key_hash=Hash32(load_identity(configuration.folder / "tls").spki_sha256),
+    )
+    consent = Operator(secret, looked.market.domain).sign(Consent(owner_address, looked.operator))
+    value = stake if coin else 0
+    return build(contracts, Part.REGISTRY, "registerScheduler", registration, consent, value=value), stake
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The cold party of a registration."""
+
+    keystore: Path
+    password_file: Path | None
+    payout: str | None
+    stake: int | None

@@ -1,0 +1,52 @@
+"""The running process behind ``troth scheduler run`` for a market."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from troth.chain.keystore import load_account, load_vrf_secret, read_password
+from troth.overlay.sessions.entry import EntryKeys, overlay_entry
+from troth.scheduler.assembly import Keys, assembled_market
+from troth.scheduler.configuration import load_market
+from troth.scheduler.pool.coordinator import REPORT_LIMITS
+from troth.transport.identity import load_identity
+from troth.transport.server import TlsServer, run_until_stopped
+
+log = logging.getLogger(__name__)
+
+
+async def serve_market(folder: Path, password_file: Path | None) -> None:
+    """Open the keys, take up what was cut off, serve until a signal, drain."""
+    configuration = load_market(folder)
+    password = read_password(password_file, purpose="the scheduler's keystores")
+    operator, vrf_secret = await asyncio.gather(
+        asyncio.to_thread(load_account, configuration.operator_keystore, password),
+        asyncio.to_thread(load_vrf_secret, configuration.vrf_keystore, password),
+    )
+    identity = load_identity(folder / "tls")
+    async with assembled_market(configuration, Keys(operator, vrf_secret)) as scheduler:
+        for reason in scheduler.reasons():
+            log.warning("not ready: %s", reason)
+        app = scheduler.app()
+        server = TlsServer(
+            app,
+            identity,
+            configuration.host,
+            configuration.port,
+            drain=scheduler.orders.drain,
+            drain_seconds=DRAIN_SECONDS,
+            limits=REPORT_LIMITS,
+        )
+        keys = EntryKeys("scheduler", operator.secret, identity, configuration.seal_key)
+        registry = scheduler.metrics.registry
+        async with overlay_entry(configuration.overlay, configuration.rpc, keys, app, registry):
+            await run_until_stopped(
+                server, lambda port: log.info("serving %s on port %d", configuration.endpoint, port)
+            )
+    log.info("stopped")
+
+
+DRAIN_SECONDS = 600.0
+"""How long tasks under way may take once a stop was asked for; a kill leaves them to the journal."""

@@ -1,0 +1,186 @@
+"""What ``troth scheduler status``, ``tabs`` and ``prices`` report for a market: no password, no running process.
+
+What is stuck is a problem, and the exit code says so: a summons or an objection with the block by which it is due, an
+entry of the log that is overdue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from troth.chain.keystore import address_in
+from troth.chain.market import Market, find_place
+from troth.chain.market_follower import MarketFollower
+from troth.protocol.market import messages, views
+from troth.protocol.market.state import State
+from troth.protocol.market.types import PotKind, Role
+from troth.protocol.types import Address, Hash32
+from troth.scheduler.configuration import MarketConfiguration, load_market
+from troth.scheduler.errors import ConfigurationInvalid
+from troth.scheduler.orders.store import OrderStore
+from troth.scheduler.pool.showing import placement_of
+from troth.scheduler.tabs.client_tabs import ClientTab, ClientTabs
+from troth.scheduler.tabs.database import Database
+from troth.scheduler.tabs.node_tabs import NodeTab, NodeTabs
+from troth.transport.identity import Operator
+
+Report = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A deployment as a command sees it."""
+
+    configuration: MarketConfiguration
+    market: Market
+    state: State
+    block: int
+    operator: Address
+
+
+@asynccontextmanager
+async def looking(folder: Path) -> AsyncIterator[Looked]:
+    """Follow the deployment once, into a file of the commands' own."""
+    configuration = load_market(folder)
+    operator = operator_in(configuration)
+    place = await find_place(configuration.rpc, configuration.factory, configuration.bank, configuration.start_block)
+    async with await Market.connect(configuration.rpc, place, chain_id=configuration.chain_id) as market:
+        follower = MarketFollower(market, folder / "market-events-command.sqlite")
+        try:
+            state = await follower.catch_up()
+            yield Looked(configuration, market, state, follower.block, operator)
+        finally:
+            await follower.close()
+
+
+def operator_in(configuration: MarketConfiguration) -> Address:
+    """The operator's address, from its keystore without a password."""
+    address = address_in(configuration.operator_keystore)
+    if address is None:
+        raise ConfigurationInvalid("The keystore names no address", configuration.operator_keystore, "Restore it.")
+    return address
+
+
+async def status_of_market(folder: Path) -> Report:
+    """Standing on chain, money, what runs and what is stuck."""
+    async with looking(folder) as looked:
+        state, me = looked.state, looked.operator
+        balance = await looked.market.chain.balance(me)
+        party = state.parties.get(me)
+        stuck = _stuck(looked)
+        problems = [*_standing(looked), *stuck]
+        if balance < GAS_RESERVE:
+            problems.append(f"{balance} wei for gas: send ETH to {me}")
+        database = _database(folder)
+        try:
+            overdue = [] if database is None else _overdue(database)
+            problems += [f"entry {number} of the log is closed and not posted" for number in overdue]
+            unfinished = [] if database is None else OrderStore(database).running()
+        finally:
+            if database is not None:
+                await database.close()
+        return {
+            "operator": me,
+            "block": looked.block,
+            "role": "none" if party is None else party.role.name.lower(),
+            "stake": str(state.pot(PotKind.STAKE, me)),
+            "credit": str(state.pot(PotKind.CREDIT, me)),
+            "exit_block": None if party is None else party.exit_block or None,
+            "gas_balance": str(balance),
+            "unfinished_orders": ["0x" + one.order_id.hex() for one in unfinished],
+            "placement": await placement_of(looked.configuration),
+            "stuck": stuck,
+            "problems": problems,
+        }
+
+
+def _standing(looked: Looked) -> list[str]:
+    party = looked.state.parties.get(looked.operator)
+    if party is None or party.role is not Role.SCHEDULER:
+        return ["not registered: troth scheduler register --owner-keystore FILE --broadcast"]
+    if party.exit_block:
+        return [f"leaving: withdraw after block {party.exit_block}"]
+    missing = views.parameters_of(looked.state).scheduler_stake - looked.state.pot(PotKind.STAKE, looked.operator)
+    return [f"{missing} of stake are missing"] if missing > 0 else []
+
+
+def _stuck(looked: Looked) -> list[str]:
+    """What is asked on chain of this scheduler, with the block by which it is due."""
+    found = [
+        f"summoned for {record.state.kind.name.lower()} of order 0x{record.state.order.hex()}, "
+        f"due by block {record.state.deadline}, {record.state.deadline - looked.block} blocks left"
+        for record in looked.state.summons.values()
+        if record.state.scheduler == looked.operator and record.answered is None
+    ]
+    for tab, record in looked.state.tabs.items():
+        if record.tab.payee == looked.operator and record.claim is not None:
+            found += [
+                f"an objection to number {number} of the claim on tab 0x{tab.hex()} is due by block {one.deadline}"
+                for number, one in record.claim.objections.items()
+            ]
+    return found
+
+
+def _overdue(database: Database) -> list[int]:
+    rows = database.read("SELECT number FROM log_entry WHERE closed = 1 AND posted IS NULL ORDER BY number")
+    return [number for (number,) in rows[:-1]]
+
+
+def _database(folder: Path) -> Database | None:
+    path = folder / "market.sqlite"
+    return Database(path) if path.exists() else None
+
+
+async def tabs_of_market(folder: Path) -> Report:
+    """Every tab, of clients and with nodes: what it holds, what is owed, what is open."""
+    async with looking(folder) as looked:
+        database = _database(folder)
+        if database is None:
+            return {"clients": [], "nodes": []}
+        try:
+            # Nothing is signed here: a secret that no account has stands for the operator's.
+            operator = Operator(b"\x01" * 32, looked.market.domain)
+            clients = [_client(looked, one) for one in ClientTabs(database)]
+            books = {one.book.tab: one for one in NodeTabs(database, operator)}
+            own = (tab for tab, one in looked.state.tabs.items() if one.tab.payer == looked.operator)
+            nodes = [_node(looked, tab, books.get(tab)) for tab in own]
+        finally:
+            await database.close()
+        return {"clients": clients, "nodes": nodes}
+
+
+def _client(looked: Looked, held: ClientTab) -> str:
+    tab_id = messages.tab_id(held.tab)
+    state = looked.state.tab_state(tab_id)
+    closing = f", closes at block {state.closes_at}" if state.closes_at else ""
+    return (
+        f"0x{tab_id.hex()} of {held.tab.payer}: {state.balance} left, {held.book.payable - state.redeemed} to redeem, "
+        f"{held.book.exposure} not acknowledged in {len(held.book.worth)} orders{closing}"
+    )
+
+
+def _node(looked: Looked, tab: Hash32, held: NodeTab | None) -> str:
+    state, node = looked.state.tab_state(tab), looked.state.tabs[tab].tab.payee
+    spent, authorised, opened = (0, 0, 0) if held is None else (held.book.spent, held.book.authorised, len(held.owed))
+    free = state.balance + state.redeemed - authorised
+    what = f"{state.balance} left, {spent} acknowledged, {opened} promises open, {free} free"
+    return f"0x{tab.hex()} with {node}: {what}"
+
+
+def prices_of_market(folder: Path) -> Report:
+    """The price list as it is configured."""
+    configuration = load_market(folder)
+    listed = [
+        f"0x{class_id.hex()}: prompt {one.prompt}, cached {one.cached}, written {one.written} per 10^9 positions, "
+        f"{one.node_share / 100:g} % of it to nodes"
+        for class_id, one in configuration.prices.items()
+    ]
+    return {"prices": listed, "published": f"{configuration.endpoint}/v1/prices"}
+
+
+GAS_RESERVE = 10**16
+"""Wei below which a warning is due: some tens of tasks at ordinary fees."""

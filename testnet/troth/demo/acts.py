@@ -1,0 +1,284 @@
+"""The acts: a tab, answers and checks, a cheat, the court, money, audits."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from troth.client.terminal import format_amount
+from troth.demo.stage import MarketStage, ask, open_client, outcome_of, start_gateway
+from troth.protocol.market import events as on
+from troth.protocol.market.state import State
+from troth.protocol.market.types import Outcome, PotKind
+from troth.protocol.types import to_address
+from troth.testnet import cli
+from troth.testnet.anvil import gas_used
+from troth.testnet.errors import ActFailed, demand
+from troth.testnet.network import CHECK_PERCENT, FAVOURED_SEATS
+
+MAX_TOKENS = 32
+CHEAT_TOKENS = 8
+MOST_UNDRAWN = 16
+"""Questions until one is drawn: half of them are, so that this many miss it once in sixty-five thousand demos."""
+MOST_QUESTIONS = 60
+"""The cheat is drawn for every third question or so, and half of the answers are checked: this many miss it once in ten
+thousand demos."""
+CASE_SECONDS = 300.0
+"""A case has windows of twenty blocks of a second each, and closes them early where all have spoken."""
+LOGGED_SECONDS = 180.0
+ORDERS_OF_AN_ENTRY = 1000
+OLD_GAS = (318_000, 745_000)
+"""What a task cost when each was paid on chain: exact with one segment, tolerant with two."""
+CHEATED_QUESTIONS = (
+    "Name a colour.",
+    "Name a fruit.",
+    "Name a city in Italy.",
+    "Name an animal that swims.",
+    "Name a metal.",
+)
+STEPS = {
+    on.CaseOpened: "opened: the node's penalty is locked, the opener's bond is at stake",
+    on.ReviewersDrawn: "reviewers are drawn by a RANDAO that nobody knew before",
+    on.ReviewsCommitted: "commit: every reviewer has sealed what it computed",
+    on.CaseSeeded: "sample: a later RANDAO says which tiles are opened",
+    on.CaseRestarted: "too few were in time for that: another committee is drawn",
+    on.CaseDecided: "reveal: everybody shows its part, and the contract compares, clusters and decides",
+}
+
+
+def open_tab(stage: MarketStage) -> None:
+    """The client's tab, and its gateway on circuits through the relays."""
+    network, display = stage.network, stage.display
+    opened = open_client(stage, stage.client, network.scheduler)
+    display.step(
+        f"tab {opened['tab'][:12]}… with the scheduler ({opened['gas']:,} gas); no other transaction is needed"
+    )
+    gateway = start_gateway(stage, stage.client)
+    display.step(f"`troth client serve` is ready at {gateway.address}/v1")
+
+
+def show_paths(stage: MarketStage) -> None:
+    """The circuits over which the last answer came."""
+    overlay, gateway = stage.network.overlay, stage.client.gateway
+    assert overlay is not None
+    assert gateway is not None
+    paths = gateway.paths()
+    demand(bool(paths), "the answer came over circuits of relays", paths)
+    stage.display.step("nobody sees who asked: it went as cloves (S-IDA) over relays, which cannot read them:")
+    for path in paths:
+        relays = [overlay.relay_at(*address.rsplit(":", 1)).name for address in path]
+        stage.display.step(f"  {' → '.join(relays)} → scheduler")
+
+
+def ask_checked(stage: MarketStage, question: str, expected: str) -> None:
+    """Answers without a block's wait, until a draw hits one; its check agrees within seconds."""
+    for number in range(1, MOST_UNDRAWN + 1):
+        asked = ask(stage, stage.client, question, MAX_TOKENS)
+        demand(expected.lower() in asked.text.lower(), f"the answer names {expected}", asked.text)
+        if number == 1:
+            show_paths(stage)
+        receipt, seconds = outcome_of(stage, stage.client, asked.streamed)
+        cost = format_amount(int(receipt["cost_units"]))
+        stage.display.step(
+            f"first word after {asked.first:.2f} s, whole after {asked.whole:.2f} s, no transaction; {cost}; "
+            f"{receipt['outcome']}"
+        )
+        demand(receipt["outcome"] in {"checked", "undrawn"}, "an honest answer is checked or undrawn", receipt)
+        if receipt["outcome"] == "checked":
+            what = f"the draw hit answer {number}: verifiers computed it again and agree"
+            stage.display.good(f"{what}, {seconds:.1f} s after its last word")
+            return
+    raise ActFailed("No draw hit an answer", f"{MOST_UNDRAWN} questions", "Run it again: this is rare.")
+
+
+def ask_with_openai(stage: MarketStage, question: str) -> None:
+    """The same gateway for a program that knows nothing of Troth, and one option that it may set."""
+    try:
+        from openai import OpenAI
+    except ImportError:
+        stage.display.step("the openai package is not installed here: that program is left out")
+        return
+    gateway = stage.client.gateway
+    assert gateway is not None
+    begun = time.monotonic()
+    with OpenAI(base_url=f"{gateway.address}/v1", api_key=gateway.key) as program:
+        model = program.models.list().data[0].id
+        made = program.chat.completions.create(
+            model=model,
+            messages=[{"role": "user", "content": question}],
+            max_tokens=MAX_TOKENS,
+            temperature=0,
+            extra_body={"troth": {"check": "always"}},
+        )
+    answer, usage = made.choices[0].message.content or "", made.usage
+    demand(bool(answer) and usage is not None, "the openai package gets an answer", made.model_dump())
+    assert usage is not None
+    tokens = f"{usage.prompt_tokens} + {usage.completion_tokens} tokens"
+    stage.display.step(f"openai.chat.completions.create(check: always): {answer!r}")
+    stage.display.step(f"{tokens}, {time.monotonic() - begun:.1f} s")
+
+
+def cheat_until_caught(stage: MarketStage, weights: Path) -> str:
+    """Nothing random is fixed: ask until the cheat is drawn to serve and its answer is drawn to be checked.
+
+    Returns the order that was rejected.
+    """
+    network, liar = stage.network, stage.network.favoured
+    network.start_cheating(liar, weights)
+    stage.display.step(
+        f"asked until a draw hits it; one answer in {100 // CHECK_PERCENT} is drawn, one in twenty is usual"
+    )
+    operator = network.nodes[liar].operator.lower()
+    seen: Counter[str] = Counter()
+    for number in range(1, MOST_QUESTIONS + 1):
+        question = CHEATED_QUESTIONS[number % len(CHEATED_QUESTIONS)]
+        asked = ask(stage, stage.client, question, CHEAT_TOKENS, quiet=True)
+        receipt, seconds = outcome_of(stage, stage.client, asked.streamed)
+        outcome, cheated = str(receipt["outcome"]), operator in " ".join(receipt["tasks"][-1]["nodes"]).lower()
+        who = stage.name_of(receipt["tasks"][-1]["nodes"][0])
+        stage.display.step(f"question {number}: {question} {asked.text.strip()!r} by {who}: {outcome}")
+        seen.update(asked=1, cheated=int(cheated), drawn=int(outcome != "undrawn"))
+        if outcome == "rejected":
+            demand(cheated, "only the cheat is rejected", who)
+            how_often = f"{seen['asked']} asked, {seen['cheated']} served by the cheat, {seen['drawn']} drawn"
+            stage.display.good(f"rejected by its verifiers {seconds:.1f} s after its last word; {how_often}")
+            return str(receipt["tasks"][-1]["order"])
+        demand(outcome in {"checked", "undrawn"}, "nobody honest is rejected", receipt)
+        demand(not (cheated and outcome == "checked"), "no int8 answer passes a check", receipt)
+    raise ActFailed("No draw hit the cheat", f"{MOST_QUESTIONS} questions", "Run it again: this is rare.")
+
+
+async def court(stage: MarketStage) -> None:
+    """Follow the case from its opening to its outcome, by the events of the chain."""
+    network, display = stage.network, stage.display
+    operator = to_address(network.nodes[network.favoured].operator)
+    async with stage.following() as (_, follower):
+        told = 0
+
+        def over(state: State) -> bool:
+            nonlocal told
+            record = next(iter(state.cases.values()), None)
+            events = () if record is None else record.events
+            for event in events[told:]:
+                if type(event) in STEPS:
+                    display.step(f"block {event.meta.block}: {STEPS[type(event)]}")
+                if isinstance(event, on.CaseOpened):
+                    display.step(f"  by {stage.name_of(event.state.opener)}, one of the verifiers that rejected")
+            told = len(events)
+            return record is not None and not record.live
+
+        state = await follower.wait_until(over, CASE_SECONDS)
+    opened = [f"{type(one).__name__} {one}" for record in state.cases.values() for one in record.events[:1]]
+    demand(len(opened) == 1, "there is one case", opened)
+    (record,) = state.cases.values()
+    demand(record.outcome is Outcome.CONVICTED, "the court convicts the cheat", record.outcome)
+    left = state.pot(PotKind.STAKE, operator) + state.pot(PotKind.LOCKED, operator)
+    before = int(network.execution["class"]["seat"]) * FAVOURED_SEATS
+    taken = before - left
+    demand(taken >= int(network.execution["class"]["penalty"]), "the penalty is taken", taken)
+    display.good(f"convicted: {format_amount(taken)} of {network.favoured}'s stake of {format_amount(before)} is taken")
+
+
+def refunded(stage: MarketStage, order: str) -> None:
+    """What the client's receipt says once the court has spoken."""
+    receipt = stage.troth("client", "receipts", order, "--home", stage.client.home)
+    demand(receipt["refund_units"] is not None and receipt["case"] == "convicted", "the client is refunded", receipt)
+    fee = format_amount(int(receipt["refund_units"]))
+    stage.display.good(f"refund: the fee of {fee} is not owed any more, and nothing was paid for it")
+
+
+def redeem(stage: MarketStage) -> None:
+    """The scheduler's and the nodes' work becomes money: one voucher for any number of answers."""
+    network = stage.network
+    paid = 0
+    for node in (one for name, one in network.nodes.items() if name != network.favoured):
+        tabs = stage.troth("node", "tabs", "--home", node.home)["tabs"]
+        payable = sum(int(one.get("payable", 0)) for one in tabs)
+        if payable == 0:
+            continue
+        done = stage.troth("node", "redeem", "--home", node.home, "--broadcast")
+        demand(int(done["amount"]) == payable, "a voucher pays what the node's book says", done)
+        amount = format_amount(int(done["amount"]))
+        stage.display.step(f"{node.name} redeems {amount} for its answers and checks so far ({done['gas']:,} gas)")
+        paid += 1
+        if paid == 2:
+            return
+    demand(paid > 0, "a node was paid", "every tab is empty")
+
+
+async def logged(stage: MarketStage) -> None:
+    """Wait until the scheduler has posted what it served."""
+    scheduler = to_address(stage.network.scheduler.operator)
+    async with stage.following() as (_, follower):
+        state = await follower.wait_until(lambda state: bool(state.logs.get(scheduler)), LOGGED_SECONDS)
+    (entry, *_) = state.logs[scheduler]
+    counts = entry.counts
+    stage.display.step(
+        f"block {entry.meta.block}: the scheduler posts entry {entry.number} of its log: {counts.orders} answers, "
+        f"{counts.drawn} drawn, {counts.rejected} rejected"
+    )
+
+
+async def gas(stage: MarketStage) -> None:
+    """What the transactions of a running network cost, beside a task that is paid on chain."""
+    kinds = {on.TabRedeemed: "a voucher redeemed", on.EntryLogged: "an entry of the log"}
+    answers = {on.TabRedeemed: "any number", on.EntryLogged: f"up to {ORDERS_OF_AN_ENTRY:,}"}
+    async with stage.following() as (market, follower):
+        events = await market.events(market.place.block, follower.block)
+    found: dict[type[Any], set[str]] = {kind: set() for kind in kinds}
+    for event in events:
+        if type(event) in found:
+            found[type(event)].add("0x" + event.meta.transaction.hex())
+    table = Table("transaction", "gas", "pays for answers", title="gas", title_justify="left")
+    table.columns[1].justify = "right"
+    every = 0
+    for kind, transactions in found.items():
+        spent = [gas_used(stage.network.rpc, one) for one in transactions]
+        every += sum(spent)
+        table.add_row(kinds[kind], f"{sum(spent) // max(len(spent), 1):,}", answers[kind])
+    asked = len(set(stage.orders))
+    table.add_row("an answer by itself", "0", "1")
+    table.add_row(f"all of these over the {asked} answers here", f"{every // asked:,} each", str(asked))
+    table.add_row("the same, were it an entry of a thousand", f"{every // ORDERS_OF_AN_ENTRY:,} each", "1,000")
+    table.add_row("[bold]a task that is paid on chain (before)", f"[bold]{OLD_GAS[0]:,} to {OLD_GAS[1]:,}", "1")
+    stage.display.console.print(table)
+
+
+def audit(stage: MarketStage) -> None:
+    """A receipt as a file, then the scheduler's log, then all events of the deployment."""
+    network, home = stage.network, stage.client.home
+    listed = stage.troth("client", "receipts", "--home", home)
+    checked = next(one for one in listed if one["checked"])
+    file = network.home / "receipt.json"
+    stage.troth("client", "receipts", checked["order"], "--prove", file, "--home", home)
+    place = ("--rpc", network.rpc, "--factory", network.factory)
+    for what in (("receipt", file), ("log", network.scheduler.operator)):
+        code, _ = _audited(stage, *what, *place)
+        demand(code == 0, f"`troth audit {what[0]}` exits 0", code)
+        stage.display.good(f"troth audit {what[0]} exits 0: nothing is out of order")
+    code, report = _audited(stage, "market", *place)
+    refuser = network.refuser.operator
+    demand(code == 1 and refuser.lower() in report.lower(), "`troth audit market` exits 1 and names who refused", code)
+    stage.display.good(f"troth audit market exits 1: it names the scheduler that refused ({refuser})")
+
+
+def _audited(stage: MarketStage, *arguments: object) -> tuple[int, str]:
+    """Exit code and report, which is printed."""
+    done = subprocess.run(
+        cli.command("audit", *arguments),
+        capture_output=True,
+        text=True,
+        env=cli.environment(stage.network.password_file),
+        timeout=cli.TIMEOUT_SECONDS,
+        check=False,
+    )
+    if done.returncode not in {0, 1}:
+        what = f"exit code {done.returncode}"
+        raise ActFailed("The audit did not complete", what, f"It said:\n{done.stdout}{done.stderr}")
+    stage.display.console.print(done.stdout.rstrip(), markup=False, soft_wrap=True)
+    return done.returncode, done.stdout

@@ -1,0 +1,1 @@
+"""A whole network on one machine, for the demo, tests and benchmarks: real processes, commands and contracts."""

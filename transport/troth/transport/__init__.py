@@ -1,0 +1,1 @@
+"""How messages travel between parties that know each other: pinned TLS, signed envelopes, the channel."""

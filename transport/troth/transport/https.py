@@ -1,0 +1,149 @@
+"""HTTPS between parties: pinned to the key of the channel, on connections that nobody can hold open for nothing.
+
+uvicorn waits for ever for a request's first line and headers, from as many peers as there are file descriptors. Here a
+connection that is not being answered has a few seconds to ask something, and one host has a share of all connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import h11
+import httpx
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from troth.transport.errors import ChannelTimeout, ChannelUnavailable
+from troth.transport.tls import as_wrong_tls_key, pinned_context
+
+KEPT_SECONDS = 2.0
+"""For how long an idle connection is used again: well under what servers wait before they close one
+(`server.IDLE_SECONDS`). With equal times, a request now and then meets the closing of the connection it is sent on."""
+
+
+def pinned_client(endpoint: str, tls_key_hash: bytes, timeout: float = 30.0) -> httpx.AsyncClient:
+    """An asynchronous client that talks to `endpoint` and nobody else; wrap calls in `naming_errors`."""
+    return httpx.AsyncClient(
+        base_url=_address(endpoint),
+        verify=pinned_context(tls_key_hash),
+        timeout=timeout,
+        limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
+        trust_env=False,
+        follow_redirects=False,
+    )
+
+
+def pinned_sync_client(endpoint: str, tls_key_hash: bytes, timeout: float = 30.0) -> httpx.Client:
+    """The same for code that is not asynchronous."""
+    return httpx.Client(
+        base_url=_address(endpoint),
+        verify=pinned_context(tls_key_hash),
+        timeout=timeout,
+        limits=httpx.Limits(keepalive_expiry=KEPT_SECONDS),
+        trust_env=False,
+        follow_redirects=False,
+    )
+
+
+def _address(endpoint: str) -> httpx.URL:
+    """An endpoint comes from a stranger's registration; raises ChannelUnavailable where it cannot be one."""
+    try:
+        address = httpx.URL(endpoint)
+        if address.scheme != "https":
+            # Without TLS there is no pin: it could be anything that listens near whoever is made to ask.
+            raise ChannelUnavailable("An endpoint starts with https://", endpoint, "Correct the registration.")
+        if address.port is not None and not 0 < address.port < 1 << 16:
+            raise ChannelUnavailable(f"{endpoint} has an impossible port", address.port)
+        address.host.encode("idna")
+    except (httpx.InvalidURL, ValueError) as error:
+        raise ChannelUnavailable(f"{endpoint} is no address", error) from error
+    return address
+
+
+@contextmanager
+def naming_errors(endpoint: str) -> Iterator[None]:
+    """Turn httpx's transport errors into WrongTlsKey, ChannelTimeout or ChannelUnavailable."""
+    try:
+        yield
+    except httpx.TimeoutException as error:
+        raise ChannelTimeout(f"{endpoint} did not answer in time", error) from error
+    except httpx.TransportError as error:
+        wrong_key = as_wrong_tls_key(error, endpoint)
+        if wrong_key is not None:
+            raise wrong_key from error
+        raise ChannelUnavailable(f"{endpoint} cannot be reached", error) from error
+
+
+HEADER_SECONDS = 15.0
+"""For the request line and all headers; longer than any honest peer's pause between two packets."""
+CONNECTIONS = 1024
+CONNECTIONS_PER_HOST = 128
+
+
+class BoundedHttp(H11Protocol):
+    """uvicorn's protocol over h11, which also bounds the size of headers (64 KiB)."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Turn away who comes when all places are taken."""
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS or self._from_same_host() > CONNECTIONS_PER_HOST:
+            transport.abort()
+            return
+        self._wait_for_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is awaited any more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Part of a request; the time for all of it runs from its first byte."""
+        if self._deadline is None and not self._is_answering():
+            self._wait_for_request()
+        super().data_received(data)
+        if self._is_answering():
+            self._stop_waiting()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """From here on the websocket's own keepalive applies."""
+        self._stop_waiting()
+        super().handle_websocket_upgrade(event)
+
+    def on_response_complete(self) -> None:
+        """Part of the next request may have come already."""
+        super().on_response_complete()
+        if self.conn.trailing_data[0] and not self._is_answering():
+            self._wait_for_request()
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait_for_request(self) -> None:
+        self._stop_waiting()
+        self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _from_same_host(self) -> int:
+        own = _host(self)
+        return sum(_host(connection) == own for connection in self.connections)
+
+
+def _host(connection: Any) -> object:
+    """The address, or an IPv6 network of the size that one customer gets."""
+    client = connection.client
+    if client is None:
+        return None
+    try:
+        address = ipaddress.ip_address(client[0].partition("%")[0])
+    except ValueError:
+        return client[0]
+    return address if address.version == 4 else ipaddress.ip_network((address, 64), strict=False)

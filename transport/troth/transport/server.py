@@ -1,0 +1,201 @@
+"""Runs a FastAPI app behind TLS 1.3 until it is told to stop, then lets started work finish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
+
+from troth.transport.channel_server import Limits
+from troth.transport.envelope import OVERHEAD
+from troth.transport.errors import ChannelUnavailable
+from troth.transport.https import BoundedHttp
+from troth.transport.identity import TlsIdentity
+from troth.transport.tls import server_context
+
+log = logging.getLogger(__name__)
+
+Drain = Callable[[], Awaitable[None]]
+
+
+class _WebSocket(WebSocketsSansIOProtocol):
+    """uvicorn's, which cannot end a connection that its peer is ending: the error would cut a whole process's stop."""
+
+    def shutdown(self) -> None:
+        """Close with a word where one can still be sent."""
+        with contextlib.suppress(InvalidState):
+            super().shutdown()
+        self.transport.close()
+
+
+class TlsServer:
+    """One listening endpoint.
+
+    Args:
+        app: what it serves.
+        identity: its TLS key, or None for plain HTTP (metrics on a loopback port only).
+        host, port: where it listens; port 0 takes a free one, see `port` after `start`.
+        drain: awaited between the wish to stop and the end of the listening socket.
+        drain_seconds: how long draining may take.
+    """
+
+    def __init__(
+        self,
+        app: FastAPI,
+        identity: TlsIdentity | None,
+        host: str,
+        port: int,
+        *,
+        drain: Drain | None = None,
+        drain_seconds: float = 30.0,
+        limits: Limits | None = None,
+    ) -> None:
+        self._drain = drain
+        self._drain_seconds = drain_seconds
+        self._host = host
+        self._wanted_port = port
+        self._socket: socket.socket | None = None
+        self._server = _Server(_configuration(app, identity, limits or Limits()))
+        self._running: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; raises ChannelUnavailable before `start`."""
+        if self._socket is None:
+            raise ChannelUnavailable("The server does not listen yet")
+        return int(self._socket.getsockname()[1])
+
+    async def start(self) -> None:
+        """Listen; raises ChannelUnavailable if the address is taken."""
+        try:
+            self._socket = _listen(self._host, self._wanted_port)
+        except OSError as error:
+            raise ChannelUnavailable(
+                f"Cannot listen on {self._host}:{self._wanted_port}", error, "Choose another port, or stop its owner."
+            ) from error
+        self._running = asyncio.create_task(self._server.serve([self._socket]))
+        while not self._server.started:
+            if self._running.done():
+                await self._running
+                raise ChannelUnavailable("The server ended while it started", self._host)
+            await asyncio.sleep(0.005)
+
+    async def stop(self) -> None:
+        """Drain, close every connection, stop listening."""
+        if self._drain is not None:
+            await self._drained(asyncio.ensure_future(self._drain()))
+        self._server.should_exit = True
+        if self._running is not None:
+            await self._running
+
+    def hurry(self) -> None:
+        """Do not wait for what is under way any longer."""
+        self._hurry.set()
+
+    async def _drained(self, draining: asyncio.Future[None]) -> None:
+        hurrying = asyncio.ensure_future(self._hurry.wait())
+        try:
+            both: set[asyncio.Future[Any]] = {draining, hurrying}
+            await asyncio.wait(both, timeout=self._drain_seconds, return_when=asyncio.FIRST_COMPLETED)
+            if draining.done():
+                draining.result()
+        finally:
+            draining.cancel()
+            hurrying.cancel()
+
+
+async def run_until_stopped(server: TlsServer, on_ready: Callable[[int], None] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM, then drain and stop; a second signal ends draining. `on_ready` gets the port."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def signalled() -> None:
+        if stop.is_set():
+            server.hurry()
+            return
+        log.info("stopping once what is under way is done; a second signal stops at once, and nothing is lost")
+        stop.set()
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, signalled)
+    async with serving(server):
+        if on_ready is not None:
+            on_ready(server.port)
+        await stop.wait()
+
+
+@asynccontextmanager
+async def serving(server: TlsServer) -> AsyncIterator[TlsServer]:
+    """The server runs inside the block."""
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that leaves the process's signals to `run_until_stopped`: draining comes first."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+IDLE_SECONDS = 5
+"""After which a connection without a request is closed."""
+
+
+class _Quiet(uvicorn.Config):
+    """uvicorn without its own logging set-up; this package's `logs` has already arranged it."""
+
+    def configure_logging(self) -> None:
+        return
+
+
+def _configuration(app: FastAPI, identity: TlsIdentity | None, limits: Limits) -> uvicorn.Config:
+    def context(_config: uvicorn.Config, _default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        assert identity is not None
+        return server_context(identity)
+
+    return _Quiet(
+        app,
+        ws=_WebSocket,
+        ws_max_size=limits.frame + OVERHEAD,
+        ws_per_message_deflate=False,
+        http=BoundedHttp,
+        lifespan="off",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+        timeout_keep_alive=IDLE_SECONDS,
+        ssl_context_factory=context if identity is not None else None,
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Answers are small and a token waits for each: never hold one back for a fuller packet.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.bind((host, port))
+        listener.listen(2048)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
