@@ -27,7 +27,7 @@ from troth.client.configuration import load
 from troth.client.home import Home
 from troth.client.orders.asking import ask
 from troth.client.orders.running import running
-from troth.client.orders.session import MarketSession
+from troth.client.orders.session import PayerSession
 from troth.client.orders.updates import Ended, Finished, Outcome, Served, Text
 from troth.client.orders.wishes import Wish
 from troth.node.engine.interface import SessionKey
@@ -36,7 +36,7 @@ from troth.protocol import tokens
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import Segment
 from troth.testnet.asking import Asker
-from troth.testnet.network import LAYERS, NODES, MarketNetwork
+from troth.testnet.network import LAYERS, NODES, LocalNetwork
 from troth.testnet.parties import Plan
 
 TOKENS, REQUESTS = 64, 3
@@ -74,7 +74,7 @@ def measure() -> list[Figure]:
 
 def _network(plan: Plan) -> list[Timing]:
     with tempfile.TemporaryDirectory(prefix="troth-bench-") as folder:
-        network = MarketNetwork(
+        network = LocalNetwork(
             Path(folder) / "network", HOME, plan, report=lambda line: None, ready_seconds=READY_SECONDS
         )
         with network:
@@ -94,7 +94,7 @@ async def _requests(asker: Asker) -> list[Timing]:
         return [await _request(run.session, prompt, len(asker.network.plan.slices)) for _ in range(REQUESTS + 1)]
 
 
-async def _request(session: MarketSession, prompt: tuple[int, ...], segments: int) -> Timing:
+async def _request(session: PayerSession, prompt: tuple[int, ...], segments: int) -> Timing:
     begun = first = ended = 0.0
     written, outcome = 0, None
     async with aclosing(ask(session, prompt, Wish(Choices(TOKENS)))) as updates:

@@ -28,7 +28,7 @@ from troth.client.configuration import Configuration
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
 from troth.client.orders.running import Running, running
-from troth.client.orders.session import MarketSession
+from troth.client.orders.session import PayerSession
 from troth.client.tabs.managing import Purse, open_tab
 from troth.client.wallet import create_wallet
 from troth.protocol.market import shipped
@@ -128,7 +128,7 @@ class Client:
     tab: Hash32
 
     @property
-    def session(self) -> MarketSession:
+    def session(self) -> PayerSession:
         """The shipped session."""
         return self.running.session
 

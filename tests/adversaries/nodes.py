@@ -20,7 +20,7 @@ from adversaries.workshop import Workshop
 from troth.chain.keystore import Key
 from troth.node.configuration import Configuration, MarketPlace
 from troth.node.engine.interface import SessionKey
-from troth.node.orders.running import MarketParts, RunningMarketNode
+from troth.node.orders.running import MarketParts, RunningNode
 from troth.node.orders.session import INFERS
 from troth.protocol.types import Segment
 from troth.transport.logs import configure
@@ -65,7 +65,7 @@ def honest_engine(plan: Plan) -> Any:
     return TorchEngine(open_folder(Path(plan.model)), Segment(0, plan.ends[-1]), 0, threads=1)
 
 
-def made(plan: Plan, number: int, shop: Workshop, conspiracy: Conspiracy) -> RunningMarketNode:
+def made(plan: Plan, number: int, shop: Workshop, conspiracy: Conspiracy) -> RunningNode:
     """One node."""
     key: Key = key_of(f"node {number}")
 
@@ -80,7 +80,7 @@ def made(plan: Plan, number: int, shop: Workshop, conspiracy: Conspiracy) -> Run
         return Impostor(shop, key.address, session_for)
 
     parts = MarketParts(engine=engine, service=ConspiringService)
-    return RunningMarketNode(configuration_of(plan, number), key, verify_weights=False, parts=parts)
+    return RunningNode(configuration_of(plan, number), key, verify_weights=False, parts=parts)
 
 
 async def serve(plan: Plan, name: str, numbers: list[int]) -> None:

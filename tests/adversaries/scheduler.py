@@ -24,7 +24,7 @@ from troth.scheduler.assembly import Keys, assembled_market
 from troth.scheduler.checks import running as checking
 from troth.scheduler.checks import seat as seats
 from troth.scheduler.checks.summons import SummonsDuty
-from troth.scheduler.configuration import MarketConfiguration
+from troth.scheduler.configuration import SchedulerConfiguration
 from troth.scheduler.duties import Pace
 from troth.scheduler.errors import Busy, TaskFailed
 from troth.scheduler.orders import admission, concluding
@@ -205,12 +205,12 @@ def _pay_less(cheat_of: CheatOf) -> None:
     set_rule(NodeTabs, "set_fee", set_fee)
 
 
-def configuration_of(plan: Plan) -> MarketConfiguration:
+def configuration_of(plan: Plan) -> SchedulerConfiguration:
     """As `troth scheduler init` writes it."""
     folder, port = plan.home("scheduler"), plan.ports[-1]
     factory, bank = plan.addresses
     model = Path(plan.model) if plan.model else plan.home("toy")
-    return MarketConfiguration(
+    return SchedulerConfiguration(
         folder=folder,
         rpc=plan.rpc,
         chain_id=31337,

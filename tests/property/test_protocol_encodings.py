@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from troth.protocol.errors import InvalidRequest, InvalidSignature
-from troth.protocol.market.rows import RowChain, verify_rows
+from troth.protocol.market.rows import RowHashes, verify_rows
 from troth.protocol.market.types import Order, Row
 from troth.protocol.request import (
     Request,
@@ -101,13 +101,13 @@ def test_any_signature(order: Order, signature: bytes) -> None:
 )
 def test_chain_does_not_depend_on_how_rows_are_cut(data: bytes, cuts: list[int], order: Hash32) -> None:
     bounds = sorted({0, len(data) // 4, *(cut for cut in cuts if cut < len(data) // 4)})
-    chain, domain, secret = RowChain(order, 1), Domain(1, address_from_bytes(bytes(20))), b"\x01" * 32
+    chain, domain, secret = RowHashes(order, 1), Domain(1, address_from_bytes(bytes(20))), b"\x01" * 32
     for begin, end in pairwise(bounds):
         piece = data[4 * begin : 4 * end]
         row = chain.extend(piece, 4)[1]
         signature = RowSignature(row.position, row.row_hash, row.previous, sign(row, domain, secret))
         chain = verify_rows(chain, piece, 4, signature, signer=address_of(secret), domain=domain)
-    assert chain == RowChain(order, 1).extend(data, 4)[0]
+    assert chain == RowHashes(order, 1).extend(data, 4)[0]
 
 
 @given(words, some.integers(0, 255), some.integers(0, 2**32 - 1), words, some.binary(min_size=1, max_size=1))

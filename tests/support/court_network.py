@@ -20,12 +20,12 @@ from support.waiting import eventually
 from troth.chain.keystore import Key
 from troth.node.configuration import Configuration, MarketPlace
 from troth.node.engine.interface import Computed, SessionKey
-from troth.node.orders.running import MarketParts, RunningMarketNode
+from troth.node.orders.running import MarketParts, RunningNode
 from troth.node.orders.session import INFERS
 from troth.protocol.market import messages, tabs
 from troth.protocol.types import Address, Hash32, Segment, segments_from_ends
 from troth.scheduler.assembly import Keys, assembled_market
-from troth.scheduler.configuration import MarketConfiguration
+from troth.scheduler.configuration import SchedulerConfiguration
 from troth.scheduler.duties import Pace
 from troth.scheduler.orders.desk import Waits
 from troth.scheduler.patience import Patience
@@ -59,7 +59,7 @@ class CourtNetwork:
     ends: tuple[int, ...]
     scene: TabScene = field(init=False)
     scheduler: Any = field(init=False)
-    nodes: dict[Address, RunningMarketNode] = field(default_factory=dict)
+    nodes: dict[Address, RunningNode] = field(default_factory=dict)
     engines: dict[Address, CheatingEngine] = field(default_factory=dict)
 
     def channels(self) -> list[Channel]:
@@ -115,8 +115,8 @@ def node_configuration(stage: TabsStage, folder: Path, port: int, segments: tupl
 
 def scheduler_configuration(
     stage: TabsStage, folder: Path, port: int, ends: tuple[int, ...], words: Texts
-) -> MarketConfiguration:
-    return MarketConfiguration(
+) -> SchedulerConfiguration:
+    return SchedulerConfiguration(
         folder=folder,
         rpc=stage.anvil.url,
         chain_id=31337,
@@ -202,7 +202,7 @@ async def court_network(
 async def _running(network: CourtNetwork, key: Key, folder: Path, port: int) -> AsyncIterator[None]:
     engine = network.engines[key.address] = CheatingEngine()
     parts = MarketParts(lambda *_arguments, **_keywords: engine)
-    node = RunningMarketNode(
+    node = RunningNode(
         node_configuration(network.stage, folder, port, segments_from_ends(network.ends, 2)),
         key,
         verify_weights=False,

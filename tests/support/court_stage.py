@@ -38,7 +38,7 @@ from troth.protocol.market import checks, messages
 from troth.protocol.market.checks import View
 from troth.protocol.market.lottery import Secrets
 from troth.protocol.market.messages import Signed, sign, tab_id
-from troth.protocol.market.rows import RowChain
+from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.types import Admission, Draw, Opinion, Order, Result, TraceCommitment, Verdict
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash, tokens_to_words
@@ -346,7 +346,7 @@ class CourtStage:
             data = np.ascontiguousarray(states).tobytes()
             layout = TileLayout(digest, self.stage.execution_class.model, *states.shape, Dtype.FLOAT32)
             trace = layout.commit(np.ascontiguousarray(states))
-            chain, _ = RowChain(digest, segment).extend(data, 128, bound if segment == 0 else None)
+            chain, _ = RowHashes(digest, segment).extend(data, 128, bound if segment == 0 else None)
             after = checks.head(digest, HEAD_SALT, chain.link)
             results.append(
                 Result(

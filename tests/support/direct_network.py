@@ -25,7 +25,7 @@ from troth.client.https_calls import Calls
 from troth.client.market_table import MarketTable
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.journal import Journal
-from troth.client.orders.session import MarketSession
+from troth.client.orders.session import PayerSession
 from troth.client.tabs.books import Books
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.store import Store
@@ -43,7 +43,7 @@ class DirectNetwork:
     """``asked`` are the paths that the client asked of the scheduler itself."""
 
     network: CourtNetwork
-    session: MarketSession
+    session: PayerSession
     entry: Address
     entry_server: TlsServer
     asked: list[str]
@@ -105,7 +105,7 @@ async def direct_network(
         yield DirectNetwork(network, session, entry, server, asked)
 
 
-async def _session(network: CourtNetwork, folder: Path, asked: list[str]) -> tuple[MarketSession, Store]:
+async def _session(network: CourtNetwork, folder: Path, asked: list[str]) -> tuple[PayerSession, Store]:
     stage, home = network.stage, Home(folder)
     home.create()
     store, keyring = Store(home.tabs), Keyring(home, "password")
@@ -127,7 +127,7 @@ async def _session(network: CourtNetwork, folder: Path, asked: list[str]) -> tup
         bank=stage.market.contracts.bank,
         factory=stage.market.place.factory,
     )
-    session = MarketSession(
+    session = PayerSession(
         domain=stage.market.domain,
         follower=network.follower,
         books=books,

@@ -30,13 +30,13 @@ from troth.client.orders.asking import ask
 from troth.client.orders.evidence import served_of
 from troth.client.orders.journal import RUNNING, Entry, Phase
 from troth.client.orders.keeping import Keeper
-from troth.client.orders.session import MarketSession, market_session
+from troth.client.orders.session import PayerSession, market_session
 from troth.client.orders.updates import Ended, Text
 from troth.client.orders.wishes import Check, Wish
 from troth.node.configuration import Configuration as NodeConfiguration
-from troth.node.orders.running import RunningMarketNode
+from troth.node.orders.running import RunningNode
 from troth.scheduler.assembly import Keys, assembled_market
-from troth.scheduler.configuration import MarketConfiguration
+from troth.scheduler.configuration import SchedulerConfiguration
 from troth.scheduler.duties import Pace
 from troth.transport.identity import load_identity
 from troth.transport.logs import configure
@@ -66,7 +66,7 @@ class NodeSettings:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
-    configuration: MarketConfiguration
+    configuration: SchedulerConfiguration
     secret: bytes
     vrf_secret: bytes
 
@@ -149,7 +149,7 @@ def node_main(settings: NodeSettings, plan: Plan) -> None:
 
     torch.set_num_threads(1)
     arm("node", plan)
-    node = RunningMarketNode(settings.configuration, Key.from_secret(settings.secret), verify_weights=False)
+    node = RunningNode(settings.configuration, Key.from_secret(settings.secret), verify_weights=False)
     asyncio.run(node.run())
 
 
@@ -194,7 +194,7 @@ async def _ask_all(settings: ClientSettings) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _ask_one(session: MarketSession, prompt: tuple[int, ...], settings: ClientSettings) -> None:
+async def _ask_one(session: PayerSession, prompt: tuple[int, ...], settings: ClientSettings) -> None:
     wish = Wish(Choices(settings.max_tokens), Check.read(settings.check))
     text, outcome = "", "none"
     try:
@@ -210,7 +210,7 @@ async def _ask_one(session: MarketSession, prompt: tuple[int, ...], settings: Cl
             file.write(json.dumps({"outcome": outcome, "text": text}) + "\n")
 
 
-def settled(session: MarketSession) -> bool:
+def settled(session: PayerSession) -> bool:
     """Whether every order is acknowledged, or its draw came too late for that, and its scheduler has heard so."""
     entries = session.journal.all()
     done = all(entry.phase not in RUNNING and (entry.paid is not None or too_late(entry)) for entry in entries)

@@ -33,7 +33,7 @@ from troth.protocol.market.checks import Answer, Opened
 from troth.protocol.market.life import Check, Journey
 from troth.protocol.market.messages import KeyCheck, Signed, market_domain, sign, signed_by_account, tab_id
 from troth.protocol.market.papers import CheckPapers, Commitments, InferencePapers, Pay
-from troth.protocol.market.rows import RowChain, verify_rows
+from troth.protocol.market.rows import RowHashes, verify_rows
 from troth.protocol.market.state import Party, State, TabRecord, account_id
 from troth.protocol.market.types import (
     NO_ADDRESS,
@@ -576,12 +576,12 @@ def build(
     return Network(made, ground, execution_class, ends, tabs.PayerBook(tab_id(CLIENT_TAB)), model=model)
 
 
-def verified(ordered: Ordered, segment: int, row_bytes: int) -> RowChain:
+def verified(ordered: Ordered, segment: int, row_bytes: int) -> RowHashes:
     """The chain that a node's rows and its last signature make."""
     signature = ordered.ends[segment]
     assert signature is not None
     bound = ordered.sequence if segment == 0 else None
-    start = RowChain(ordered.order_id, segment)
+    start = RowHashes(ordered.order_id, segment)
     return verify_rows(
         start, ordered.rows[segment], row_bytes, signature, signer=ordered.nodes[segment], domain=DOMAIN, tokens=bound
     )

@@ -22,7 +22,7 @@ from support.toy_engine import ToyEngine
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
 from troth.client.configuration import save
 from troth.client.home import Home
-from troth.node.orders.running import MarketParts, RunningMarketNode
+from troth.node.orders.running import MarketParts, RunningNode
 from troth.overlay.directory.listing import Listing
 from troth.overlay.sessions.entry import EntryKeys, OverlayEntry, overlay_entry
 from troth.protocol.types import Address, Segment, to_address
@@ -45,7 +45,7 @@ class Whole:
     network: CourtNetwork
     overlay: LocalOverlay
     node: Key
-    entry: RunningMarketNode = field(init=False)
+    entry: RunningNode = field(init=False)
     seen: list[tuple[str, Any]] = field(default_factory=list)
 
     @property
@@ -152,7 +152,7 @@ async def node_as_entry(whole: Whole, folder: Path) -> AsyncIterator[None]:
     plain = node_configuration(network.stage, folder / key.address, port, (Segment(0, 2),))
     configured = replace(plain, overlay=entry_on(whole.overlay))
     parts = MarketParts(lambda *_arguments, **_keywords: ToyEngine())
-    whole.entry = node = RunningMarketNode(configured, key, verify_weights=False, parts=parts)
+    whole.entry = node = RunningNode(configured, key, verify_weights=False, parts=parts)
     task = asyncio.create_task(node.run())
     try:
         yield

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from troth.testnet.anvil import fund
-from troth.testnet.network import FAVOURED_SEATS, NODE_SHARE, PRICES, SEATS, MarketNetwork
+from troth.testnet.network import FAVOURED_SEATS, NODE_SHARE, PRICES, SEATS, LocalNetwork
 from troth.testnet.parties import ETHER, Party, Plan
 from troth.testnet.ports import free_port
 
@@ -20,7 +20,7 @@ def pipeline_plan() -> Plan:
 
 
 @dataclass(slots=True)
-class PipelineNetwork(MarketNetwork):
+class PipelineNetwork(LocalNetwork):
     """``favoured`` is drawn more often than the others."""
 
     favoured: str = "a6"

@@ -32,7 +32,7 @@ from troth.protocol.market.papers import (
     Spoken,
     trace_salt,
 )
-from troth.protocol.market.rows import RowChain, verify_rows
+from troth.protocol.market.rows import RowHashes, verify_rows
 from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict, Voucher, Work
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
 from troth.protocol.tensors import Dtype, rows_from_bytes, tokens_from_bytes, tokens_to_bytes
@@ -80,9 +80,9 @@ class _Session:
     view: View
     request: Request | None
     layers: range
-    chain: RowChain
+    chain: RowHashes
     outputs: list[np.ndarray]
-    upstream: RowChain | None
+    upstream: RowHashes | None
     prompt: int = 0
     seen: int = 0
     tokens: tuple[int, ...] = ()
@@ -204,8 +204,8 @@ class ToyTabNode:
             assert request_hash(from_canonical_bytes(request), shown.salt) == order.request_hash
         self._require_paid(shown, header.segment, view)
         span = view.segments(order)[header.segment]
-        chain = RowChain(Hash32(header.order), header.segment)
-        upstream = RowChain(Hash32(header.order), header.segment - 1) if header.segment else None
+        chain = RowHashes(Hash32(header.order), header.segment)
+        upstream = RowHashes(Hash32(header.order), header.segment - 1) if header.segment else None
         parsed = from_canonical_bytes(request) if request else None
         return _Session(shown, view, parsed, range(span.first, span.end), chain, [], upstream)
 
@@ -357,7 +357,7 @@ class ToyTabNode:
         assert isinstance(papers, CheckPapers)
         assert header.row is not None
         result = papers.results[header.segment].message
-        chain = RowChain(Hash32(header.order), header.segment)
+        chain = RowHashes(Hash32(header.order), header.segment)
         tokens = session.bound if header.segment == 0 else None
         chain = verify_rows(
             chain,

@@ -29,7 +29,7 @@ from troth.client.https_calls import Calls
 from troth.client.market_table import MarketTable
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.journal import Journal
-from troth.client.orders.session import MarketSession
+from troth.client.orders.session import PayerSession
 from troth.client.tabs.books import Books
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.store import Store
@@ -642,7 +642,7 @@ class Stage:
 
     world: World
     schedulers: list[ToyScheduler]
-    session: MarketSession
+    session: PayerSession
     store: Store
     home: Home
     tabs: list[Hash32]
@@ -662,18 +662,18 @@ class Stage:
     def state(self, number: int = 0) -> TabState:
         return self.world.state.tab_state(self.tabs[number])
 
-    def another(self) -> tuple[MarketSession, Store]:
+    def another(self) -> tuple[PayerSession, Store]:
         """A second process on the same home; close its store."""
         return session_on(self.world, self.home, self.clients)
 
 
-def session_on(world: World, home: Home, clients: dict[Address, httpx.AsyncClient]) -> tuple[MarketSession, Store]:
+def session_on(world: World, home: Home, clients: dict[Address, httpx.AsyncClient]) -> tuple[PayerSession, Store]:
     store = Store(home.tabs)
 
     async def connect(party: Party) -> MarketCalls:
         return MarketCalls(Calls(clients[party.operator], "http://toy"))
 
-    session = MarketSession(
+    session = PayerSession(
         domain=DOMAIN,
         follower=world,  # type: ignore[arg-type]
         books=Books(store),

@@ -10,7 +10,7 @@ import pytest
 
 from troth.protocol.errors import InvalidRows, InvalidSignature
 from troth.protocol.hashing import keccak256
-from troth.protocol.market.rows import POSITIONS_LIMIT, RowChain, verify_rows
+from troth.protocol.market.rows import POSITIONS_LIMIT, RowHashes, verify_rows
 from troth.protocol.market.types import Row
 from troth.protocol.typed_data import Domain, address_of, recover, sign, struct_hash
 from troth.protocol.types import ZERO_HASH, Hash32, address_from_bytes
@@ -22,7 +22,7 @@ SECRET, OTHER = b"\x05" * 32, b"\x06" * 32
 SIGNER = address_of(SECRET)
 SIZE = 24
 DATA = bytes(range(5 * SIZE))
-START, FIRST = RowChain(ORDER, 2), RowChain(ORDER, 0)
+START, FIRST = RowHashes(ORDER, 2), RowHashes(ORDER, 0)
 TOKENS = (3, 1, 4, 2**32 - 1, 5)
 
 
@@ -30,7 +30,7 @@ def row_signature(row: Row, secret: bytes = SECRET) -> RowSignature:
     return RowSignature(row.position, row.row_hash, row.previous, sign(row, DOMAIN, secret))
 
 
-def one_by_one(chain: RowChain, tokens: tuple[int, ...] | None = None) -> list[Row]:
+def one_by_one(chain: RowHashes, tokens: tuple[int, ...] | None = None) -> list[Row]:
     """The rows of DATA, each as the last of a message of its own."""
     rows = []
     for index in range(5):
@@ -45,7 +45,7 @@ def test_rows_are_linked_by_their_struct_hashes() -> None:
     assert [row.position for row in rows] == [0, 1, 2, 3, 4]
     assert rows[0] == Row(ORDER, 2, 0, Hash32(keccak256(DATA[:SIZE])), ZERO_HASH)
     assert all(after.previous == struct_hash(before) for before, after in itertools.pairwise(rows))
-    assert START.extend(DATA, SIZE) == (RowChain(ORDER, 2, 5, struct_hash(rows[-1])), rows[-1])
+    assert START.extend(DATA, SIZE) == (RowHashes(ORDER, 2, 5, struct_hash(rows[-1])), rows[-1])
 
 
 def test_pieces_make_the_same_chain_as_one_message() -> None:
@@ -66,7 +66,7 @@ def test_rows_of_the_first_segment_bind_their_tokens() -> None:
     assert rows[3].row_hash == keccak256(b"\xff\xff\xff\xff" + DATA[3 * SIZE : 4 * SIZE])
     signature = row_signature(rows[-1])
 
-    def verify(tokens: tuple[int, ...]) -> RowChain:
+    def verify(tokens: tuple[int, ...]) -> RowHashes:
         return verify_rows(FIRST, DATA, SIZE, signature, signer=SIGNER, domain=DOMAIN, tokens=tokens)
 
     assert verify(TOKENS) == FIRST.extend(DATA, SIZE, TOKENS)[0]
@@ -92,7 +92,7 @@ def test_no_other_segment_binds_tokens() -> None:
         START.extend(DATA, SIZE, TOKENS)
 
 
-def refuse(chain: RowChain, data: bytes, match: str, **changes: object) -> None:
+def refuse(chain: RowHashes, data: bytes, match: str, **changes: object) -> None:
     signature = msgspec.structs.replace(row_signature(START.extend(DATA, SIZE)[1]), **changes)
     with pytest.raises(InvalidRows, match=match):
         verify_rows(chain, data, SIZE, signature, signer=SIGNER, domain=DOMAIN)
@@ -124,7 +124,7 @@ def test_a_bit_of_any_row_two_rows_exchanged_and_rows_of_another_answer_are_refu
 @pytest.mark.parametrize(
     "chain", [replace(START, order=Hash32(b"\x02" * 32)), replace(START, segment=3)], ids=["order", "segment"]
 )
-def test_rows_of_another_message_are_refused(chain: RowChain) -> None:
+def test_rows_of_another_message_are_refused(chain: RowHashes) -> None:
     signature = row_signature(START.extend(DATA, SIZE)[1])
     with pytest.raises(InvalidRows):
         verify_rows(chain, DATA, SIZE, signature, signer=SIGNER, domain=DOMAIN)

@@ -13,7 +13,7 @@ from troth.cases import evidence as files
 from troth.protocol.errors import WireError
 from troth.protocol.market import canonical, checks
 from troth.protocol.market.papers import Spoken
-from troth.protocol.market.rows import RowChain
+from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.types import Opinion
 from troth.protocol.request import tokens_to_words
 from troth.protocol.types import Hash32
@@ -95,7 +95,7 @@ async def test_reviewers_are_given_evidence_and_rows_that_lead_to_the_results(sc
         assert data is not None
         bound = list(sequence) if segment == 0 else None
         size = (len(data) - 32) // len(sequence)
-        chain, _ = RowChain(asked.order_id, segment).extend(data[32:], size, bound)
+        chain, _ = RowHashes(asked.order_id, segment).extend(data[32:], size, bound)
         named = story.results[segment].output_head
         assert checks.head(asked.order_id, Hash32(data[:32]), chain.link) == named
     assert await holdings.rows_of(asked.order_id, 2) is None

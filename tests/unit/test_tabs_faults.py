@@ -24,7 +24,7 @@ from troth.client.orders.course import ADMISSION_SECONDS, OLD_DRAWS
 from troth.client.orders.failing import OrderStalled
 from troth.client.orders.journal import LEASE_SECONDS, Entry, Journal, Phase
 from troth.client.orders.keeping import Keeper
-from troth.client.orders.session import MarketSession
+from troth.client.orders.session import PayerSession
 from troth.client.orders.updates import Outcome, Sent
 from troth.client.orders.wishes import Check, Wish
 from troth.client.tabs import managing
@@ -55,7 +55,7 @@ def killing(journal: Journal, phase: Phase, *, before: bool) -> None:
 PHASES = (Phase.ADMITTED, Phase.ANSWERED, Phase.DRAWN_OVER, Phase.REVEALED, Phase.JUDGED, Phase.OPENING, Phase.CHECKED)
 
 
-async def restarted(stage: Stage, rounds: int = 1) -> MarketSession:
+async def restarted(stage: Stage, rounds: int = 1) -> PayerSession:
     """Another process finds the files as they are, and does what is due."""
     session, store = stage.another()
     stage.store.close()
@@ -198,7 +198,7 @@ def backed_up(stage: Stage, folder: Path) -> Path:
     return folder / "backup.sqlite3"
 
 
-async def restored(stage: Stage, backup: Path) -> MarketSession:
+async def restored(stage: Stage, backup: Path) -> PayerSession:
     stage.store.close()
     for suffix in ("-wal", "-shm"):
         stage.home.tabs.with_name(stage.home.tabs.name + suffix).unlink(missing_ok=True)

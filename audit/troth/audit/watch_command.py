@@ -53,7 +53,7 @@ def watch(
         raise typer.BadParameter("To --act there must be a --keystore, and --evidence to act on.")
     key = load_account(keystore.expanduser(), read_password(password_file)) if act and keystore is not None else None
     # Not loaded for other audits: what carries cases is large.
-    from troth.audit.market import watch_terminal
+    from troth.audit import watch_terminal
 
     told = watch_terminal.Watching(
         rpc=rpc,

@@ -15,7 +15,7 @@ from troth.protocol import typed_data, vrf
 from troth.protocol.errors import InvalidProof, InvalidRequest, InvalidRows
 from troth.protocol.market import messages, prices
 from troth.protocol.market.checks import head
-from troth.protocol.market.rows import RowChain
+from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.types import CaseState, Order, Result, Rules
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
 from troth.protocol.tensors import Dtype, row_size
@@ -113,7 +113,7 @@ def rows_in(papers: Papers, segment: int, data: bytes, text: Text, rules: Rules)
     if len(data) != rows_size(result, rules) or (tokens is not None and len(tokens) * size != len(rows)):
         return None
     try:
-        chain, _ = RowChain(result.order, segment).extend(rows, size, tokens)
+        chain, _ = RowHashes(result.order, segment).extend(rows, size, tokens)
     except InvalidRows:
         return None
     return rows if head(result.order, Hash32(data[:SALT_BYTES]), chain.link) == result.output_head else None

@@ -200,7 +200,7 @@ def start(
     from troth.chain.keystore import load_account, read_password
     from troth.node.configuration import load, with_engine
     from troth.node.loading import require_engine
-    from troth.node.orders.running import RunningMarketNode
+    from troth.node.orders.running import RunningNode
     from troth.transport.logs import configure
 
     configure(log_level)
@@ -221,7 +221,7 @@ def start(
             show(found, as_json=False)
             return
         configuration = found
-    asyncio.run(RunningMarketNode(configuration, key, verify_weights=not no_verify_weights, auto=auto).run())
+    asyncio.run(RunningNode(configuration, key, verify_weights=not no_verify_weights, auto=auto).run())
 
 
 @engine_app.command("install")

@@ -30,7 +30,7 @@ from troth.protocol import vrf
 from troth.protocol.market.types import NO_ADDRESS, PotKind, Role
 from troth.protocol.types import Address
 from troth.scheduler.checks.summons import stuck
-from troth.scheduler.configuration import MarketConfiguration
+from troth.scheduler.configuration import SchedulerConfiguration
 from troth.scheduler.court.holding import OrderHoldings
 from troth.scheduler.court.informing import Inquiries
 from troth.scheduler.duties import Duties, Pace, supervised
@@ -142,7 +142,7 @@ class MarketScheduler:
 
 @asynccontextmanager
 async def assembled_market(
-    configuration: MarketConfiguration, keys: Keys, pace: Pace | None = None
+    configuration: SchedulerConfiguration, keys: Keys, pace: Pace | None = None
 ) -> AsyncIterator[MarketScheduler]:
     """A scheduler that follows the chain and has taken up what a crash cut off."""
     async with AsyncExitStack() as stack:

@@ -108,7 +108,7 @@ class _File(_Section, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class MarketConfiguration:
+class SchedulerConfiguration:
     """The checked file; every path is absolute, every id is bytes."""
 
     folder: Path
@@ -139,7 +139,7 @@ class MarketConfiguration:
         return self.folder / "keys" / "seal.pem"
 
 
-def load_market(folder: Path) -> MarketConfiguration:
+def load_market(folder: Path) -> SchedulerConfiguration:
     """Read ``scheduler.toml`` in ``folder``; raises ConfigurationInvalid naming the key."""
     path = folder / FILE
     try:
@@ -156,10 +156,10 @@ def load_market(folder: Path) -> MarketConfiguration:
     return _checked(folder, file)
 
 
-def _checked(folder: Path, file: _File) -> MarketConfiguration:
+def _checked(folder: Path, file: _File) -> SchedulerConfiguration:
     served = tuple(served_of(folder, entry) for entry in file.serve)
     waits = file.waits
-    return MarketConfiguration(
+    return SchedulerConfiguration(
         folder=folder,
         rpc=file.chain.rpc,
         chain_id=file.chain.chain_id,

@@ -19,7 +19,7 @@ from troth.protocol.market import messages, views
 from troth.protocol.market.state import State
 from troth.protocol.market.types import PotKind, Role
 from troth.protocol.types import Address, Hash32
-from troth.scheduler.configuration import MarketConfiguration, load_market
+from troth.scheduler.configuration import SchedulerConfiguration, load_market
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.orders.store import OrderStore
 from troth.scheduler.pool.showing import placement_of
@@ -35,7 +35,7 @@ Report = dict[str, Any]
 class Looked:
     """A deployment as a command sees it."""
 
-    configuration: MarketConfiguration
+    configuration: SchedulerConfiguration
     market: Market
     state: State
     block: int
@@ -57,7 +57,7 @@ async def looking(folder: Path) -> AsyncIterator[Looked]:
             await follower.close()
 
 
-def operator_in(configuration: MarketConfiguration) -> Address:
+def operator_in(configuration: SchedulerConfiguration) -> Address:
     """The operator's address, from its keystore without a password."""
     address = address_in(configuration.operator_keystore)
     if address is None:

@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from troth.client.terminal import format_amount
-from troth.demo.stage import MarketStage, ask, open_client, outcome_of, start_gateway
+from troth.demo.stage import DemoStage, ask, open_client, outcome_of, start_gateway
 from troth.protocol.market import events as on
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Outcome, PotKind
@@ -51,7 +51,7 @@ STEPS = {
 }
 
 
-def open_tab(stage: MarketStage) -> None:
+def open_tab(stage: DemoStage) -> None:
     """The client's tab, and its gateway on circuits through the relays."""
     network, display = stage.network, stage.display
     opened = open_client(stage, stage.client, network.scheduler)
@@ -62,7 +62,7 @@ def open_tab(stage: MarketStage) -> None:
     display.step(f"`troth client serve` is ready at {gateway.address}/v1")
 
 
-def show_paths(stage: MarketStage) -> None:
+def show_paths(stage: DemoStage) -> None:
     """The circuits over which the last answer came."""
     overlay, gateway = stage.network.overlay, stage.client.gateway
     assert overlay is not None
@@ -75,7 +75,7 @@ def show_paths(stage: MarketStage) -> None:
         stage.display.step(f"  {' → '.join(relays)} → scheduler")
 
 
-def ask_checked(stage: MarketStage, question: str, expected: str) -> None:
+def ask_checked(stage: DemoStage, question: str, expected: str) -> None:
     """Answers without a block's wait, until a draw hits one; its check agrees within seconds."""
     for number in range(1, MOST_UNDRAWN + 1):
         asked = ask(stage, stage.client, question, MAX_TOKENS)
@@ -96,7 +96,7 @@ def ask_checked(stage: MarketStage, question: str, expected: str) -> None:
     raise ActFailed("No draw hit an answer", f"{MOST_UNDRAWN} questions", "Run it again: this is rare.")
 
 
-def ask_with_openai(stage: MarketStage, question: str) -> None:
+def ask_with_openai(stage: DemoStage, question: str) -> None:
     """The same gateway for a program that knows nothing of Troth, and one option that it may set."""
     try:
         from openai import OpenAI
@@ -123,7 +123,7 @@ def ask_with_openai(stage: MarketStage, question: str) -> None:
     stage.display.step(f"{tokens}, {time.monotonic() - begun:.1f} s")
 
 
-def cheat_until_caught(stage: MarketStage, weights: Path) -> str:
+def cheat_until_caught(stage: DemoStage, weights: Path) -> str:
     """Nothing random is fixed: ask until the cheat is drawn to serve and its answer is drawn to be checked.
 
     Returns the order that was rejected.
@@ -153,7 +153,7 @@ def cheat_until_caught(stage: MarketStage, weights: Path) -> str:
     raise ActFailed("No draw hit the cheat", f"{MOST_QUESTIONS} questions", "Run it again: this is rare.")
 
 
-async def court(stage: MarketStage) -> None:
+async def court(stage: DemoStage) -> None:
     """Follow the case from its opening to its outcome, by the events of the chain."""
     network, display = stage.network, stage.display
     operator = to_address(network.nodes[network.favoured].operator)
@@ -184,7 +184,7 @@ async def court(stage: MarketStage) -> None:
     display.good(f"convicted: {format_amount(taken)} of {network.favoured}'s stake of {format_amount(before)} is taken")
 
 
-def refunded(stage: MarketStage, order: str) -> None:
+def refunded(stage: DemoStage, order: str) -> None:
     """What the client's receipt says once the court has spoken."""
     receipt = stage.troth("client", "receipts", order, "--home", stage.client.home)
     demand(receipt["refund_units"] is not None and receipt["case"] == "convicted", "the client is refunded", receipt)
@@ -192,7 +192,7 @@ def refunded(stage: MarketStage, order: str) -> None:
     stage.display.good(f"refund: the fee of {fee} is not owed any more, and nothing was paid for it")
 
 
-def redeem(stage: MarketStage) -> None:
+def redeem(stage: DemoStage) -> None:
     """The scheduler's and the nodes' work becomes money: one voucher for any number of answers."""
     network = stage.network
     paid = 0
@@ -211,7 +211,7 @@ def redeem(stage: MarketStage) -> None:
     demand(paid > 0, "a node was paid", "every tab is empty")
 
 
-async def logged(stage: MarketStage) -> None:
+async def logged(stage: DemoStage) -> None:
     """Wait until the scheduler has posted what it served."""
     scheduler = to_address(stage.network.scheduler.operator)
     async with stage.following() as (_, follower):
@@ -224,7 +224,7 @@ async def logged(stage: MarketStage) -> None:
     )
 
 
-async def gas(stage: MarketStage) -> None:
+async def gas(stage: DemoStage) -> None:
     """What the transactions of a running network cost, beside a task that is paid on chain."""
     kinds = {on.TabRedeemed: "a voucher redeemed", on.EntryLogged: "an entry of the log"}
     answers = {on.TabRedeemed: "any number", on.EntryLogged: f"up to {ORDERS_OF_AN_ENTRY:,}"}
@@ -249,7 +249,7 @@ async def gas(stage: MarketStage) -> None:
     stage.display.console.print(table)
 
 
-def audit(stage: MarketStage) -> None:
+def audit(stage: DemoStage) -> None:
     """A receipt as a file, then the scheduler's log, then all events of the deployment."""
     network, home = stage.network, stage.client.home
     listed = stage.troth("client", "receipts", "--home", home)
@@ -267,7 +267,7 @@ def audit(stage: MarketStage) -> None:
     stage.display.good(f"troth audit market exits 1: it names the scheduler that refused ({refuser})")
 
 
-def _audited(stage: MarketStage, *arguments: object) -> tuple[int, str]:
+def _audited(stage: DemoStage, *arguments: object) -> tuple[int, str]:
     """Exit code and report, which is printed."""
     done = subprocess.run(
         cli.command("audit", *arguments),

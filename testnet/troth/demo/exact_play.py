@@ -13,7 +13,7 @@ from troth.testnet import cli
 from troth.testnet.asking import Asker
 from troth.testnet.display import Display
 from troth.testnet.errors import demand
-from troth.testnet.network import CHECK_PERCENT, LAYERS, MarketNetwork
+from troth.testnet.network import CHECK_PERCENT, LAYERS, LocalNetwork
 from troth.testnet.parties import Plan
 from troth.testnet.weights import prepare_model
 
@@ -43,7 +43,7 @@ def plan_of(engine: str) -> Plan:
 
 
 @dataclass(slots=True)
-class ExactNetwork(MarketNetwork):
+class ExactNetwork(LocalNetwork):
     """A market's network of one exact class, in which no node is favoured by the draws."""
 
     favoured: str = ""
@@ -104,7 +104,7 @@ def converse(asker: Asker, display: Display) -> None:
         display.good(f"all roots are equal, and the question needed no transaction{read}")
 
 
-def audit_clean(network: MarketNetwork, display: Display) -> None:
+def audit_clean(network: LocalNetwork, display: Display) -> None:
     """Re-check everything on the chain, and demand that nothing is found."""
     done = subprocess.run(
         cli.command("audit", "market", "--rpc", network.rpc, "--factory", network.factory),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from troth.demo import acts
 from troth.demo.refusal_act import refuse
-from troth.demo.stage import MarketStage
+from troth.demo.stage import DemoStage
 from troth.testnet.display import Display
-from troth.testnet.network import CHECK_PERCENT, LOG_SECONDS, MarketNetwork
+from troth.testnet.network import CHECK_PERCENT, LOG_SECONDS, LocalNetwork
 from troth.testnet.weights import int8_name, prepare_models
 
 SECOND_QUESTION = "What is the capital of Italy? Answer in one sentence."
@@ -23,13 +23,13 @@ def play(folder: Path, models: Path, display: Display, question: str, expected: 
     Raises:
         DemoError: something that must happen did not.
     """
-    network = MarketNetwork(folder / "network", models, report=display.step)
+    network = LocalNetwork(folder / "network", models, report=display.step)
     prepare_models(models, network.plan, display)
     with network:
         display.console.rule("[bold]A network on this machine", align="left")
         network.start()
         _introduce(network, display)
-        stage = MarketStage(network, display)
+        stage = DemoStage(network, display)
         _acts(stage, models / "models" / int8_name(network.plan), question, expected)
         display.times()
         if keep:
@@ -38,7 +38,7 @@ def play(folder: Path, models: Path, display: Display, question: str, expected: 
     display.good(f"done in {display.seconds:.0f} s; everything is stopped, nothing is left behind")
 
 
-def _introduce(network: MarketNetwork, display: Display) -> None:
+def _introduce(network: LocalNetwork, display: Display) -> None:
     plan = network.plan
     display.step(
         f"ready: anvil, two schedulers, {len(network.nodes)} nodes, {plan.members} committee members, {plan.relays} "
@@ -50,7 +50,7 @@ def _introduce(network: MarketNetwork, display: Display) -> None:
     )
 
 
-def _acts(stage: MarketStage, cheating_weights: Path, question: str, expected: str) -> None:
+def _acts(stage: DemoStage, cheating_weights: Path, question: str, expected: str) -> None:
     display, network = stage.display, stage.network
     display.act(1, "A client opens a tab: the one thing that its wallet signs")
     acts.open_tab(stage)
@@ -72,7 +72,7 @@ def _acts(stage: MarketStage, cheating_weights: Path, question: str, expected: s
     acts.audit(stage)
 
 
-def wait_for_interrupt(stage: MarketStage) -> None:
+def wait_for_interrupt(stage: DemoStage) -> None:
     """Tell how to use the network, and keep it until Ctrl-C."""
     network, display = stage.network, stage.display
     password = f"--password-file {network.password_file}"

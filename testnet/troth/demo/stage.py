@@ -19,7 +19,7 @@ from troth.testnet import cli
 from troth.testnet.anvil import fund
 from troth.testnet.display import Display
 from troth.testnet.gateway import LocalGateway, Streamed
-from troth.testnet.network import MarketNetwork
+from troth.testnet.network import LocalNetwork
 from troth.testnet.parties import ETHER, PASSWORD, Party
 from troth.testnet.processes import wait_until
 
@@ -41,10 +41,10 @@ class Client:
 
 
 @dataclass(slots=True)
-class MarketStage:
+class DemoStage:
     """The network, its client, and where to print. ``orders`` are those whose answers were seen, with who served."""
 
-    network: MarketNetwork
+    network: LocalNetwork
     display: Display
     client: Client = field(init=False)
     orders: list[str] = field(default_factory=list)
@@ -72,7 +72,7 @@ class MarketStage:
             yield market, follower
 
 
-def open_client(stage: MarketStage, client: Client, scheduler: Party, **automatic: str) -> dict[str, Any]:
+def open_client(stage: DemoStage, client: Client, scheduler: Party, **automatic: str) -> dict[str, Any]:
     """Wallet, configuration and tab, through the commands that a user has; ``automatic``: see [market]."""
     network, keyfile = stage.network, stage.network.home / "keys" / f"{client.home.name}.json"
     assert network.overlay is not None
@@ -96,7 +96,7 @@ def open_client(stage: MarketStage, client: Client, scheduler: Party, **automati
     return opened
 
 
-def start_gateway(stage: MarketStage, client: Client, *options: object) -> LocalGateway:
+def start_gateway(stage: DemoStage, client: Client, *options: object) -> LocalGateway:
     """`troth client serve` of a client."""
     processes, password = stage.network.processes, stage.network.password_file
     name = f"gateway of {client.home.name}"
@@ -115,7 +115,7 @@ class Asked:
     pieces: int
 
 
-def ask(stage: MarketStage, client: Client, question: str, most: int, *, quiet: bool = False) -> Asked:
+def ask(stage: DemoStage, client: Client, question: str, most: int, *, quiet: bool = False) -> Asked:
     """Ask through the gateway; the answer is printed as it streams unless ``quiet``."""
     assert client.gateway is not None
     begun, first, pieces = time.monotonic(), 0.0, 0
@@ -134,7 +134,7 @@ def ask(stage: MarketStage, client: Client, question: str, most: int, *, quiet: 
     return Asked(streamed, streamed.text, first, time.monotonic() - begun, pieces)
 
 
-def outcome_of(stage: MarketStage, client: Client, streamed: Streamed) -> tuple[dict[str, Any], float]:
+def outcome_of(stage: DemoStage, client: Client, streamed: Streamed) -> tuple[dict[str, Any], float]:
     """The receipt once the draw, and the check where there is one, are through; and how long that took."""
     assert client.gateway is not None
     gateway, begun, found = client.gateway, time.monotonic(), {}

@@ -22,7 +22,7 @@ from troth.client.template import Message
 from troth.protocol.types import Address
 from troth.testnet import cli
 from troth.testnet.anvil import fund
-from troth.testnet.network import MarketNetwork
+from troth.testnet.network import LocalNetwork
 from troth.testnet.parties import ETHER, PASSWORD
 
 DEPOSIT = "0.05ether"
@@ -70,7 +70,7 @@ class Answered:
 class Asker:
     """One wallet with one tab; commands where a user has them, the library to ask."""
 
-    network: MarketNetwork
+    network: LocalNetwork
     key: keystore.Key = field(default_factory=keystore.Key.generate)
 
     @property

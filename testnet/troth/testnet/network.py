@@ -45,7 +45,7 @@ def market_plan() -> Plan:
 
 
 @dataclass(slots=True)
-class MarketNetwork(Parties):
+class LocalNetwork(Parties):
     """One chain, one deployment, an overlay, two schedulers and ``plan.node_names`` nodes below ``home``."""
 
     plan: Plan = field(default_factory=market_plan)

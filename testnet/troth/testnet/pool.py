@@ -12,7 +12,7 @@ from typing import Any
 
 from troth.testnet import cli
 from troth.testnet.anvil import fund
-from troth.testnet.network import NODE_SHARE, PRICES, MarketNetwork
+from troth.testnet.network import NODE_SHARE, PRICES, LocalNetwork
 from troth.testnet.parties import ETHER, PARALLEL_COMMANDS, Party
 from troth.testnet.ports import free_port
 from troth.testnet.processes import wait_until
@@ -36,8 +36,8 @@ class Hardware:
 
 
 @dataclass(slots=True)
-class PoolNetwork(MarketNetwork):
-    """As MarketNetwork, with a scheduler that places, and nodes that are told what to host. `hardware` is by name."""
+class PoolNetwork(LocalNetwork):
+    """As LocalNetwork, with a scheduler that places, and nodes that are told what to host. `hardware` is by name."""
 
     hardware: Mapping[str, Hardware] = field(default_factory=dict)
     ready_seconds: float = PLACED_SECONDS

@@ -23,7 +23,7 @@ from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderSta
 from troth.client.orders.journal import Entry
 from troth.client.orders.judging import case_command, go_to_court
 from troth.client.orders.own_check import OwnVerdict, check_by_self, require_own_model
-from troth.client.orders.session import FAILURES, Desk, MarketSession
+from troth.client.orders.session import FAILURES, Desk, PayerSession
 from troth.client.orders.updates import Ended, Finished, Outcome, Recomputed, Sent, Served, Signed, Text, Token, Update
 from troth.client.orders.wishes import Wish
 from troth.client.tabs.errors import StoreUnusable, TabShort
@@ -60,7 +60,7 @@ class _Question:
 
 
 async def ask(
-    session: MarketSession, prompt: tuple[int, ...], wish: Wish, question: str = ""
+    session: PayerSession, prompt: tuple[int, ...], wish: Wish, question: str = ""
 ) -> AsyncGenerator[Update, None]:
     """Ask, and yield what happens until the answer is checked, or known not to be drawn.
 
@@ -94,7 +94,7 @@ async def ask(
 
 
 async def _served(
-    session: MarketSession, desk: Desk, entry: Entry, state: _Question, detokenizer: Detokenizer
+    session: PayerSession, desk: Desk, entry: Entry, state: _Question, detokenizer: Detokenizer
 ) -> AsyncGenerator[Update, None]:
     """One order, from its sending to its end."""
     async with aclosing(Course(session, desk, entry).send()) as steps:
@@ -121,7 +121,7 @@ def _note_failure(state: _Question, desk: Desk, entry: Entry, error: ClientError
 
 
 async def _placed(
-    session: MarketSession, state: _Question, name: str, failure: ClientError | None
+    session: PayerSession, state: _Question, name: str, failure: ClientError | None
 ) -> tuple[Desk, Entry]:
     """An order at the first desk that takes it; raises what the best of them was refused for."""
     prompt, wish = state.rest()
@@ -171,7 +171,7 @@ def _piece(text: str, state: _Question) -> Text:
     return Text(text, chosen)
 
 
-async def _finish(session: MarketSession, desk: Desk, entry: Entry, wish: Wish) -> AsyncGenerator[Update, None]:
+async def _finish(session: PayerSession, desk: Desk, entry: Entry, wish: Wish) -> AsyncGenerator[Update, None]:
     ending = Ending(session, desk, session.journal.entry(entry.identifier))
     async with aclosing(ending.run()) as steps:
         async for step in steps:
@@ -184,7 +184,7 @@ async def _finish(session: MarketSession, desk: Desk, entry: Entry, wish: Wish) 
             yield await _with_court(session, entry, wish, step, own)
 
 
-async def _with_court(session: MarketSession, entry: Entry, wish: Wish, ended: Ended, own: OwnVerdict | None) -> Ended:
+async def _with_court(session: PayerSession, entry: Entry, wish: Wish, ended: Ended, own: OwnVerdict | None) -> Ended:
     """What the user is told to do, or what was done by itself."""
     fresh = session.journal.entry(entry.identifier)
     doubted = own is not None and own.opinion is Opinion.REJECT

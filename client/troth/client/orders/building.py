@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from troth.client.errors import FeeTooHigh, PromptError
 from troth.client.orders.journal import Entry
-from troth.client.orders.session import Desk, MarketSession
+from troth.client.orders.session import Desk, PayerSession
 from troth.client.orders.terms import Offer, require_within
 from troth.client.orders.wishes import Wish
 from troth.client.tabs.keys import master_of, reply_secret
@@ -76,7 +76,7 @@ def most_of(offer: Offer, wish: Wish, prompt: int, *, spent: int = 0) -> int:
 
 
 def place(  # noqa: PLR0917
-    session: MarketSession, desk: Desk, offer: Offer, prompt: tuple[int, ...], wish: Wish, question: str, spent: int = 0
+    session: PayerSession, desk: Desk, offer: Offer, prompt: tuple[int, ...], wish: Wish, question: str, spent: int = 0
 ) -> Entry:
     """An order that is written down and not sent yet; raises TabShort or NoTab, and then nothing was given out."""
     assert session.language is not None
@@ -116,6 +116,6 @@ def place(  # noqa: PLR0917
     return session.journal.entry(session.books.order(desk.identifier, most, state, key, make))
 
 
-def secrets_of(session: MarketSession, order: Order, key_secret: bytes) -> lottery.Secrets:
+def secrets_of(session: PayerSession, order: Order, key_secret: bytes) -> lottery.Secrets:
     """Both secrets of an order of this client, derived again."""
     return lottery.secrets_for(key_secret, order.tab, order.sequence, order.request_hash)

@@ -25,7 +25,7 @@ from troth.client.orders.evidence import Openings, SealedOpenings, Served, Words
 from troth.client.orders.failing import OrderContradicted
 from troth.client.orders.journal import Entry, Phase
 from troth.client.orders.paying import pay
-from troth.client.orders.session import Desk, MarketSession
+from troth.client.orders.session import Desk, PayerSession
 from troth.client.orders.updates import Drawn, Ended, Outcome, Step
 from troth.client.tabs.keys import master_of, reply_secret
 from troth.protocol import typed_data
@@ -64,7 +64,7 @@ _FAILURES = (ClientError, OverlayError, TimeoutError)
 class Ending:
     """One order whose draw is stored, on its way to an acknowledgement."""
 
-    def __init__(self, session: MarketSession, desk: Desk, entry: Entry) -> None:
+    def __init__(self, session: PayerSession, desk: Desk, entry: Entry) -> None:
         served = served_of(entry)
         assert served is not None
         self._session = session
@@ -287,7 +287,7 @@ class Ending:
 class _Gathering:
     """Commitments and verdicts of all segments, as they come; each signature is checked when it does."""
 
-    def __init__(self, session: MarketSession, served: Served, seats: Sequence[Seats], view: View) -> None:
+    def __init__(self, session: PayerSession, served: Served, seats: Sequence[Seats], view: View) -> None:
         self._session = session
         self._served = served
         self._seats = seats

@@ -16,7 +16,7 @@ from troth.client.orders.asking import ask
 from troth.client.orders.judging import case_command
 from troth.client.orders.own_check import spoken
 from troth.client.orders.running import Running
-from troth.client.orders.session import MarketSession
+from troth.client.orders.session import PayerSession
 from troth.client.orders.updates import Drawn, Ended, Finished, Outcome, Recomputed, Sent, Served, Signed, Text, Update
 from troth.client.orders.wishes import Wish
 from troth.client.prompt import LARGEST_PROMPT, check_text, decode_question
@@ -145,7 +145,7 @@ async def print_json_answer(running: Running, wish: Wish, system: str, question:
 
 
 async def _survive(
-    session: MarketSession, asset: Asset, wish: Wish, history: list[Message], line: bytes
+    session: PayerSession, asset: Asset, wish: Wish, history: list[Message], line: bytes
 ) -> list[Message]:
     """One turn of a conversation, which an error does not end; the history after it."""
     try:
@@ -162,7 +162,7 @@ async def _survive(
     return history
 
 
-async def _turn(session: MarketSession, asset: Asset, wish: Wish, messages: Sequence[Message]) -> Turn:
+async def _turn(session: PayerSession, asset: Asset, wish: Wish, messages: Sequence[Message]) -> Turn:
     turn = Turn()
     async with aclosing(ask(session, _prompt(session, messages), wish)) as updates:
         async for update in updates:
@@ -221,7 +221,7 @@ def require_accepted(turn: Turn) -> None:
         raise AnswerNotAccepted("Your own model gives another answer", str(turn.outcome), remedy)
 
 
-def _prompt(session: MarketSession, messages: Sequence[Message]) -> tuple[int, ...]:
+def _prompt(session: PayerSession, messages: Sequence[Message]) -> tuple[int, ...]:
     if session.language is None:
         raise ModelUnavailable("The model's language is not loaded", "", "Ask again.")
     return session.language.prompt_tokens(messages)

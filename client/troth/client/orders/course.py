@@ -33,7 +33,7 @@ from troth.client.orders.failing import (
 )
 from troth.client.orders.journal import LEASE_SECONDS, Entry, Phase
 from troth.client.orders.paying import give_up
-from troth.client.orders.session import Desk, MarketSession
+from troth.client.orders.session import Desk, PayerSession
 from troth.client.orders.updates import Served, Signed, Step, Token
 from troth.client.tabs.books import top_up_command
 from troth.client.terminal import printable_line
@@ -67,7 +67,7 @@ KEPT_LINE = 4096
 class Course:
     """One order under way. What it has seen is in the journal, so that another process can go on where this one was."""
 
-    def __init__(self, session: MarketSession, desk: Desk, entry: Entry) -> None:
+    def __init__(self, session: PayerSession, desk: Desk, entry: Entry) -> None:
         submission = entry.submission
         assert submission is not None
         self._session = session

@@ -25,7 +25,7 @@ from troth.client.orders.journal import LEASE_SECONDS, RUNNING, Entry, Phase
 from troth.client.orders.judging import go_to_court
 from troth.client.orders.own_check import MODE, check_by_self, own_verdict_of
 from troth.client.orders.paying import give_up, pay
-from troth.client.orders.session import FAILURES, Desk, MarketSession
+from troth.client.orders.session import FAILURES, Desk, PayerSession
 from troth.client.orders.summoning import AutomaticSummons, due_of, first_by_itself
 from troth.client.orders.updates import Step
 from troth.client.tabs.errors import StoreUnusable
@@ -55,7 +55,7 @@ def unheard(_entry: Entry | None, _line: str) -> None:
 class Keeper:
     """Use it with ``async with``; ``once`` does everything that is due now. ``report`` hears what it did by itself."""
 
-    session: MarketSession
+    session: PayerSession
     summons: AutomaticSummons | None = None
     report: Report = unheard
     _since: float = field(default_factory=lambda: int(time.time()))
@@ -247,7 +247,7 @@ async def _run_out(steps: AsyncGenerator[Step, None]) -> None:
 # ------------------------------------------------------------------------------------------------------- what is owed
 
 
-def owed_now(session: MarketSession, entry: Entry) -> int | None:
+def owed_now(session: PayerSession, entry: Entry) -> int | None:
     """What may be acknowledged for an order now; None: nothing yet.
 
     Failed orders cost nothing, checked ones their fee at once, others once the lag is over, unless a case that runs
@@ -268,7 +268,7 @@ def owed_now(session: MarketSession, entry: Entry) -> int | None:
     return entry.fee if paid_late and over and not withheld(session, entry) else None
 
 
-def withheld(session: MarketSession, entry: Entry) -> bool:
+def withheld(session: PayerSession, entry: Entry) -> bool:
     """Whether a case that runs permits to keep this leaf back; a rejection that nobody brought to court does not."""
     served = served_of(entry)
     if served is None:
@@ -282,7 +282,7 @@ def withheld(session: MarketSession, entry: Entry) -> bool:
     return False
 
 
-def _owed_recovered(session: MarketSession, entry: Entry) -> int | None:
+def _owed_recovered(session: PayerSession, entry: Entry) -> int | None:
     """An order of before a backup: its request is lost, but what was signed shows what it costs."""
     shown = entry.read("recovered", OpenOrder)
     if shown is None or shown.draw is None or not shown.results:

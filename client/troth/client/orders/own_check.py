@@ -24,7 +24,7 @@ from troth.client.orders.checking import parts_of
 from troth.client.orders.evidence import Served, served_of
 from troth.client.orders.journal import Entry, Phase
 from troth.client.orders.seams import OwnModel
-from troth.client.orders.session import FAILURES, MarketSession
+from troth.client.orders.session import FAILURES, PayerSession
 from troth.client.orders.terms import Offer
 from troth.node.errors import NodeError
 from troth.protocol import vrf
@@ -70,14 +70,14 @@ def no_model() -> OwnModelUnusable:
     return OwnModelUnusable("An answer is checked by oneself with the model, and none is named", MODE, _SETUP)
 
 
-async def require_own_model(session: MarketSession, offer: Offer) -> None:
+async def require_own_model(session: PayerSession, offer: Offer) -> None:
     """Raise OwnModelUnusable, with what to do, before anything is ordered that could not be checked."""
     if session.own_model is None:
         raise no_model()
     await session.own_model.require(offer.model, offer.execution_class)
 
 
-async def check_by_self(session: MarketSession, entry: Entry) -> OwnVerdict | None:
+async def check_by_self(session: PayerSession, entry: Entry) -> OwnVerdict | None:
     """Compute an order's answer again and write the verdict down; None where that is not wanted, or not time yet.
 
     A verdict that is there is given again. What cannot be computed is a verdict, too, which the user is told: it says
@@ -97,7 +97,7 @@ async def check_by_self(session: MarketSession, entry: Entry) -> OwnVerdict | No
     return found
 
 
-async def _verdict(session: MarketSession, model: OwnModel, served: Served) -> OwnVerdict:
+async def _verdict(session: PayerSession, model: OwnModel, served: Served) -> OwnVerdict:
     definition, descriptor = class_of(session.state, served.order.execution_class)
     await model.require(descriptor, definition)
     view = session.view(served.order, served.submission.tab)
@@ -143,7 +143,7 @@ def _bytes_of(states: Any) -> bytes:
 
 
 def _opened(
-    session: MarketSession,
+    session: PayerSession,
     served: Served,
     runs: Sequence[Recomputed],
     definition: ExecutionClass,

@@ -21,7 +21,7 @@ from troth.client.home import Home
 from troth.client.orders.court import Place, open_court
 from troth.client.orders.keeping import Keeper, Report, unheard
 from troth.client.orders.own_check import own_model
-from troth.client.orders.session import MarketSession, market_session, table_of
+from troth.client.orders.session import PayerSession, market_session, table_of
 from troth.client.orders.summoning import AutomaticSummons
 from troth.client.tabs.asset import Asset, read_asset
 from troth.client.wallet import require_wallet
@@ -34,7 +34,7 @@ CASES_TOGETHER = 4
 class Running:
     """A session with its asset, and the keeper that works beside it."""
 
-    session: MarketSession
+    session: PayerSession
     asset: Asset
     keeper: Keeper
 

@@ -80,7 +80,7 @@ class Connect(Protocol):
 
 
 @dataclass
-class MarketSession:
+class PayerSession:
     """Everything that asking needs. ``connect`` makes the calls to a scheduler; ``opener`` brings cases to court,
     ``own_model`` computes answers again.
 
@@ -277,12 +277,12 @@ async def following(home: Home, configuration: Configuration) -> AsyncIterator[t
 
 
 @asynccontextmanager
-async def market_session(home: Home, configuration: Configuration, password: str) -> AsyncIterator[MarketSession]:
+async def market_session(home: Home, configuration: Configuration, password: str) -> AsyncIterator[PayerSession]:
     """Connect to the chain and, as they are needed, to the schedulers of all tabs."""
     async with following(home, configuration) as (market, follower), reaching(home, configuration) as reach:
         with opened(home.tabs) as store:
             entrance = reach.entrance(lambda: follower.state) if configuration.direct else None
-            yield MarketSession(
+            yield PayerSession(
                 domain=market.domain,
                 follower=follower,
                 books=Books(store),

@@ -22,10 +22,10 @@ from troth.protocol.market.messages import sign
 from troth.protocol.market.types import Order
 
 if TYPE_CHECKING:
-    from troth.client.orders.session import Desk, MarketSession
+    from troth.client.orders.session import Desk, PayerSession
 
 
-async def recover(session: MarketSession, desk: Desk) -> bool:
+async def recover(session: PayerSession, desk: Desk) -> bool:
     """Whether newer words than this machine's were taken over from a desk's scheduler.
 
     Raises TabBehind where the chain shows that there are newer words, and the scheduler shows none.
@@ -49,7 +49,7 @@ async def recover(session: MarketSession, desk: Desk) -> bool:
     return taken
 
 
-def take_over(session: MarketSession, desk: Desk, shown: Recovered) -> bool:
+def take_over(session: PayerSession, desk: Desk, shown: Recovered) -> bool:
     """Take over what a scheduler shows, where it says more than this machine knows; ProofError for forged words."""
     record = session.books.record(desk.identifier)
     if shown.voucher is None or not is_newer(shown.voucher.message, record.book):
@@ -76,7 +76,7 @@ def _own_orders(entries: Sequence[Entry]) -> list[Order]:
     return [entry.submission.order.message for entry in entries if entry.submission is not None]
 
 
-def _forget(session: MarketSession, desk: Desk, sequence: int, left: set[int]) -> None:
+def _forget(session: PayerSession, desk: Desk, sequence: int, left: set[int]) -> None:
     """Orders of the backup that newer words paid, or that were never admitted under their number."""
     for entry in session.journal.unpaid(desk.identifier):
         if entry.sequence <= sequence and entry.sequence not in left:
@@ -85,7 +85,7 @@ def _forget(session: MarketSession, desk: Desk, sequence: int, left: set[int]) -
             session.journal.paid(entry.identifier, entry.fee or 0)
 
 
-def _note(session: MarketSession, desk: Desk, one: OpenOrder) -> None:
+def _note(session: PayerSession, desk: Desk, one: OpenOrder) -> None:
     order = one.order.message
     identifier = messages.order_id(order, session.domain)
     mine = {entry.identifier for entry in session.journal.unpaid(desk.identifier)}
@@ -98,7 +98,7 @@ def _note(session: MarketSession, desk: Desk, one: OpenOrder) -> None:
     session.journal.release(identifier)
 
 
-def _behind(session: MarketSession, desk: Desk) -> TabBehind:
+def _behind(session: PayerSession, desk: Desk) -> TabBehind:
     redeemed = session.state.tab_state(desk.identifier).redeemed
     spent = session.books.record(desk.identifier).book.spent
     what = f"The chain has paid {redeemed} of this tab, and this machine knows of {spent}"

@@ -20,7 +20,7 @@ from troth.node.orders.bench import Bench
 from troth.node.orders.choosing import Chosen, next_token, told_again
 from troth.node.orders.reading import Given, read_inputs, require_next, require_ordered, upstream_after
 from troth.node.orders.session import Session
-from troth.protocol.market.rows import RowChain
+from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.types import Row
 from troth.protocol.tensors import rows_to_bytes
 from troth.protocol.wire import Received, Rows
@@ -67,7 +67,7 @@ def signed_row(bench: Bench, row: Row) -> RowSignature:
 
 
 def keep(
-    session: Session, given: Given, outputs: NDArray[Any], chain: RowChain, upstream: RowChain | None = None
+    session: Session, given: Given, outputs: NDArray[Any], chain: RowHashes, upstream: RowHashes | None = None
 ) -> None:
     """Add computed positions to the session."""
     session.begun_with = session.begun_with or len(outputs)
@@ -99,7 +99,7 @@ def _require_unfinished(session: Session) -> None:
 
 async def _compute_beside_check(
     bench: Bench, session: Session, header: Advance, given: Given
-) -> tuple[RowChain | None, Computed]:
+) -> tuple[RowHashes | None, Computed]:
     seat = session.seat
     computing = asyncio.ensure_future(_compute(bench, session, header, given))
     try:
@@ -140,7 +140,7 @@ async def _repeat(bench: Bench, session: Session, header: Advance, given: Given)
         raise BadInput("these positions were computed from other inputs", header.start, "Send the same ones.")
     data = rows_to_bytes(session.all_outputs()[:end], session.seat.dtype)
     bound = session.tokens_of(session.all_inputs()[:end])
-    _, last = RowChain(session.seat.order_id, session.seat.index).extend(data, session.row_size, bound)
+    _, last = RowHashes(session.seat.order_id, session.seat.index).extend(data, session.row_size, bound)
     token, chosen = session.emitted.get(end - 1), None
     if token is not None:
         chosen = await told_again(bench, token, session.all_outputs()[end - 1 : end], header.logprobs)

@@ -29,7 +29,7 @@ from troth.protocol import typed_data
 from troth.protocol.market import canonical, checks, leaves, messages, prices
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import trace_salt
-from troth.protocol.market.rows import RowChain, verify_rows
+from troth.protocol.market.rows import RowHashes, verify_rows
 from troth.protocol.market.types import NodeReveal, Opinion, TraceCommitment, Verdict, Work
 from troth.protocol.pooling import EMPTY
 from troth.protocol.request import canonical_bytes, output_hash
@@ -150,7 +150,7 @@ def _require_signed(bench: Bench, session: Session, header: Judge, claimed: NDAr
     if header.row is None:
         raise BadInput("the last rows come with the chain's end", header.start, "Add it.")
     chain = verify_rows(
-        RowChain(seat.order_id, seat.index),
+        RowHashes(seat.order_id, seat.index),
         np.ascontiguousarray(claimed).astype(claimed.dtype.newbyteorder("<"), copy=False).tobytes(),
         session.row_size,
         header.row,

@@ -11,7 +11,7 @@ from troth.node.errors import BadInput, OutOfOrder
 from troth.node.orders.seat import worth_of
 from troth.node.orders.session import Session
 from troth.protocol.market import prices
-from troth.protocol.market.rows import RowChain, verify_rows
+from troth.protocol.market.rows import RowHashes, verify_rows
 from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
 from troth.protocol.typed_data import Domain
 from troth.protocol.wire_fields import RowSignature
@@ -96,7 +96,7 @@ def require_next(session: Session, header: Advance) -> None:
         raise OutOfOrder(f"the next position is {session.positions}", header.start, "Send the missing positions first.")
 
 
-def upstream_after(session: Session, given: Given, signature: RowSignature | None, domain: Domain) -> RowChain:
+def upstream_after(session: Session, given: Given, signature: RowSignature | None, domain: Domain) -> RowHashes:
     """The chain of the segment before after these rows, which its admitted node signed.
 
     Raises BadInput without a signature; InvalidRows, InvalidSignature where the rows are not those that were signed.

@@ -110,7 +110,7 @@ async def connect(configuration: Configuration) -> Market:
     return await Market.connect(configuration.rpc, found, chain_id=configuration.chain_id)
 
 
-class RunningMarketNode:
+class RunningNode:
     """One node of one configuration with [market]. ``run`` returns when it was told to stop."""
 
     def __init__(

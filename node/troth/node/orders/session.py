@@ -15,7 +15,7 @@ from troth.node.errors import OutOfOrder
 from troth.node.orders.seat import Seat
 from troth.node.orders.telling import Packed, Telling
 from troth.node.traces import StoredTrace
-from troth.protocol.market.rows import RowChain
+from troth.protocol.market.rows import RowHashes
 from troth.protocol.tensors import row_size, rows_to_bytes
 from troth.protocol.tokens import Finish
 
@@ -39,8 +39,8 @@ class Session:
     seat: Seat
     touched: float
     began: float
-    own: RowChain
-    upstream: RowChain
+    own: RowHashes
+    upstream: RowHashes
     inputs: list[NDArray[Any]] = field(default_factory=list)
     bound: list[int] = field(default_factory=list)
     outputs: list[NDArray[Any]] = field(default_factory=list)
@@ -60,8 +60,8 @@ class Session:
     @classmethod
     def begin(cls, seat: Seat, now: float) -> Session:
         """A session without any position."""
-        own = RowChain(seat.order_id, seat.index)
-        return cls(seat, now, now, own, RowChain(seat.order_id, max(seat.index - 1, 0)))
+        own = RowHashes(seat.order_id, seat.index)
+        return cls(seat, now, now, own, RowHashes(seat.order_id, max(seat.index - 1, 0)))
 
     @property
     def key(self) -> SessionKey:
@@ -90,21 +90,21 @@ class Session:
         """The tokens that the rows computed from some inputs bind; None after the first segment."""
         return [int(token) for token in inputs] if self.seat.is_first else None
 
-    def own_at(self, positions: int) -> RowChain:
+    def own_at(self, positions: int) -> RowHashes:
         """The end of this node's chain after its first rows."""
         if positions == self.positions:
             return self.own
         data = rows_to_bytes(self.all_outputs()[:positions], self.seat.dtype)
         bound = self.tokens_of(self.all_inputs()[:positions])
-        return RowChain(self.seat.order_id, self.seat.index).extend(data, self.row_size, bound)[0]
+        return RowHashes(self.seat.order_id, self.seat.index).extend(data, self.row_size, bound)[0]
 
-    def upstream_at(self, positions: int) -> RowChain:
+    def upstream_at(self, positions: int) -> RowHashes:
         """The end of the chain of the segment before, after its first rows."""
         if positions == self.upstream.position:
             return self.upstream
         data = rows_to_bytes(self.all_inputs()[:positions], self.seat.dtype)
         bound = self.bound[:positions] if self.seat.index == 1 else None
-        return RowChain(self.seat.order_id, self.seat.index - 1).extend(data, self.row_size, bound)[0]
+        return RowHashes(self.seat.order_id, self.seat.index - 1).extend(data, self.row_size, bound)[0]
 
     def emit(self, position: int, token: int, logprobs: Packed = UNSET) -> None:
         """A token was chosen at a position; whoever listens is told."""

@@ -26,7 +26,7 @@ POSITIONS_LIMIT = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
-class RowChain:
+class RowHashes:
     """End of a chain: the next row has position ``position`` and previous link ``link``."""
 
     order: Hash32
@@ -36,7 +36,7 @@ class RowChain:
 
     def extend(
         self, data: bytes | memoryview, row_size: int, tokens: Sequence[int] | None = None
-    ) -> tuple[RowChain, Row]:
+    ) -> tuple[RowHashes, Row]:
         """The chain after whole rows of ``row_size`` bytes, and the last of them as a Row.
 
         Args:
@@ -54,7 +54,7 @@ class RowChain:
             row_hash = Hash32(keccak256(bound + bytes(view[index * row_size : (index + 1) * row_size])))
             last = Row(self.order, self.segment, self.position + index, row_hash, link)
             link = typed_data.struct_hash(last)
-        return RowChain(self.order, self.segment, self.position + count, link), last
+        return RowHashes(self.order, self.segment, self.position + count, link), last
 
     def signed(self, signature: RowSignature) -> Row:
         """The Row that a signature in this chain is over, e.g. as evidence of an equivocation."""
@@ -73,7 +73,7 @@ class RowChain:
 
 
 def verify_rows(
-    chain: RowChain,
+    chain: RowHashes,
     data: bytes | memoryview,
     row_size: int,
     signature: RowSignature,
@@ -81,11 +81,11 @@ def verify_rows(
     signer: Address,
     domain: typed_data.Domain,
     tokens: Sequence[int] | None = None,
-) -> RowChain:
+) -> RowHashes:
     """The chain after ``data``, once ``signature`` is ``signer``'s over its last row.
 
-    ``tokens`` as in ``RowChain.extend``. Raises InvalidRows naming the first thing that differs (count, bytes or token,
-    history), InvalidSignature for the signer.
+    ``tokens`` as in ``RowHashes.extend``. Raises InvalidRows naming the first thing that differs (count, bytes or
+    token, history), InvalidSignature for the signer.
     """
     extended, last = chain.extend(data, row_size, tokens)
     if signature.position != last.position:

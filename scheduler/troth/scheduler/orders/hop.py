@@ -14,7 +14,7 @@ import msgspec
 
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS, Logprobs, logprobs_from_bytes
-from troth.protocol.market.rows import RowChain, verify_rows
+from troth.protocol.market.rows import RowHashes, verify_rows
 from troth.protocol.tensors import TOKEN_BYTES, rows_from_bytes, tokens_from_bytes
 from troth.protocol.wire import Decoded, Frame, Rows
 from troth.protocol.wire_fields import DECODE_LIMIT, RowSignature
@@ -37,7 +37,7 @@ class Hop:
         self._kept = kept
         self.segment = segment
         self.node = work.nodes[segment]
-        self.chain = RowChain(work.order_id, segment)
+        self.chain = RowHashes(work.order_id, segment)
         self._introduced = False
         self._doubted = False
         self.latency = 0.0

@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.figures import Figure
 from benchmarks.market.running.processor import processor_seconds
 from troth.demo.acts import open_tab
-from troth.demo.stage import ENDED, MarketStage
+from troth.demo.stage import ENDED, DemoStage
 from troth.node.engine.interface import SessionKey
 from troth.node.engine.layers import LayerSlice
 from troth.node.engine.torch_engine import TorchEngine
@@ -30,7 +30,7 @@ from troth.node.models.folder import open_folder
 from troth.protocol.types import Segment
 from troth.testnet.display import Display
 from troth.testnet.gateway import LocalGateway, Streamed
-from troth.testnet.network import LAYERS, MarketNetwork
+from troth.testnet.network import LAYERS, LocalNetwork
 from troth.testnet.weights import prepare_models
 
 QUESTION = "What is the capital of France?"
@@ -57,12 +57,12 @@ class Asked:
 def measure(models: Path, count: int, report: Callable[[str], None]) -> list[Figure]:
     """Ask ``count`` times, one question at a time."""
     with tempfile.TemporaryDirectory() as folder:
-        network = MarketNetwork(Path(folder) / "network", models, report=report)
+        network = LocalNetwork(Path(folder) / "network", models, report=report)
         display = Display()
         prepare_models(models, network.plan, display)
         with network:
             network.start()
-            stage = MarketStage(network, display)
+            stage = DemoStage(network, display)
             open_tab(stage)
             idle = _idle(network)
             asked = [_ask(stage, number, idle, report) for number in range(count + 1)][1:]
@@ -100,18 +100,18 @@ def _checks(asked: list[Asked]) -> list[Figure]:
     ]
 
 
-def _idle(network: MarketNetwork) -> float:
+def _idle(network: LocalNetwork) -> float:
     """Processor seconds a second that nodes use while nobody asks."""
     before = _spent(network)
     time.sleep(IDLE_SECONDS)
     return (_spent(network) - before) / IDLE_SECONDS
 
 
-def _spent(network: MarketNetwork) -> float:
+def _spent(network: LocalNetwork) -> float:
     return sum(processor_seconds(node.child) for node in network.nodes.values())
 
 
-def _ask(stage: MarketStage, number: int, idle: float, report: Callable[[str], None]) -> Asked:
+def _ask(stage: DemoStage, number: int, idle: float, report: Callable[[str], None]) -> Asked:
     gateway, before, begun = stage.client.gateway, _spent(stage.network), time.monotonic()
     assert gateway is not None
     first, streamed, prompt = _stream(gateway)

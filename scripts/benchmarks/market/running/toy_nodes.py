@@ -16,7 +16,7 @@ from support.toy_engine import ToyEngine
 
 from troth.chain.keystore import load_account
 from troth.node.configuration import load
-from troth.node.orders.running import MarketParts, RunningMarketNode
+from troth.node.orders.running import MarketParts, RunningNode
 
 
 def toy(*_arguments: Any, **_options: Any) -> ToyEngine:
@@ -30,7 +30,7 @@ async def run(folders: list[Path], password: str) -> None:
     for folder in folders:
         configuration = load(folder)
         key = load_account(configuration.operator_keystore, password)
-        nodes.append(RunningMarketNode(configuration, key, verify_weights=False, parts=MarketParts(engine=toy)))
+        nodes.append(RunningNode(configuration, key, verify_weights=False, parts=MarketParts(engine=toy)))
     running = [asyncio.create_task(node.run()) for node in nodes]
     await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
     for node in nodes:

@@ -1,1 +1,0 @@
-"""The gateway: the same routes and shapes, over questions that tabs pay for."""

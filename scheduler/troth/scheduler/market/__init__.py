@@ -1,1 +1,0 @@
-"""The running scheduler of a market: configuration, chain, HTTP, commands."""
