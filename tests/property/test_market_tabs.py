@@ -210,3 +210,19 @@ def test_what_the_tab_does_not_cover_is_not_ordered_and_not_admitted() -> None:
             tabs.admit(payee, number, 60, shorter)
     with pytest.raises(InvalidVoucher, match="does not authorise this number"):
         tabs.admit(payee, 2, 0, state)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(1, 40), st.integers(1, tabs.ROOM))
+def test_a_tab_takes_no_more_orders_before_one_that_is_never_settled_leaves_the_window(stuck: int, most: int) -> None:
+    book, running = PayerBook(TAB), list[int]()
+    while tabs.blocking(book) is None:
+        book, number = tabs.order_next(book, 1, OPEN)
+        running += [number] if number != stuck else []
+        if len(running) == most:
+            book = tabs.acknowledge(book, running.pop(0), 0)
+    assert tabs.blocking(book) == stuck
+    # What runs then can still be paid, all of it.
+    for number in running:
+        book = tabs.acknowledge(book, number, 1)
+    assert set(book.bounds) == {stuck}

@@ -32,6 +32,7 @@ from troth.client.tabs.errors import NoTab, StoreUnusable, TabBehind, TabShort
 from troth.client.tabs.recovery import recover
 from troth.protocol.market import tabs
 from troth.protocol.market.checks import DRAW_AGE
+from troth.protocol.market.tabs import ROOM, WINDOW
 
 
 class Killed(BaseException):
@@ -535,3 +536,17 @@ async def test_a_doubted_tab_is_ordered_on_again_once_its_owner_says_so(tmp_path
         assert [desk.identifier for desk in session.usable()] == [record.identifier]
         with pytest.raises(NoTab):
             managing.trust(home, "0xffffffff", yes=True)
+
+
+async def test_a_tab_with_an_order_that_is_never_settled_takes_no_more_orders(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        session = stage.session
+        (record,) = session.books.all()
+        book = record.book
+        for _ in range(WINDOW - ROOM + 1):
+            book, number = tabs.order_next(book, 1, session.state.tab_state(record.identifier))
+            if number > 1:
+                book = tabs.acknowledge(book, number, 0)
+        session.books.all = lambda *_: [replace(record, book=book)]  # type: ignore[method-assign]
+        assert session.usable() == []
+        assert "order 1 is not settled; close it" in str(session.no_tab())

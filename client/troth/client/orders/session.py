@@ -32,6 +32,7 @@ from troth.client.tabs.store import opened
 from troth.client.view import free_file
 from troth.overlay.paths.pool import CircuitPool
 from troth.protocol.errors import ProtocolError
+from troth.protocol.market import tabs
 from troth.protocol.market.checks import View
 from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import Order, Parameters, Tab
@@ -181,7 +182,8 @@ class PayerSession:
         party = self.state.parties.get(record.tab.payee)
         serves = party is not None and not party.exit_block
         wanted = self.scheduler in {None, record.tab.payee}
-        return state.known and not state.closes_at and serves and wanted and not record.doubt
+        takes = not record.doubt and tabs.blocking(record.book) is None
+        return state.known and not state.closes_at and serves and wanted and takes
 
     async def _offer(self, calls: MarketCalls) -> Offer:
         patience = PRICES_SECONDS if len(self.usable()) > 1 else None
@@ -230,6 +232,10 @@ class PayerSession:
         """Why there is none, in words."""
         records = self.books.all(self.domain)
         doubts = [f"{record.tab.payee}: {record.doubt}" for record in records if record.doubt]
+        blocked = [(record.identifier.hex()[:8], tabs.blocking(record.book)) for record in records]
+        doubts += [
+            f"0x{name}: order {number} is not settled; close it" for name, number in blocked if number is not None
+        ]
         what = "No tab of this client can be used" if records else "This client has no tab"
         shown = "; ".join(doubts) or f"{len(records)} tabs"
         return NoTab(what, shown, "`troth client open AMOUNT --scheduler ADDRESS` opens one.")

@@ -20,6 +20,8 @@ from troth.protocol.types import Hash32
 
 WINDOW = 256
 """Exceptions are one word: how many numbers may follow one that is not acknowledged before its payer must decide."""
+ROOM = 32
+"""Of the window: kept for orders that run while an older number fills it."""
 AMOUNT_LIMIT = 1 << 96
 
 
@@ -106,6 +108,16 @@ def order_next(book: PayerBook, most: int, state: TabState) -> tuple[PayerBook, 
         what = f"The tab covers {state.balance + state.redeemed}, less than would be authorised"
         raise InvalidVoucher(what, after.authorised, "Top the tab up, or wait for acknowledgements.")
     return after, number
+
+
+def blocking(book: PayerBook) -> int | None:
+    """The number that keeps later ones from being acknowledged soon, since it leaves the window; None: there is none.
+
+    A payer that neither pays it nor has it decided orders on another tab: here, later work would only be claimed, and
+    claims cost the payer their gas.
+    """
+    oldest = min(book.bounds, default=None)
+    return oldest if oldest is not None and book.acknowledged - oldest >= WINDOW - ROOM else None
 
 
 def acknowledge(book: PayerBook, number: int, fee: int) -> PayerBook:
