@@ -378,8 +378,9 @@ def _add(network: FaultNetwork, name: str, operator: Address, port: int) -> None
     network.endpoints[name] = f"https://127.0.0.1:{port}"
     if name == "scheduler":
         stage.anvil.fund(stage.scheduler)
-        configuration = scheduler_configuration(stage, folder, port, (2,))
-        served = Served(stage.class_id, (2,), Texts.load(network.folder / "model"), 256)
+        words = Texts.load(network.folder / "model")
+        configuration = scheduler_configuration(stage, folder, port, (2,), words)
+        served = Served(stage.class_id, (2,), words, 256)
         configured = replace(configuration, served=(served,))
         settings: Any = SchedulerSettings(configured, stage.scheduler.secret, stage.vrf_secret)
         network.processes[name] = Process(name, scheduler_main, settings, network.plan, log)
