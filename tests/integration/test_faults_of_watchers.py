@@ -22,11 +22,13 @@ pytestmark = [pytest.mark.chain, pytest.mark.slow, pytest.mark.timeout(900)]
 PROGRAM = """
 import sys
 from pathlib import Path
+sys.path.insert(0, sys.argv.pop(1))
 from support.crash_points import Plan, arm
 from troth.audit.command import app
 arm("watcher", Plan(Path(sys.argv[1])))
 app(sys.argv[2:])
 """
+TESTS = Path(__file__).parents[1]
 STEPS = ("shown", "case_follow", "case_intend", "case_note", "case_end")
 """What a watcher writes down: a finding it told, a case it takes on, a call before and after it, the end."""
 PLACES = [(moment, step) for step in STEPS for moment in ("before", "after")]
@@ -58,7 +60,7 @@ class Watch:
 
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
-            given = [sys.executable, "-c", PROGRAM, str(self.plan.path), *self.words]
+            given = [sys.executable, "-c", PROGRAM, str(TESTS), str(self.plan.path), *self.words]
             self.process = subprocess.Popen(given, stdout=log, stderr=log)
 
     @property

@@ -503,7 +503,11 @@ async def test_a_closing_tab_takes_no_order_and_pays_what_runs(tmp_path: Path) -
         assert stage.scheduler.books[stage.tab].payable == stage.book().spent
 
 
-async def test_older_numbers_hold_the_window_open_and_are_paid_first(tmp_path: Path) -> None:
+async def test_older_numbers_hold_the_window_open_and_are_paid_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As where more orders are under way than there is room for.
+    monkeypatch.setattr(tabs, "blocking", lambda _book: None)
     async with toy_stage(tmp_path) as stage:
         while ended(await asked(stage, SELDOM)).outcome is not Outcome.UNDRAWN:
             continue
@@ -550,3 +554,16 @@ async def test_a_tab_with_an_order_that_is_never_settled_takes_no_more_orders(tm
         session.books.all = lambda *_: [replace(record, book=book)]  # type: ignore[method-assign]
         assert session.usable() == []
         assert "order 1 is not settled; close it" in str(session.no_tab())
+
+
+async def test_an_order_that_ended_since_it_was_read_is_not_begun_again(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        await asked(stage)
+        journal = stage.session.journal
+        (entry,) = journal.all()
+        stage.store.execute("UPDATE orders SET paid = NULL, held_until = 0")
+        journal.step(entry.identifier, Phase.CONTRADICTED, failure="a lie")
+        journal.release(entry.identifier)
+        read_before = replace(entry, phase=Phase.ANSWERED, fee=None, paid=None)
+        await Keeper(stage.session)._look_after(stage.session.desk_of(entry.tab), read_before)
+        assert journal.entry(entry.identifier).phase is Phase.CONTRADICTED

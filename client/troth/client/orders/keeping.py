@@ -124,12 +124,17 @@ class Keeper:
         await self._summon(entry)
         if entry.phase is Phase.REJECTED and self._is_time(b"case" + entry.identifier):
             await self._to_court(entry)
-        goes_on = entry.phase in RUNNING or self._check_may_come(entry)
-        if goes_on and self._is_time(entry.identifier) and self.session.journal.take(entry.identifier):
+        if self._goes_on(entry) and self._is_time(entry.identifier) and self.session.journal.take(entry.identifier):
             try:
-                await self._go_on(desk, entry)
+                # Who had it until now may have ended it since it was read: begun again, its end would be forgotten.
+                entry = self.session.journal.entry(entry.identifier)
+                if self._goes_on(entry):
+                    await self._go_on(desk, entry)
             finally:
                 self.session.journal.release(entry.identifier)
+
+    def _goes_on(self, entry: Entry) -> bool:
+        return entry.phase in RUNNING or self._check_may_come(entry)
 
     async def _summon(self, entry: Entry) -> None:
         due = due_of(entry, self.session.parameters, self.session.state)
