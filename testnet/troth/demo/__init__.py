@@ -1,4 +1,4 @@
-"""A whole Troth network on one machine: a chain, an overlay, two schedulers, ten nodes, clients, an auditor.
+"""The demo: the acts that ``troth demo`` plays on a network of ``troth.testnet``, and what it prints of them.
 
-`market_network` builds and runs it, `market_play` plays the acts on it, `command` is `troth demo`.
+An act asserts what it shows: one that did not happen ends the demo with an error.
 """
