@@ -567,3 +567,14 @@ async def test_an_order_that_ended_since_it_was_read_is_not_begun_again(tmp_path
         read_before = replace(entry, phase=Phase.ANSWERED, fee=None, paid=None)
         await Keeper(stage.session)._look_after(stage.session.desk_of(entry.tab), read_before)
         assert journal.entry(entry.identifier).phase is Phase.CONTRADICTED
+
+
+async def test_who_took_an_order_over_does_not_forget_that_its_scheduler_lied(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        await asked(stage)
+        journal = stage.session.journal
+        (entry,) = journal.all()
+        stage.store.execute("UPDATE orders SET paid = NULL")
+        journal.step(entry.identifier, Phase.CONTRADICTED, failure="a lie")
+        journal.step(entry.identifier, Phase.ADMITTED)
+        assert journal.entry(entry.identifier).phase is Phase.CONTRADICTED

@@ -143,13 +143,14 @@ class Journal:
     ) -> None:
         """Note a step with what belongs to it, at once; evidence is frozen types, or bytes as they are.
 
-        ``more``: evidence by names that are no words of Python. What is paid has ended: a second process, which took a
-        sleeping one's order, does not begin it again.
+        ``more``: evidence by names that are no words of Python. What is paid has ended, and so has what a scheduler
+        contradicted itself in: whoever took a sleeping worker's order over does not begin it again.
         """
         name = _name(identifier)
         with self._store.writing():
             if phase is not None:
-                self._store.execute("UPDATE orders SET phase = ? WHERE id = ? AND paid IS NULL", phase, name)
+                going_on = "UPDATE orders SET phase = ? WHERE id = ? AND paid IS NULL AND phase != ?"
+                self._store.execute(going_on, phase, name, Phase.CONTRADICTED)
             for column, value in (("fee", _text(fee)), ("due", due), ("failure", failure)):
                 if value is not None:
                     self._store.execute(f"UPDATE orders SET {column} = ? WHERE id = ?", value, name)  # noqa: S608
