@@ -108,6 +108,24 @@ async def _nothing(_node: Address, _price: int) -> None:
     """Tabs are as they are."""
 
 
+@dataclass(slots=True)
+class Standing:
+    """Open orders, by tab, of which nothing fell, for as long as what the chain voids is what it was.
+
+    Without it each order would read all others of its tab from disk.
+    """
+
+    voids: tuple[object, ...] = ()
+    orders: dict[Hash32, set[Hash32]] = field(default_factory=dict)
+
+    def of(self, state: State, tab: Hash32) -> set[Hash32]:
+        """Those of a tab; none after the chain voided anything, or took it back."""
+        voids = (state.voided, state.summons, state.convictions)
+        if len(self.voids) != len(voids) or any(one is not other for one, other in zip(self.voids, voids, strict=True)):
+            self.voids, self.orders = voids, {}
+        return self.orders.get(tab, set())
+
+
 @dataclass(frozen=True, slots=True)
 class Desk:
     """Keys, stores and connections."""
@@ -129,6 +147,7 @@ class Desk:
     asset_decimals: int = 18
     clock: Callable[[], float] = time.time
     key_check: KeyCheck = signed_by_account
+    standing: Standing = field(default_factory=Standing)
 
     def signed(self, message: Any) -> Signed[Any]:
         """A message with the operator's signature."""

@@ -22,11 +22,20 @@ def forgive_fallen(desk: Desk, tab_id: Hash32) -> list[Statement]:
     if held is None:
         return statements
     state = desk.ledger.state
+    known, standing = desk.standing.of(state, tab_id), set[Hash32]()
     for number, worth in list(held.book.worth.items()):
         leaf = held.leaves.get(number)
-        story = desk.store.get(leaf.order) if worth and leaf is not None else None
-        if leaf is not None and story is not None and fell(state, story):
-            statements += desk.client_tabs.serve(tab_id, number, 0, leaf.block)
+        if not worth or leaf is None:
+            continue
+        if leaf.order not in known:
+            story = desk.store.get(leaf.order)
+            if story is None:
+                continue
+            if fell(state, story):
+                statements += desk.client_tabs.serve(tab_id, number, 0, leaf.block)
+                continue
+        standing.add(leaf.order)
+    desk.standing.orders[tab_id] = standing
     return statements
 
 
