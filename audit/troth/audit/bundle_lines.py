@@ -1,9 +1,4 @@
-"""Lines of a bundle, as they are written and read: in a stranger's file what is too big or does not fit is refused.
-
-A bundle is gzip over JSON lines: one Opening, then Headers by number, Inputs by transaction hash, Entries in the order
-of the chain, and one Seal with the SHA-256 of all lines before it:
-`zcat FILE | head -n -1 | sha256sum` prints it too.
-"""
+"""Lines of a bundle, as they are written and read: in a stranger's file what is too big or does not fit is refused."""
 
 from __future__ import annotations
 
@@ -20,37 +15,6 @@ from troth.audit.transactions import Transaction, read_raw
 from troth.protocol.logs import Log
 from troth.protocol.types import Hash32, to_hash32
 
-VERSION = 2
-
-
-class Opening(msgspec.Struct, frozen=True, tag="bundle", tag_field="type", forbid_unknown_fields=True):
-    """What the bundle is of; ``parameters`` are the contract's, as the exporter's node gave them."""
-
-    version: int
-    chain_id: int
-    contract: str
-    first_block: int
-    last_block: int
-    commit_window: int
-    sample_window: int
-    reveal_window: int
-    dispute_window: int
-    unbonding_period: int
-    minimum_scheduler_stake: str
-    reserve: str
-    headers: int
-    transactions: int
-    logs: int
-
-
-class Header(msgspec.Struct, frozen=True, tag="header", tag_field="type", forbid_unknown_fields=True):
-    """A block header's fields."""
-
-    number: int
-    hash: str
-    parent_hash: str
-    timestamp: int
-
 
 class Input(msgspec.Struct, frozen=True, tag="transaction", tag_field="type", forbid_unknown_fields=True):
     """A signed transaction, whole: ``raw`` hashes to ``hash``."""
@@ -59,23 +23,10 @@ class Input(msgspec.Struct, frozen=True, tag="transaction", tag_field="type", fo
     raw: str
 
 
-class Entry(msgspec.Struct, frozen=True, tag="log", tag_field="type", forbid_unknown_fields=True):
-    """One log of the contract."""
-
-    block: int
-    log_index: int
-    transaction: str
-    topics: tuple[str, ...]
-    data: str
-
-
 class Seal(msgspec.Struct, frozen=True, tag="seal", tag_field="type", forbid_unknown_fields=True):
     """The last line."""
 
     content: str
-
-
-Line = Opening | Header | Input | Entry | Seal
 
 
 LINE_LIMIT = 2**23
@@ -86,7 +37,7 @@ CONTENT_LIMIT = 2**30
 
 NUMBER_LIMIT = 2**53
 
-REMEDY = "Ask for the bundle again, or export your own with `troth audit export`."
+REMEDY = "Ask for the bundle again, or export your own with `troth audit market --export FILE`."
 
 _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 
