@@ -114,11 +114,10 @@ def serve(  # noqa: PLR0917
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Serve OpenAI's interface on this machine; a tab pays for every answer."""
-    import asyncio
-
     from troth.client.gateway.request import Defaults
     from troth.client.gateway.serving import Settings
     from troth.client.home import Home
+    from troth.transport import event_loop
     from troth.transport.logs import configure
 
     place = Home(home.expanduser())
@@ -139,7 +138,7 @@ def serve(  # noqa: PLR0917
     configure(log_level)
     _warn(allow_remote=allow_remote, no_key=no_key)
     own = (relay_port, relay_address) if relay and configuration.anonymous else None
-    asyncio.run(_beside_relay(place, configuration, own, work))
+    event_loop.run(_beside_relay(place, configuration, own, work))
 
 
 def _serving(  # noqa: PLR0917

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from jinja2 import TemplateError, nodes
+from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.runtime import Context
@@ -24,6 +25,8 @@ LARGEST_TEMPLATE = 256 * 1024
 LARGEST_OUTPUT = 4 * 1024 * 1024
 """Characters of a rendered conversation; a template may loop, and no served context is near this."""
 DEEPEST_CALL = 32
+REMEMBERED = 8
+"""Templates whose compiled form is kept: compiling takes longer than rendering, and each question renders."""
 
 _FAILURES = (
     TemplateError,
@@ -93,6 +96,11 @@ def _environment() -> _Sandbox:
     return environment
 
 
+@lru_cache(REMEMBERED)
+def _compiled(template: str) -> Template:
+    return _environment().from_string(template)
+
+
 def render(template: str, messages: Sequence[Message], special_tokens: Mapping[str, str]) -> str:
     """Render a conversation into the prompt text, ending where the assistant is to speak.
 
@@ -103,8 +111,7 @@ def render(template: str, messages: Sequence[Message], special_tokens: Mapping[s
         raise ModelUnavailable("The chat template is too large", f"{len(template)} characters", "Use another model.")
     try:
         with bounded_recursion():
-            compiled = _environment().from_string(template)
-            pieces = compiled.generate(messages=list(messages), add_generation_prompt=True, **special_tokens)
+            pieces = _compiled(template).generate(messages=list(messages), add_generation_prompt=True, **special_tokens)
             return _joined(pieces)
     except _FAILURES as error:
         raise ModelUnavailable(

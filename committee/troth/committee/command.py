@@ -85,13 +85,12 @@ def start(
     log_level: Annotated[str, typer.Option(envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve lists and take turns at proposing them, until SIGINT or SIGTERM."""
-    import uvloop
-
     from troth.committee.running import serve
+    from troth.transport import event_loop
     from troth.transport.logs import configure
 
     configure(log_level)
-    uvloop.run(serve(_folder(home), password_file))
+    event_loop.run(serve(_folder(home), password_file))
 
 
 @app.command()

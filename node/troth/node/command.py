@@ -201,6 +201,7 @@ def start(
     from troth.node.configuration import load, with_engine
     from troth.node.loading import require_engine
     from troth.node.orders.running import RunningNode
+    from troth.transport import event_loop
     from troth.transport.logs import configure
 
     configure(log_level)
@@ -221,7 +222,7 @@ def start(
             show(found, as_json=False)
             return
         configuration = found
-    asyncio.run(RunningNode(configuration, key, verify_weights=not no_verify_weights, auto=auto).run())
+    event_loop.run(RunningNode(configuration, key, verify_weights=not no_verify_weights, auto=auto).run())
 
 
 @engine_app.command("install")

@@ -101,13 +101,12 @@ def start(
     log_level: Annotated[str, typer.Option(envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve until SIGINT or SIGTERM; then no more orders are taken and what is under way is finished."""
-    import uvloop
-
     from troth.scheduler.running import serve_market
+    from troth.transport import event_loop
     from troth.transport.logs import configure
 
     configure(log_level)
-    uvloop.run(serve_market(folder_of(home), password_file))
+    event_loop.run(serve_market(folder_of(home), password_file))
 
 
 def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:

@@ -60,14 +60,13 @@ def start(
     log_level: Annotated[str, typer.Option(envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Relay until SIGINT or SIGTERM; then no new circuits are taken and those in use are waited for."""
-    import uvloop
-
     from troth.overlay.relay.configuration import load
     from troth.overlay.relay.running import run_until_stopped
+    from troth.transport import event_loop
     from troth.transport.logs import configure
 
     configure(log_level)
-    uvloop.run(run_until_stopped(load(_folder(home))))
+    event_loop.run(run_until_stopped(load(_folder(home))))
 
 
 @app.command()

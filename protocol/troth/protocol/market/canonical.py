@@ -8,9 +8,11 @@ the canonical form of what they hold are refused, so that what was signed or has
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache
-from types import UnionType
+from json.encoder import encode_basestring_ascii
+from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from troth.protocol.errors import InvalidField, ProtocolError
@@ -18,6 +20,8 @@ from troth.protocol.market.messages import Signed
 from troth.protocol.types import Address, Hash32, address_to_bytes
 
 Value = TypeVar("Value")
+Reader = Callable[[Any], Any]
+Writer = Callable[[Any], str]
 
 _REMEDY = "Send it as it was written."
 _ITEMS_LIMIT = 1 << 16
@@ -26,7 +30,7 @@ _ITEMS_LIMIT = 1 << 16
 
 def encode(value: Any) -> bytes:
     """The canonical bytes of a frozen dataclass of this protocol; equal values have equal bytes."""
-    return json.dumps(to_json(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    return _written(value).encode("ascii")
 
 
 def decode(kind: type[Value], data: bytes | memoryview, limit: int) -> Value:
@@ -61,65 +65,138 @@ def to_json(value: Any) -> Any:
 
 def from_json(hint: Any, value: Any) -> Any:
     """``value`` as the annotation says; raises InvalidField or one of json's own errors where it is not."""
-    origin = get_origin(hint)
-    if origin is Annotated:
-        return from_json(get_args(hint)[0], value)
-    if origin in {UnionType, Union}:
-        return None if value is None else from_json(get_args(hint)[0], value)
-    if origin is tuple:
-        return _items(get_args(hint)[0], value)
-    if origin is Signed:
-        _require_keys(value, {"message", "signature"})
-        return Signed(from_json(get_args(hint)[0], value["message"]), from_json(bytes, value["signature"]))
-    if is_dataclass(hint):
-        kind: Any = hint
-        hints = _hints(kind)
-        _require_keys(value, hints.keys())
-        return kind(**{name: from_json(one, value[name]) for name, one in hints.items()})
-    return _scalar(hint, value)
+    return _reader(hint)(value)
 
 
 @cache
 def _names(kind: Any) -> tuple[str, ...] | None:
-    """Fields of a dataclass, looked up once: an order is written a dozen times on its way. None for another type."""
+    """Fields of a dataclass; None for another type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
 
 
+def _written(value: Any) -> str:
+    kind: Any = type(value)
+    return _writer(kind)(value)
+
+
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind, include_extras=True)
-    return {field.name: hints[field.name] for field in fields(kind)}
+def _writer(kind: Any) -> Writer:
+    """Writes values of one type. Made once a type: an order is written a dozen times on its way."""
+    names = _names(kind)
+    if names is not None:
+        return _object_writer(sorted(names))
+    if issubclass(kind, tuple):
+        return lambda items: f"[{','.join([_written(item) for item in items])}]"
+    if issubclass(kind, bytes):
+        return lambda data: f'"0x{data.hex()}"'
+    if issubclass(kind, str):
+        return encode_basestring_ascii
+    if kind is bool:
+        return lambda truth: "true" if truth else "false"
+    if issubclass(kind, int):
+        return lambda number: f'"{int(number)}"'
+    if kind is NoneType:
+        return lambda _none: "null"
+    raise TypeError(f"{kind.__name__} has no canonical form")
 
 
-def _items(hint: Any, value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, list) or len(value) > _ITEMS_LIMIT:
-        raise InvalidField(f"A list of at most {_ITEMS_LIMIT} items belongs here", type(value).__name__, _REMEDY)
-    return tuple(from_json(hint, item) for item in value)
+def _object_writer(names: list[str]) -> Writer:
+    begun = [(f'"{name}":', name) for name in names]
+
+    def write(value: Any) -> str:
+        return f"{{{','.join([key + _written(getattr(value, name)) for key, name in begun])}}}"
+
+    return write
 
 
-def _require_keys(value: Any, wanted: Any) -> None:
-    if not isinstance(value, dict) or value.keys() != set(wanted):
-        found = sorted(value) if isinstance(value, dict) else type(value).__name__
-        raise InvalidField(f"The fields are {', '.join(sorted(wanted))}", str(found)[:200], _REMEDY)
+@cache
+def _reader(hint: Any) -> Reader:
+    """Reads what an annotation describes. Made once an annotation."""
+    origin, of = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _reader(of[0])
+    if origin in {UnionType, Union}:
+        return _optional_reader(_reader(of[0]))
+    if origin is tuple:
+        return _items_reader(_reader(of[0]))
+    if origin is Signed:
+        return _object_reader(Signed, {"message": of[0], "signature": bytes})
+    if is_dataclass(hint):
+        hints = get_type_hints(hint, include_extras=True)
+        return _object_reader(hint, {field.name: hints[field.name] for field in fields(hint)})
+    return _scalar_reader(hint)
 
 
-def _scalar(hint: Any, value: Any) -> Any:
+def _optional_reader(read: Reader) -> Reader:
+    return lambda value: None if value is None else read(value)
+
+
+def _items_reader(read: Reader) -> Reader:
+    def items(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list) or len(value) > _ITEMS_LIMIT:
+            raise InvalidField(f"A list of at most {_ITEMS_LIMIT} items belongs here", type(value).__name__, _REMEDY)
+        return tuple([read(item) for item in value])
+
+    return items
+
+
+def _object_reader(kind: Any, hints: dict[str, Any]) -> Reader:
+    wanted = hints.keys()
+    readers = [(name, _reader(hint)) for name, hint in hints.items()]
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, dict) or value.keys() != wanted:
+            found = sorted(value) if isinstance(value, dict) else type(value).__name__
+            raise InvalidField(f"The fields are {', '.join(sorted(wanted))}", str(found)[:200], _REMEDY)
+        return kind(*[read_field(value[name]) for name, read_field in readers])
+
+    return read
+
+
+def _scalar_reader(hint: Any) -> Reader:
     if hint is bool:
-        if not isinstance(value, bool):
-            raise InvalidField("true or false belongs here", str(value)[:80], _REMEDY)
-        return value
+        return _truth
+    if hint is Address:
+        return _address
+    if hint is Hash32:
+        return _hash
+    if hint is str:
+        return _text
+    if isinstance(hint, type) and issubclass(hint, int):
+        return lambda value: hint(_number(value))
+    return _data
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidField("true or false belongs here", str(value)[:80], _REMEDY)
+    return value
+
+
+def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidField("Numbers, bytes and text are strings here", str(value)[:80], _REMEDY)
-    if hint is Address:
-        address_to_bytes(value)
-        return value
-    if hint is str:
-        return value
-    if isinstance(hint, type) and issubclass(hint, int):
-        if not value.isascii() or not value.isdecimal() or len(value) > 78:
-            raise InvalidField("A number is up to 78 decimal digits", value[:80], _REMEDY)
-        return hint(int(value))
-    data = bytes.fromhex(value.removeprefix("0x"))
-    if hint is Hash32 and len(data) != 32:
-        raise InvalidField("A hash has 32 bytes", value[:80], _REMEDY)
-    return data
+    return value
+
+
+def _address(value: Any) -> Address:
+    address_to_bytes(Address(_text(value)))
+    return Address(value)
+
+
+def _number(value: Any) -> int:
+    text = _text(value)
+    if not text.isascii() or not text.isdecimal() or len(text) > 78:
+        raise InvalidField("A number is up to 78 decimal digits", text[:80], _REMEDY)
+    return int(text)
+
+
+def _data(value: Any) -> bytes:
+    return bytes.fromhex(_text(value).removeprefix("0x"))
+
+
+def _hash(value: Any) -> Hash32:
+    data = _data(value)
+    if len(data) != 32:
+        raise InvalidField("A hash has 32 bytes", str(value)[:80], _REMEDY)
+    return Hash32(data)

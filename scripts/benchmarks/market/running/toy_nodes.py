@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import uvloop
 from support.toy_engine import ToyEngine
 
 from troth.chain.keystore import load_account
 from troth.node.configuration import load
 from troth.node.orders.running import MarketParts, RunningNode
+from troth.transport import event_loop
 
 
 def toy(*_arguments: Any, **_options: Any) -> ToyEngine:
@@ -39,4 +39,6 @@ async def run(folders: list[Path], password: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(run([Path(name) for name in sys.argv[1:]], Path(os.environ["TROTH_PASSWORD_FILE"]).read_text().strip()))
+    event_loop.run(
+        run([Path(name) for name in sys.argv[1:]], Path(os.environ["TROTH_PASSWORD_FILE"]).read_text().strip())
+    )
