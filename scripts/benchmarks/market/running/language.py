@@ -35,7 +35,7 @@ from troth.testnet.gateway import LocalGateway, Streamed
 from troth.testnet.network import LAYERS, LocalNetwork
 from troth.testnet.weights import prepare_models
 
-WORDS = "river lantern orchard winter market engine harbour letter garden mountain violin bridge".split()
+WORDS = "river, lantern, orchard, winter, market, engine, harbour, letter, garden, mountain, violin, bridge, "
 RATE = 0.05
 CHECK_SECONDS = 60.0
 IDLE_SECONDS = 10.0
@@ -54,7 +54,7 @@ class Question:
 
 
 SHORT = Question("What is the capital of France?", 20)
-LONG = Question(f"Write a long story with all of these words in their order: {', '.join(WORDS * 20)}.", 128)
+LONG = Question(f"Write a long story with all of these words in their order: {WORDS * 20}end.", 128)
 """About 512 tokens read and 128 written, the shape by which VeriLLM states what a verification costs."""
 
 
@@ -70,7 +70,7 @@ class Asked:
 
 
 def measure(models: Path, count: int, report: Callable[[str], None]) -> list[Figure]:
-    """Ask ``count`` times over the overlay and as often openly, one question at a time; and long ones for the checks."""
+    """Ask ``count`` times over the overlay and as often openly, one question at a time; then long ones, for checks."""
     with tempfile.TemporaryDirectory() as folder:
         network = LocalNetwork(Path(folder) / "network", models, report=report)
         display = Display()
