@@ -16,7 +16,7 @@ import pytest
 from benchmarks.overlay.network import ANSWER_BYTES, RelayNetwork, relay_network
 from support.waiting import SECONDS
 
-from troth.overlay.circuits.client import Client
+from troth.overlay.circuits.client import CircuitClient
 from troth.testnet.ports import free_port
 from troth.transport.errors import CircuitFailed
 
@@ -31,7 +31,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RelayNetwork]:
 
 async def test_relays_carry_drain_and_fail_as_they_say(network: RelayNetwork) -> None:
     """In this order, since processes are slow to start: messages, a kill, a graceful end."""
-    client = Client()
+    client = CircuitClient()
     guard, middle, proxy = network.relays
     name = network.destination.name
     circuits = [await client.build(network.path) for _ in range(4)]

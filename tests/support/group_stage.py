@@ -17,7 +17,7 @@ from support.tabs_stage import execution_class_of
 from support.waiting import eventually
 
 from troth.node.direct.group_side import group_of
-from troth.node.engine.interface import Cleared, Load, Removed, Stored
+from troth.node.engine.interface import Cleared, EngineLoad, Removed, Stored
 from troth.node.engine.vllm.blocks import block_names, packed
 from troth.node.engine.vllm.cache_events import Audience
 from troth.node.group import agreement, sharing, telling
@@ -29,7 +29,7 @@ from troth.protocol.identifiers import group_id
 from troth.protocol.logs import LogMeta
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.state import Party, State
-from troth.protocol.market.types import Entry, Role
+from troth.protocol.market.types import GroupEntry, Role
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment
 from troth.protocol.wire_group import Tell
@@ -62,8 +62,8 @@ class StagedEngine:
         self.block = BLOCK
 
     @property
-    def load(self) -> Load:
-        return Load(self.running, self.waiting, 0.0, 1000, self.block, 0, 0)
+    def load(self) -> EngineLoad:
+        return EngineLoad(self.running, self.waiting, 0.0, 1000, self.block, 0, 0)
 
     def holds_prompt(self, tokens: Sequence[int]) -> None:
         """The blocks of a prompt come into the cache."""
@@ -174,7 +174,7 @@ def with_node(
     return replace(
         state,
         parties=state.parties.with_item(operator, party),
-        entries=state.entries.with_item((group, place), (Entry(operator, 1, 1, 2),)),
+        entries=state.entries.with_item((group, place), (GroupEntry(operator, 1, 1, 2),)),
         sizes=state.sizes.with_item(group, ((1, max(size, place + 1)),)),
     )
 

@@ -12,7 +12,7 @@ from support.waiting import eventually
 
 from troth.protocol.types import Segment
 from troth.protocol.wire_group import Tell, Told
-from troth.routing.prefixes.update import LARGEST_UPDATE, Load, Run, Update, encode_update
+from troth.routing.prefixes.update import LARGEST_UPDATE, ChunkRun, NodeLoad, Update, encode_update
 from troth.transport.errors import OverlayError, RemoteFailure
 
 PROMPT = list(range(512))
@@ -124,7 +124,7 @@ async def test_old_words_change_nothing(stage: Stage) -> None:
     one, two = await stage.started(2)
     one.engine.holds_prompt(PROMPT)
     await _everybody_knows([two], one, PROMPT, 512)
-    old = Update(True, one.names, 1, 10**6, Load(), (Run(0, (1, 2, 3)),))
+    old = Update(True, one.names, 1, 10**6, NodeLoad(), (ChunkRun(0, (1, 2, 3)),))
     liar = one.channel_to(two)
     told = (await liar.request(Tell(bytes([7]) * 32, (64,)), encode_update(old))).header
     await liar.close()
@@ -140,7 +140,7 @@ async def test_a_stranger_is_turned_away(stage: Stage) -> None:
     strangers = [stage.make(number) for number in (7, 8, 9)]
     stage.register(strangers[1], exit_block=9)
     stage.register(strangers[2], hosted=Segment(0, 1))
-    update = encode_update(Update(True, names, 2**60, 1, Load(), (Run(0, (1,)),)))
+    update = encode_update(Update(True, names, 2**60, 1, NodeLoad(), (ChunkRun(0, (1,)),)))
     for stranger in strangers:
         channel = stranger.channel_to(two)
         with pytest.raises(RemoteFailure) as refusal:
@@ -168,10 +168,10 @@ async def test_a_member_that_leaves_the_chain_is_let_go(stage: Stage) -> None:
 async def test_who_tells_too_much_is_not_read(stage: Stage) -> None:
     one, two = await stage.started(2)
     liar = one.channel_to(two)
-    held = tuple(Run(0, (name,)) for name in range(1, 60_000))
+    held = tuple(ChunkRun(0, (name,)) for name in range(1, 60_000))
     codes = []
     for number in range(4):
-        update = encode_update(Update(True, one.names, 2**60, number + 1, Load(), held))
+        update = encode_update(Update(True, one.names, 2**60, number + 1, NodeLoad(), held))
         try:
             await liar.request(Tell(one.share), update)
         except RemoteFailure as refusal:

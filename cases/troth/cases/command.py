@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from troth.cases import evidence as files
-from troth.cases.carrying import Progress
-from troth.cases.courtroom import Refused
+from troth.cases.carrying import CaseProgress
+from troth.cases.courtroom import CallRefused
 from troth.cases.evidence import Evidence
-from troth.cases.office import Office, Settings, open_office
-from troth.cases.opening import Wanted
+from troth.cases.office import CaseSettings, Office, open_office
+from troth.cases.opening import WantedCase
 from troth.chain.keystore import Key, load_account, read_password
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import receipt
@@ -100,7 +100,7 @@ def open_case(
     held = read_evidence(file)
 
     async def work(office: Office) -> bool:
-        wanted = Wanted(segment, suspend, most_bond)
+        wanted = WantedCase(segment, suspend, most_bond)
         case_id = await office.opener.bring(held, wanted, file.parent.resolve())
         _say({"case": "0x" + case_id.hex()}, f"case 0x{case_id.hex()} is open", as_json)
         if carry_on:
@@ -134,7 +134,7 @@ def convict(
                 mined = await office.opener.convict(proof)
                 done = True
                 _say({"convicted": proof.conviction.convict, "block": mined.block}, proof.words, as_json)
-            except Refused as refused:
+            except CallRefused as refused:
                 _say({"refused": str(refused)}, str(refused), as_json)
         return done
 
@@ -165,7 +165,7 @@ def summon(
             try:
                 mined = await office.opener.summon(held, one)
                 _say({"summoned": one.scheduler, "segment": one.segment, "block": mined.block}, one.words, as_json)
-            except Refused as refused:
+            except CallRefused as refused:
                 _say({"refused": str(refused)}, str(refused), as_json)
         return bool(ended or found)
 
@@ -202,10 +202,10 @@ def carry(
 
 def _settings(  # noqa: PLR0917 - the options that all commands share
     rpc: str, factory: str, bank: str | None, start: int, home: Path, keystore: Path | None, password: Path | None
-) -> Settings:
+) -> CaseSettings:
     key = Key.generate() if keystore is None else load_account(keystore.expanduser(), read_password(password))
     named = None if bank is None else to_address(bank)
-    return Settings(rpc, to_address(factory), home.expanduser(), key, named, start)
+    return CaseSettings(rpc, to_address(factory), home.expanduser(), key, named, start)
 
 
 def _required(keystore: Path | None) -> Path:
@@ -214,8 +214,8 @@ def _required(keystore: Path | None) -> Path:
     return keystore
 
 
-def _run(settings: Settings, work: Callable[[Office], Awaitable[bool]], as_json: bool) -> None:
-    def report(progress: Progress) -> None:
+def _run(settings: CaseSettings, work: Callable[[Office], Awaitable[bool]], as_json: bool) -> None:
+    def report(progress: CaseProgress) -> None:
         _say({"case": "0x" + progress.case_id.hex(), "step": progress.words}, progress.words, as_json)
 
     async def run() -> bool:

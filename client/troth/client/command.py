@@ -70,7 +70,7 @@ def init(  # noqa: PLR0917
     as_json: JsonOption = False,
 ) -> None:
     """Create the wallet and client.toml."""
-    from troth.client.configuration import Configuration, save
+    from troth.client.configuration import ClientConfiguration, save
     from troth.client.home import Home
     from troth.client.market_table import MarketTable
     from troth.client.wallet import create_wallet
@@ -78,7 +78,9 @@ def init(  # noqa: PLR0917
     place = Home(home.expanduser())
     mode = mode_of(direct) or "scheduler"
     table = MarketTable(factory, bank, start_block)
-    configuration = Configuration(table, rpc, scheduler, execution_class, committee, region=region, mode=mode).checked()
+    configuration = ClientConfiguration(
+        table, rpc, scheduler, execution_class, committee, region=region, mode=mode
+    ).checked()
     key = create_wallet(place, password_file, import_key)
     save(place.configuration, configuration)
     _print(

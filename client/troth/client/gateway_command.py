@@ -30,8 +30,8 @@ from troth.client.options import (
 )
 
 if TYPE_CHECKING:
-    from troth.client.configuration import Configuration
-    from troth.client.gateway.serving import RunningGateway, Settings
+    from troth.client.configuration import ClientConfiguration
+    from troth.client.gateway.serving import GatewaySettings, RunningGateway
     from troth.client.home import Home
 
 DEFAULT_PORT = 11711
@@ -117,7 +117,7 @@ def serve(  # noqa: PLR0917
     import asyncio
 
     from troth.client.gateway.request import Defaults
-    from troth.client.gateway.serving import Settings
+    from troth.client.gateway.serving import GatewaySettings
     from troth.client.home import Home
     from troth.transport.logs import configure
 
@@ -125,7 +125,7 @@ def serve(  # noqa: PLR0917
     configuration = read_configuration(
         place, rpc, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct, model=model
     )
-    settings = Settings(
+    settings = GatewaySettings(
         host=host,
         port=port,
         allow_remote=allow_remote,
@@ -144,18 +144,18 @@ def serve(  # noqa: PLR0917
 
 def _serving(  # noqa: PLR0917
     home: Home,
-    configuration: Configuration,
+    configuration: ClientConfiguration,
     password_file: Path | None,
-    settings: Settings,
+    settings: GatewaySettings,
     check: str,
     amounts: tuple[str, str, str],
 ) -> Coroutine[Any, Any, None]:
     from troth.client.gateway.serving import Amounts, serve
     from troth.client.orders.own_check import MODE, no_model
     from troth.client.orders.running import running
-    from troth.client.orders.wishes import Check
+    from troth.client.orders.wishes import CheckWish
 
-    chosen = Check.read(check)
+    chosen = CheckWish.read(check)
     if chosen.mode == MODE and not configuration.market.model:
         raise no_model()
     factory = partial(running, home, configuration, password_file, lambda _entry, line: _say(line))
@@ -169,14 +169,16 @@ def _warn(*, allow_remote: bool, no_key: bool) -> None:
         _say("warning: without a key, every program and every user of this machine can pay from your wallet")
 
 
-async def _beside_relay(home: Home, configuration: Configuration, own: tuple[int, str] | None, work: Serving) -> None:
+async def _beside_relay(
+    home: Home, configuration: ClientConfiguration, own: tuple[int, str] | None, work: Serving
+) -> None:
     """Serve, and carry others on ``own`` port and address meanwhile."""
-    from troth.client.own_relay import Listen, prepare_relay, running_relay
+    from troth.client.own_relay import ListenAddress, prepare_relay, running_relay
 
     async with AsyncExitStack() as stack:
         if own is not None:
             port, address = own
-            at = prepare_relay(home, configuration, Listen(port=port, address=address))
+            at = prepare_relay(home, configuration, ListenAddress(port=port, address=address))
             _say(f"relaying for others at {at}, as far as that can be reached; --no-relay leaves it out")
             await stack.enter_async_context(running_relay(home))
         await work()

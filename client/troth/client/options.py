@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from troth.client.configuration import Configuration, load
+from troth.client.configuration import ClientConfiguration, load
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
 
@@ -96,12 +96,12 @@ def read_configuration(
     direct: bool | None = None,
     factory: str = "",
     model: str = "",
-) -> Configuration:
+) -> ClientConfiguration:
     """client.toml with the given options in place of what it says; without a file the options must suffice."""
     given = {"rpc": rpc, "scheduler": scheduler, "execution_class": execution_class}
     given |= {"committee": committee, "overlay": overlay, "mode": mode_of(direct)}
     if factory and not home.configuration.exists():
-        return Configuration(MarketTable(factory)).overridden(**given)
+        return ClientConfiguration(MarketTable(factory)).overridden(**given)
     found = load(home.configuration).overridden(**given)
     if model:
         found = replace(found, market=replace(found.market, model=model)).checked()

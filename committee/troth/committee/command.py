@@ -51,9 +51,9 @@ def init(
 ) -> None:
     """Write committee.toml, the operator's keystore and the TLS identity. Nothing is overwritten."""
     from troth.committee.configuration import Bonding
-    from troth.committee.initialisation import Wishes, initialise
+    from troth.committee.initialisation import MemberInitOptions, initialise
 
-    wishes = Wishes(rpc, committee, Bonding(factory, bank, start_block), host, port, endpoint)
+    wishes = MemberInitOptions(rpc, committee, Bonding(factory, bank, start_block), host, port, endpoint)
     _show(initialise(_folder(home), wishes, password_file), as_json)
 
 

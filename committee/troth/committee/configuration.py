@@ -21,11 +21,11 @@ import msgspec
 
 from troth.chain.keystore import keystore_path
 from troth.committee.admission import Bounds
-from troth.committee.errors import ConfigurationInvalid
-from troth.committee.market_bonds import MarketPlace
+from troth.committee.errors import MemberConfigurationInvalid
 from troth.committee.schedule import Schedule
 from troth.overlay.directory.codec import LONGEST_VALIDITY, MAXIMUM_DESTINATIONS, MAXIMUM_RELAYS
 from troth.protocol.errors import ProtocolError
+from troth.protocol.market.parts import MarketPlace
 from troth.protocol.types import Address, to_address
 
 FILE = "committee.toml"
@@ -58,7 +58,7 @@ class _Keys(_Section, frozen=True, forbid_unknown_fields=True):
     operator: str = "keys/operator.json"
 
 
-class _Listen(_Section, frozen=True, forbid_unknown_fields=True):
+class _MemberListenTable(_Section, frozen=True, forbid_unknown_fields=True):
     endpoint: str
     host: str = "0.0.0.0"  # noqa: S104 - clients are elsewhere
     port: _Port = 8543
@@ -70,7 +70,7 @@ class _List(_Section, frozen=True, forbid_unknown_fields=True):
     private_addresses: bool = False
 
 
-class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
+class _MemberLimitsTable(_Section, frozen=True, forbid_unknown_fields=True):
     per_operator: _Count = 64
     per_host: _Count = 8
     per_network: _Count = 256
@@ -80,18 +80,18 @@ class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
     posts_per_second_per_host: _Rate = 1.0
 
 
-class _File(_Section, frozen=True, forbid_unknown_fields=True):
+class _MemberFile(_Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: _Chain
-    listen: _Listen
+    listen: _MemberListenTable
     keys: _Keys = _Keys()
     list: _List = _List()
-    limits: _Limits = _Limits()
+    limits: _MemberLimitsTable = _MemberLimitsTable()
     market: _Market | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class MemberConfiguration:
     """The checked file; every path is absolute. `committee` is None until the contract is deployed."""
 
     folder: Path
@@ -116,9 +116,9 @@ class Configuration:
 
     @property
     def committee_address(self) -> Address:
-        """The contract; raises ConfigurationInvalid while there is none."""
+        """The contract; raises MemberConfigurationInvalid while there is none."""
         if self.committee is None:
-            raise ConfigurationInvalid(
+            raise MemberConfigurationInvalid(
                 "chain.committee is not set",
                 self.folder / FILE,
                 "Deploy it (troth committee deploy) and write it there.",
@@ -126,31 +126,33 @@ class Configuration:
         return self.committee
 
 
-def load(folder: Path) -> Configuration:
-    """Read `committee.toml` in `folder`; raises ConfigurationInvalid naming the key."""
+def load(folder: Path) -> MemberConfiguration:
+    """Read `committee.toml` in `folder`; raises MemberConfigurationInvalid naming the key."""
     path = folder / FILE
     try:
-        file = msgspec.toml.decode(path.read_bytes(), type=_File)
+        file = msgspec.toml.decode(path.read_bytes(), type=_MemberFile)
     except OSError as error:
-        raise ConfigurationInvalid("There is no configuration", path, "Run: troth committee init") from error
+        raise MemberConfigurationInvalid("There is no configuration", path, "Run: troth committee init") from error
     except msgspec.MsgspecError as error:
-        raise ConfigurationInvalid(f"{path} cannot be used", error, "Correct the key that is named.") from error
+        raise MemberConfigurationInvalid(f"{path} cannot be used", error, "Correct the key that is named.") from error
     if file.version != VERSION:
-        raise ConfigurationInvalid(f"{path} has version {file.version}, this is for {VERSION}", None, "Upgrade one.")
+        raise MemberConfigurationInvalid(
+            f"{path} has version {file.version}, this is for {VERSION}", None, "Upgrade one."
+        )
     return _checked(folder, file)
 
 
-def _checked(folder: Path, file: _File) -> Configuration:
+def _checked(folder: Path, file: _MemberFile) -> MemberConfiguration:
     if not file.listen.endpoint.startswith("https://"):
-        raise ConfigurationInvalid("listen.endpoint starts with https://", file.listen.endpoint, "Correct it.")
+        raise MemberConfigurationInvalid("listen.endpoint starts with https://", file.listen.endpoint, "Correct it.")
     if file.list.valid < 2 * file.list.period:
-        raise ConfigurationInvalid(
+        raise MemberConfigurationInvalid(
             "list.valid is at least twice list.period, so that one silent leader does no harm",
             file.list.valid,
             "Raise it.",
         )
     limits = file.limits
-    return Configuration(
+    return MemberConfiguration(
         folder=folder,
         rpc=file.chain.rpc,
         committee=_address("chain.committee", file.chain.committee),
@@ -173,7 +175,7 @@ def _market(section: _Market | None) -> MarketPlace | None:
         return None
     factory = _address("market.factory", section.factory)
     if factory is None:
-        raise ConfigurationInvalid("market.factory is empty", section.factory, "Write 0x…, or remove [market].")
+        raise MemberConfigurationInvalid("market.factory is empty", section.factory, "Write 0x…, or remove [market].")
     return MarketPlace(factory, _address("market.bank", section.bank), section.start_block)
 
 
@@ -181,7 +183,7 @@ def _address(key: str, text: str) -> Address | None:
     try:
         return to_address(text) if text else None
     except ProtocolError as error:
-        raise ConfigurationInvalid(f"{key} is no address", text, error.remedy) from error
+        raise MemberConfigurationInvalid(f"{key} is no address", text, error.remedy) from error
 
 
 @dataclass(frozen=True, slots=True)

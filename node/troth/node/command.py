@@ -86,10 +86,10 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write node.toml, the operator's keyfile and the TLS identity into the home folder."""
-    from troth.node.configuration import Choices
+    from troth.node.configuration import NodeInitOptions
     from troth.node.setup import set_up
 
-    choices = Choices(
+    choices = NodeInitOptions(
         rpc=rpc,
         factory=factory,
         execution_class=class_id,

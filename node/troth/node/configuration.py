@@ -33,6 +33,7 @@ from troth.node.earning.policy import CLAIM_LAGS, GAS_SHARE, EarningPolicy
 from troth.node.errors import ConfigError
 from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of, overlay_table
 from troth.protocol.errors import ProtocolError
+from troth.protocol.market.parts import MarketPlace
 from troth.protocol.market.types import Ask
 from troth.protocol.types import Address, Hash32, Segment, to_address
 from troth.transport.errors import EntryMisconfigured
@@ -83,7 +84,7 @@ class _Keys(_Section, frozen=True, forbid_unknown_fields=True):
     operator: str = "keys/operator.json"
 
 
-class _Listen(_Section, frozen=True, forbid_unknown_fields=True):
+class _NodeListenTable(_Section, frozen=True, forbid_unknown_fields=True):
     endpoint: Annotated[str, msgspec.Meta(pattern=r"^https://.+")]
     host: str = "0.0.0.0"  # noqa: S104 - schedulers are elsewhere
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 9443
@@ -96,7 +97,7 @@ class _Engine(_Section, frozen=True, forbid_unknown_fields=True):
     cache_megabytes: Annotated[int, msgspec.Meta(ge=16)] = 2048
 
 
-class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
+class _NodeLimitsTable(_Section, frozen=True, forbid_unknown_fields=True):
     sessions: Annotated[int, msgspec.Meta(ge=1, le=65_536)] = 256
     positions: Annotated[int, msgspec.Meta(ge=1, le=1_048_576)] = 8192
     trace_gigabytes: Annotated[float, msgspec.Meta(gt=0)] = 8.0
@@ -109,28 +110,19 @@ class _Auto(_Section, frozen=True, forbid_unknown_fields=True):
     ask: str = ""
 
 
-class _File(_Section, frozen=True, forbid_unknown_fields=True):
+class _NodeFile(_Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: _Chain
     market: _Market
     node: _Node
-    listen: _Listen
+    listen: _NodeListenTable
     keys: _Keys = _Keys()
     engine: _Engine = _Engine()
-    limits: _Limits = _Limits()
+    limits: _NodeLimitsTable = _NodeLimitsTable()
     auto: _Auto = _Auto()
     overlay: OverlaySection | None = None
     earning: _Earning = _Earning()
     court: _Court = _Court()
-
-
-@dataclass(frozen=True, slots=True)
-class MarketPlace:
-    """Which deployment a node serves: its factory, its Bank where the factory made several, where to begin to look."""
-
-    factory: Address
-    bank: Address | None = None
-    start_block: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +139,7 @@ class Auto:
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class NodeConfiguration:
     """The checked file: paths are absolute, ids are bytes, `threads` None leaves the choice to torch."""
 
     folder: Path
@@ -186,7 +178,7 @@ class Configuration:
         return self.folder / "tls"
 
 
-def load(folder: Path) -> Configuration:
+def load(folder: Path) -> NodeConfiguration:
     """Read node.toml in `folder`.
 
     Raises:
@@ -195,7 +187,7 @@ def load(folder: Path) -> Configuration:
     """
     path = folder / FILE
     try:
-        file = msgspec.toml.decode(path.read_bytes(), type=_File)
+        file = msgspec.toml.decode(path.read_bytes(), type=_NodeFile)
     except OSError as error:
         raise ConfigError("there is no configuration", str(path), "Run `troth node init` first.") from error
     except msgspec.MsgspecError as error:
@@ -205,13 +197,13 @@ def load(folder: Path) -> Configuration:
     return _checked(folder, file)
 
 
-def _checked(folder: Path, file: _File) -> Configuration:
+def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
     hosted = segment_of(file.node.slice)
     segments = tuple(segment_of(text) for text in file.node.segments)
     for segment in segments:
         if not hosted.first <= segment.first < segment.end <= hosted.end:
             raise ConfigError("a segment lies outside of the slice", segment, f"Keep it inside {file.node.slice}.")
-    return Configuration(
+    return NodeConfiguration(
         folder=folder,
         rpc=file.chain.rpc,
         market=_market(file.market),
@@ -267,7 +259,7 @@ def _auto(section: _Auto) -> Auto:
     return Auto(scheduler, memory, section.pause_minutes * 60, ask_of(section.ask) if section.ask else None)
 
 
-def with_engine(configuration: Configuration, name: str) -> Configuration:
+def with_engine(configuration: NodeConfiguration, name: str) -> NodeConfiguration:
     """The configuration with another engine; an empty name keeps the file's. Raises ConfigError for an unknown one."""
     if not name:
         return configuration
@@ -288,7 +280,7 @@ def segment_of(text: str) -> Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class NodeInitOptions:
     """What `troth node init` was told; texts as the file has them."""
 
     rpc: str
@@ -310,7 +302,7 @@ class Choices:
     bank: str = ""
 
 
-def _deployment(choices: Choices) -> str:
+def _deployment(choices: NodeInitOptions) -> str:
     """The rest of [chain], [market] and [earning]."""
     bank = f"bank = {json.dumps(choices.bank)}\n" if choices.bank else ""
     market = f"factory = {json.dumps(choices.factory)}\n{bank}start_block = {choices.start_block}"
@@ -318,7 +310,7 @@ def _deployment(choices: Choices) -> str:
     return f"poll_seconds = 0.5\n\n[market]\n{market}\n\n[earning]\n{earning}"
 
 
-def render(choices: Choices) -> str:
+def render(choices: NodeInitOptions) -> str:
     """A complete node.toml, the optional keys with their defaults."""
 
     def text(value: str) -> str:

@@ -97,13 +97,13 @@ def register(
     import asyncio
 
     from troth.node.keyfiles import open_keystore
-    from troth.node.models.execution_class import Wanted, add_to_market
+    from troth.node.models.execution_class import ClassOptions, add_to_market
     from troth.node.models.folder import find_model
     from troth.node.models.report import describe_with_progress, report_of
 
     folder = find_model(home, model)
     report = report_of(folder, describe_with_progress(folder, dtype))
-    wanted = Wanted(
+    wanted = ClassOptions(
         fee_cap=fee_cap,
         positions=positions,
         check_price=check_price,

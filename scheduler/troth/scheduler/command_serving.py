@@ -74,9 +74,9 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Write the configuration, the keystores and the TLS identity. Nothing is overwritten."""
-    from troth.scheduler.initialisation import Wishes, init_market
+    from troth.scheduler.initialisation import SchedulerInitOptions, init_market
 
-    wishes = Wishes(
+    wishes = SchedulerInitOptions(
         rpc=rpc,
         class_id=class_id,
         model=model.expanduser().resolve(),

@@ -33,9 +33,9 @@ from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.log.entries import ENTRY_ORDERS, ENTRY_SECONDS
 from troth.scheduler.orders.desk import Waits
 from troth.scheduler.orders.offers import PriceList
-from troth.scheduler.patience import Patience
-from troth.scheduler.sections import FILE, VERSION, Keys, Listen, Serve, overlay_of, served_of
-from troth.scheduler.served import Served
+from troth.scheduler.patience import GenerationPatience
+from troth.scheduler.sections import FILE, VERSION, KeysSection, ListenSection, Serve, overlay_of, served_of
+from troth.scheduler.served import ServedClass
 from troth.scheduler.tabs.opening import Deposits
 
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
@@ -77,11 +77,11 @@ class _Tabs(_Section, frozen=True, forbid_unknown_fields=True):
     redeem_times: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 20
 
 
-class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
+class _SchedulerLimitsTable(_Section, frozen=True, forbid_unknown_fields=True):
     concurrent: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 256
 
 
-class _Waits(_Section, frozen=True, forbid_unknown_fields=True):
+class _SchedulerWaitsTable(_Section, frozen=True, forbid_unknown_fields=True):
     token: _Seconds = 10.0
     prefill: _Seconds = 60.0
     check: _Seconds = 120.0
@@ -92,17 +92,17 @@ class _Log(_Section, frozen=True, forbid_unknown_fields=True):
     orders: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = ENTRY_ORDERS
 
 
-class _File(_Section, frozen=True, forbid_unknown_fields=True):
+class _SchedulerFile(_Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: _Chain
     market: _Market
-    listen: Listen
+    listen: ListenSection
     prices: _AllPrices
     tabs: _Tabs
-    keys: Keys = Keys()
+    keys: KeysSection = KeysSection()
     serve: tuple[Serve, ...] = ()
-    limits: _Limits = _Limits()
-    waits: _Waits = _Waits()
+    limits: _SchedulerLimitsTable = _SchedulerLimitsTable()
+    waits: _SchedulerWaitsTable = _SchedulerWaitsTable()
     log: _Log = _Log()
     overlay: OverlaySection | None = None
 
@@ -123,7 +123,7 @@ class SchedulerConfiguration:
     host: str
     port: int
     endpoint: str
-    served: tuple[Served, ...]
+    served: tuple[ServedClass, ...]
     prices: Mapping[Hash32, PriceList]
     deposits: Deposits
     redeem_times: int
@@ -143,7 +143,7 @@ def load_market(folder: Path) -> SchedulerConfiguration:
     """Read ``scheduler.toml`` in ``folder``; raises ConfigurationInvalid naming the key."""
     path = folder / FILE
     try:
-        file = msgspec.toml.decode(path.read_bytes(), type=_File)
+        file = msgspec.toml.decode(path.read_bytes(), type=_SchedulerFile)
     except OSError as error:
         raise ConfigurationInvalid("There is no configuration", path, "Run: troth scheduler init") from error
     except msgspec.MsgspecError as error:
@@ -156,7 +156,7 @@ def load_market(folder: Path) -> SchedulerConfiguration:
     return _checked(folder, file)
 
 
-def _checked(folder: Path, file: _File) -> SchedulerConfiguration:
+def _checked(folder: Path, file: _SchedulerFile) -> SchedulerConfiguration:
     served = tuple(served_of(folder, entry) for entry in file.serve)
     waits = file.waits
     return SchedulerConfiguration(
@@ -177,14 +177,14 @@ def _checked(folder: Path, file: _File) -> SchedulerConfiguration:
         deposits=_deposits(file.tabs),
         redeem_times=file.tabs.redeem_times,
         concurrent=file.limits.concurrent,
-        waits=Waits(Patience(waits.token, waits.prefill), waits.check),
+        waits=Waits(GenerationPatience(waits.token, waits.prefill), waits.check),
         overlay=overlay_of(file.overlay),
         log_seconds=file.log.seconds,
         log_orders=file.log.orders,
     )
 
 
-def _listed(served: tuple[Served, ...], prices: _AllPrices) -> dict[Hash32, PriceList]:
+def _listed(served: tuple[ServedClass, ...], prices: _AllPrices) -> dict[Hash32, PriceList]:
     own = {bytes.fromhex(class_id[2:]): listed for class_id, listed in prices.classes.items()}
     unknown = own.keys() - {entry.class_id for entry in served}
     if unknown:

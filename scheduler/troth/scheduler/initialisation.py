@@ -15,7 +15,7 @@ from troth.transport.identity import load_or_create_identity
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class SchedulerInitOptions:
     """The command line of `init`."""
 
     rpc: str
@@ -53,7 +53,7 @@ def vrf_public_key(folder: Path, keystore: Path | None, password: str) -> tuple[
 class MarketWishes:
     """What the command line says of a market, beside what every scheduler says; amounts and prices as text."""
 
-    plain: Wishes
+    plain: SchedulerInitOptions
     factory: str
     bank: str
     prices: tuple[str, str, str]
@@ -128,7 +128,11 @@ LEAST_SHARE = 4
 
 
 def init_market(
-    folder: Path, wishes: Wishes, place: tuple[str, str], money: tuple[str, str, str], password_file: Path | None
+    folder: Path,
+    wishes: SchedulerInitOptions,
+    place: tuple[str, str],
+    money: tuple[str, str, str],
+    password_file: Path | None,
 ) -> dict[str, object]:
     """Write a market's configuration; ``place`` is factory and Bank, ``money`` prices, deposit and least as text."""
     prices, deposit, least = money

@@ -11,7 +11,7 @@ from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, e
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Hash32, segments_from_ends
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.served import Served, Texts
+from troth.scheduler.served import ModelTexts, ServedClass
 from troth.transport.errors import EntryMisconfigured
 
 FILE = "scheduler.toml"
@@ -27,14 +27,14 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
 
 
-class Keys(Section, frozen=True, forbid_unknown_fields=True):
+class KeysSection(Section, frozen=True, forbid_unknown_fields=True):
     """Keystore files."""
 
     operator: str = "keys/operator.json"
     vrf: str = "keys/vrf.json"
 
 
-class Listen(Section, frozen=True, forbid_unknown_fields=True):
+class ListenSection(Section, frozen=True, forbid_unknown_fields=True):
     """Where clients and nodes connect."""
 
     endpoint: str
@@ -60,9 +60,9 @@ def overlay_of(section: OverlaySection | None) -> OverlayEntry | None:
         raise ConfigurationInvalid(error.what, error.value, error.remedy) from error
 
 
-def served_of(folder: Path, entry: Serve) -> Served:
+def served_of(folder: Path, entry: Serve) -> ServedClass:
     """A table [[serve]] as the catalogue has it; raises ConfigurationInvalid."""
-    texts = Texts.load(folder / Path(entry.model).expanduser())
+    texts = ModelTexts.load(folder / Path(entry.model).expanduser())
     layers = msgspec.json.decode(texts.config).get("num_hidden_layers")
     if not entry.ends and entry.placement == "fixed":
         raise ConfigurationInvalid('A class has neither ends nor placement = "auto"', entry.class_, "Set one of them.")
@@ -74,7 +74,7 @@ def served_of(folder: Path, entry: Serve) -> Served:
             raise ConfigurationInvalid(
                 f"The ends do not cut a model of {layers} layers", list(entry.ends), remedy
             ) from error
-    return Served(
+    return ServedClass(
         Hash32(bytes.fromhex(entry.class_[2:])),
         entry.ends,
         texts,

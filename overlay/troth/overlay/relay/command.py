@@ -47,10 +47,10 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Write relay.toml, the keys of operator and handshake, and the TLS identity. Nothing is overwritten."""
-    from troth.overlay.relay.initialisation import Wishes, committee_of, initialise
+    from troth.overlay.relay.initialisation import RelayInitOptions, committee_of, initialise
 
     listed = committee_of(committee, rpc, region, bandwidth)
-    wishes = Wishes(host, port, address or f"{host}:{port}", metrics_port, proxy, listed)
+    wishes = RelayInitOptions(host, port, address or f"{host}:{port}", metrics_port, proxy, listed)
     _show(initialise(_folder(home), wishes), as_json)
 
 

@@ -4,7 +4,7 @@ relay.toml      version = 1
                 [listen]  host, port; address = "name:port" as others reach it; optional metrics_port (loopback)
                 [relay]   optional proxy, directory (a file, where there is no committee)
                 [committee]  optional: contract, rpc; region, bandwidth (kB/s), publish_seconds, retry_seconds
-                [limits]  optional: the counts of `limits.Limits`, by the same names
+                [limits]  optional: the counts of `limits.RelayLimits`, by the same names
                 [waits]   optional drain (seconds)
 directory.toml  [[relay]]        host, port, tls_key_hash, handshake_key; optional operator
                 [[destination]]  host, port, tls_key_hash
@@ -18,9 +18,9 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from troth.overlay.circuits.descriptors import Directory, Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import Directory, PinnedAddress, RelayDescriptor
 from troth.overlay.directory.codec import is_literal
-from troth.overlay.relay.limits import Limits
+from troth.overlay.relay.limits import RelayLimits
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, to_address
 from troth.transport.errors import RelayMisconfigured, UnknownDestination
@@ -40,14 +40,14 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
 
 
-class _Listen(_Section, frozen=True, forbid_unknown_fields=True):
+class _RelayListenTable(_Section, frozen=True, forbid_unknown_fields=True):
     address: str
     host: str = "0.0.0.0"  # noqa: S104 - clients are elsewhere
     port: _Port = 9001
     metrics_port: _Port | None = None
 
 
-class _Relay(_Section, frozen=True, forbid_unknown_fields=True):
+class _RelayTable(_Section, frozen=True, forbid_unknown_fields=True):
     proxy: bool = True
     directory: str = "directory.toml"
 
@@ -61,7 +61,7 @@ class _Committee(_Section, frozen=True, forbid_unknown_fields=True):
     retry_seconds: Annotated[float, msgspec.Meta(gt=0, le=3600)] = RETRY_SECONDS
 
 
-class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
+class _RelayLimitsTable(_Section, frozen=True, forbid_unknown_fields=True):
     links: _Count | None = None
     links_per_host: _Count | None = None
     tls_handshakes: _Count | None = None
@@ -82,33 +82,33 @@ class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
     reply_bytes: _Count | None = None
 
 
-class _Waits(_Section, frozen=True, forbid_unknown_fields=True):
+class _RelayWaitsTable(_Section, frozen=True, forbid_unknown_fields=True):
     drain: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 30.0
 
 
-class _File(_Section, frozen=True, forbid_unknown_fields=True):
+class _RelayFile(_Section, frozen=True, forbid_unknown_fields=True):
     version: int
-    listen: _Listen
-    relay: _Relay = _Relay()
+    listen: _RelayListenTable
+    relay: _RelayTable = _RelayTable()
     committee: _Committee | None = None
-    limits: _Limits = _Limits()
-    waits: _Waits = _Waits()
+    limits: _RelayLimitsTable = _RelayLimitsTable()
+    waits: _RelayWaitsTable = _RelayWaitsTable()
 
 
-class _Known(_Section, frozen=True, forbid_unknown_fields=True):
+class _KnownDestination(_Section, frozen=True, forbid_unknown_fields=True):
     host: str
     port: _Port
     tls_key_hash: _Hash
 
 
-class _KnownRelay(_Known, frozen=True, forbid_unknown_fields=True):
+class _KnownRelay(_KnownDestination, frozen=True, forbid_unknown_fields=True):
     handshake_key: _Hash
     operator: str = ""
 
 
 class _Directory(_Section, frozen=True, forbid_unknown_fields=True):
     relay: tuple[_KnownRelay, ...] = ()
-    destination: tuple[_Known, ...] = ()
+    destination: tuple[_KnownDestination, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Committee:
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class RelayConfiguration:
     """The checked file; every path is absolute."""
 
     folder: Path
@@ -141,7 +141,7 @@ class Configuration:
     proxy: bool
     directory: Path
     committee: Committee | None
-    limits: Limits
+    limits: RelayLimits
     drain_seconds: float
 
     @property
@@ -160,10 +160,10 @@ class Configuration:
         return self.folder / "keys" / "handshake.pem"
 
 
-def load(folder: Path) -> Configuration:
+def load(folder: Path) -> RelayConfiguration:
     """Read `relay.toml` in `folder`; raises RelayMisconfigured naming the key."""
     path = folder / FILE
-    file = _read(path, _File, "Run: troth relay init")
+    file = _read(path, _RelayFile, "Run: troth relay init")
     if file.version != VERSION:
         raise RelayMisconfigured(f"{path} has version {file.version}, this is for {VERSION}", remedy="Upgrade one.")
     set_limits = {name: value for name, value in msgspec.structs.asdict(file.limits).items() if value is not None}
@@ -172,7 +172,7 @@ def load(folder: Path) -> Configuration:
         raise RelayMisconfigured(
             "A relay that is listed has an IP address", address[0], "Write listen.address with the address, not a name."
         )
-    return Configuration(
+    return RelayConfiguration(
         folder=folder,
         host=file.listen.host,
         port=file.listen.port,
@@ -181,7 +181,7 @@ def load(folder: Path) -> Configuration:
         proxy=file.relay.proxy,
         directory=folder / Path(file.relay.directory).expanduser(),
         committee=None if file.committee is None else _committee(file.committee),
-        limits=Limits(**set_limits),
+        limits=RelayLimits(**set_limits),
         drain_seconds=file.waits.drain,
     )
 
@@ -212,7 +212,7 @@ def relay_entry(relay: RelayDescriptor) -> str:
     )
 
 
-def destination_entry(place: Place) -> str:
+def destination_entry(place: PinnedAddress) -> str:
     """A destination's [[destination]] table in a directory."""
     return _entry("destination", place)
 
@@ -257,7 +257,7 @@ def _committee_table(committee: Committee) -> str:
     )
 
 
-def _entry(table: str, place: Place) -> str:
+def _entry(table: str, place: PinnedAddress) -> str:
     return (
         f"[[{table}]]\nhost = {_quoted(place.host)}\nport = {place.port}\n"
         f'tls_key_hash = "0x{place.tls_key_hash.hex()}"\n'
@@ -273,8 +273,8 @@ def _read(path: Path, kind: type[_Kind], remedy: str) -> _Kind:
         raise RelayMisconfigured(f"{path} cannot be used", error, "Correct the key that is named.") from error
 
 
-def _place(entry: _Known) -> Place:
-    return Place(entry.host, entry.port, bytes.fromhex(entry.tls_key_hash[2:]))
+def _place(entry: _KnownDestination) -> PinnedAddress:
+    return PinnedAddress(entry.host, entry.port, bytes.fromhex(entry.tls_key_hash[2:]))
 
 
 def _address(text: str) -> tuple[str, int]:

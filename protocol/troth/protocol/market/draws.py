@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import prices
 from troth.protocol.market.errors import InvalidDrawRequest
-from troth.protocol.market.types import Ask, DrawRequest, Entry, Order, Rules
+from troth.protocol.market.types import Ask, DrawRequest, GroupEntry, Order, Rules
 from troth.protocol.types import Address, Hash32, Segment, to_hash32
 
 FULL_WEIGHT = 10_000
@@ -36,7 +36,7 @@ _HALF = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupHistory:
     """A group and its history, oldest first: what the registry's events fold to.
 
     ``sizes`` are (block, size); ``places`` hold each place's entries, ``asks`` each member's (block, ask); of one
@@ -45,7 +45,7 @@ class Group:
     """
 
     sizes: tuple[tuple[int, int], ...]
-    places: tuple[tuple[Entry, ...], ...]
+    places: tuple[tuple[GroupEntry, ...], ...]
     owners: Mapping[Address, Address]
     asks: Mapping[Address, tuple[tuple[int, Ask], ...]] = field(default_factory=dict)
     weights: Mapping[Address, int] = field(default_factory=dict)
@@ -54,15 +54,15 @@ class Group:
         """Members at the end of a past block."""
         return next((size for start, size in reversed(self.sizes) if start <= block), 0)
 
-    def entry_at(self, place: int, block: int) -> Entry:
+    def entry_at(self, place: int, block: int) -> GroupEntry:
         """The entry at a place at the end of a past block."""
-        return next((entry for entry in reversed(self.places[place]) if entry.from_block <= block), Entry())
+        return next((entry for entry in reversed(self.places[place]) if entry.from_block <= block), GroupEntry())
 
     def ask_at(self, operator: Address, block: int) -> Ask:
         """What a member asked at the end of a past block."""
         return next((ask for start, ask in reversed(self.asks.get(operator, ())) if start <= block), Ask())
 
-    def members_at(self, block: int) -> tuple[Entry, ...]:
+    def members_at(self, block: int) -> tuple[GroupEntry, ...]:
         """All entries at the end of a past block, in the order of their places."""
         return tuple(self.entry_at(place, block) for place in range(self.size_at(block)))
 
@@ -72,7 +72,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnSeats:
     """The seats drawn, as operators in the order they were drawn, and the hints with which a contract repeats it."""
 
     operators: tuple[Address, ...]
@@ -84,12 +84,12 @@ class Drawn:
         return dict(Counter(self.operators))
 
 
-def seasoned_seats(entry: Entry, block: int, seasoning: int) -> int:
+def seasoned_seats(entry: GroupEntry, block: int, seasoning: int) -> int:
     """Seats that may check and judge at a block: all once the newest are old enough, before that the settled ones."""
     return entry.seats if block >= entry.since + seasoning else min(entry.settled, entry.seats)
 
 
-def draw(request: DrawRequest, group: Group, *, seat_cap: int, seasoning: int) -> Drawn:
+def draw(request: DrawRequest, group: GroupHistory, *, seat_cap: int, seasoning: int) -> DrawnSeats:
     """The seats that a request draws; raises InvalidDrawRequest where they are not found in 256 + 128 × count tries."""
     block = request.block_number
     size = group.size_at(block)
@@ -118,7 +118,7 @@ def draw(request: DrawRequest, group: Group, *, seat_cap: int, seasoning: int) -
     if len(drawn) < request.count:
         what = f"Only {len(drawn)} of {request.count} seats were found in {tries} tries"
         raise InvalidDrawRequest(what, size, "Wait for more stake in this group, or pay what its nodes ask.")
-    return Drawn(tuple(drawn), b"".join(hints))
+    return DrawnSeats(tuple(drawn), b"".join(hints))
 
 
 def _try(seed: Hash32, number: int, size: int) -> tuple[int, int]:
@@ -184,6 +184,6 @@ def _request(
     )
 
 
-def offers_checks(group: Group, rules: Rules, block: int) -> bool:
+def offers_checks(group: GroupHistory, rules: Rules, block: int) -> bool:
     """Whether a group has k + 6 owners; with fewer, all k verifiers may be friends, and a class must say so."""
     return len(group.owners_at(block)) >= rules.verifiers + SPARE_OWNERS

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from troth.protocol.identifiers import group_id
 from troth.protocol.logs import LogMeta
-from troth.protocol.market.draws import Group
+from troth.protocol.market.court_money import OutcomePool
+from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.events import Deployed, FaultProven
 from troth.protocol.market.messages import summons_id
 from troth.protocol.market.types import (
@@ -23,9 +24,9 @@ from troth.protocol.market.types import (
     Ask,
     CaseState,
     ClaimState,
-    Entry,
     ExecutionClass,
     Fault,
+    GroupEntry,
     LogCounts,
     Outcome,
     PotKind,
@@ -176,7 +177,7 @@ class Suspension:
 
 
 @dataclass(frozen=True, slots=True)
-class Conviction:
+class ConvictionRecord:
     """Leaves with a reference block in [void_from, void_until] are void."""
 
     fault: Fault
@@ -215,14 +216,6 @@ class SummonsRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
-    """Outcomes between the cuts, of one owner in one class, since the block in which their window began."""
-
-    count: int
-    since: int
-
-
-@dataclass(frozen=True, slots=True)
 class LoggedEntry:
     """One entry of a scheduler's log, as posted."""
 
@@ -246,15 +239,15 @@ class State:
     models: PersistentMap[Hash32, ModelDescriptor] = field(default_factory=PersistentMap)
     classes: PersistentMap[Hash32, ExecutionClass] = field(default_factory=PersistentMap)
     parties: PersistentMap[Address, Party] = field(default_factory=PersistentMap)
-    entries: PersistentMap[tuple[Hash32, int], tuple[Entry, ...]] = field(default_factory=PersistentMap)
+    entries: PersistentMap[tuple[Hash32, int], tuple[GroupEntry, ...]] = field(default_factory=PersistentMap)
     sizes: PersistentMap[Hash32, tuple[tuple[int, int], ...]] = field(default_factory=PersistentMap)
     asks: PersistentMap[tuple[Hash32, Address], tuple[tuple[int, Ask], ...]] = field(default_factory=PersistentMap)
     suspensions: PersistentMap[Address, Suspension] = field(default_factory=PersistentMap)
-    convictions: PersistentMap[Address, tuple[Conviction, ...]] = field(default_factory=PersistentMap)
+    convictions: PersistentMap[Address, tuple[ConvictionRecord, ...]] = field(default_factory=PersistentMap)
     cases: PersistentMap[Hash32, CaseRecord] = field(default_factory=PersistentMap)
     earlier_cases: tuple[CaseRecord, ...] = ()
     voided: PersistentMap[tuple[Hash32, int], Hash32] = field(default_factory=PersistentMap)
-    pools: PersistentMap[tuple[Address, Hash32], Pool] = field(default_factory=PersistentMap)
+    pools: PersistentMap[tuple[Address, Hash32], OutcomePool] = field(default_factory=PersistentMap)
     summons: PersistentMap[Hash32, SummonsRecord] = field(default_factory=PersistentMap)
     proven: PersistentMap[Hash32, FaultProven] = field(default_factory=PersistentMap)
     logs: PersistentMap[Address, tuple[LoggedEntry, ...]] = field(default_factory=PersistentMap)
@@ -309,11 +302,11 @@ class State:
         latest = bisect_right(history, block, key=lambda one: one[0]) - 1
         return 0 if latest < 0 else int(history[latest][1])
 
-    def entry_at(self, group: Hash32, place: int, block: int) -> Entry:
+    def entry_at(self, group: Hash32, place: int, block: int) -> GroupEntry:
         """What stands at a place at a block; an empty entry where nothing does."""
         history = self.entries.get((group, place), NOTHING)
         latest = bisect_right(history, block, key=lambda one: one.from_block) - 1
-        found: Entry = history[latest] if latest >= 0 else Entry()
+        found: GroupEntry = history[latest] if latest >= 0 else GroupEntry()
         return found
 
     def ask_at(self, group: Hash32, operator: Address, block: int) -> Ask:
@@ -323,16 +316,16 @@ class State:
         found: Ask = history[latest][1] if latest >= 0 else Ask()
         return found
 
-    def members_at(self, group: Hash32, block: int) -> tuple[Entry, ...]:
+    def members_at(self, group: Hash32, block: int) -> tuple[GroupEntry, ...]:
         """All entries of a group at a block, in the order of their places."""
         return tuple(self.entry_at(group, place, block) for place in range(self.size_at(group, block)))
 
-    def group(self, group: Hash32) -> Group:
+    def group(self, group: Hash32) -> GroupHistory:
         """A group with its whole history, as draws take it."""
         length = max((size for _, size in self.sizes.get(group, NOTHING)), default=0)
         places = tuple(self.entries.get((group, place), NOTHING) for place in range(length))
         operators = {entry.operator for history in places for entry in history}
-        return Group(
+        return GroupHistory(
             sizes=self.sizes.get(group, NOTHING),
             places=places,
             owners={operator: self.owner_of(operator) for operator in operators},

@@ -24,7 +24,7 @@ from troth.protocol.market.bodies import (
     OpenOrder,
     Recovered,
     Recovery,
-    Shown,
+    ShownSecret,
     Submission,
     TabQuery,
 )
@@ -37,17 +37,17 @@ from troth.scheduler.errors import (
     Expired,
     OrderRefused,
     OtherSplit,
-    PaymentRequired,
+    TabTooSmall,
     UnknownClass,
     UnknownOrder,
     VoucherRefused,
 )
 from troth.scheduler.orders.choosing import read_preferred
-from troth.scheduler.orders.desk import Desk
-from troth.scheduler.orders.offers import Offer, offers_checks, price_entry
+from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.offers import ClassOffer, offers_checks, price_entry
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.shown import shown_tiles
-from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.reading import read_hash
 from troth.scheduler.tabs.database import StorageFailed
@@ -57,7 +57,7 @@ QUERY_SECONDS = 300
 """How far a query's time may lie from this clock: one that leaked says nothing for ever."""
 
 
-def recovered(desk: Desk, tab_id: Hash32, query: Recovery) -> Recovered:
+def recovered(desk: SchedulerContext, tab_id: Hash32, query: Recovery) -> Recovered:
     """The answer to a query; raises UnknownOrder, Expired, BadSignature."""
     held = desk.client_tabs.get(tab_id)
     if held is None:
@@ -73,7 +73,7 @@ def recovered(desk: Desk, tab_id: Hash32, query: Recovery) -> Recovered:
     return Recovered(held.best, tuple(_open(story) for story in stories if story is not None))
 
 
-def _open(story: Story) -> OpenOrder:
+def _open(story: OrderHistory) -> OpenOrder:
     admitted, answered, drawn = story.admitted, story.answered, story.drawn
     return OpenOrder(
         order=admitted.order,
@@ -89,7 +89,7 @@ def _open(story: Story) -> OpenOrder:
 COIN_DECIMALS = 18
 
 
-def shown_info(desk: Desk) -> dict[str, object]:
+def shown_info(desk: SchedulerContext) -> dict[str, object]:
     """The scheduler, its deployment, and its classes."""
     state = desk.ledger.state
     assert state.deployed is not None
@@ -104,7 +104,7 @@ def shown_info(desk: Desk) -> dict[str, object]:
     }
 
 
-def _class(offer: Offer) -> dict[str, object]:
+def _class(offer: ClassOffer) -> dict[str, object]:
     return {
         "id": "0x" + offer.served.class_id.hex(),
         "model": "0x" + offer.execution_class.model.hex(),
@@ -115,7 +115,7 @@ def _class(offer: Offer) -> dict[str, object]:
     }
 
 
-def price_list(desk: Desk) -> dict[str, object]:
+def price_list(desk: SchedulerContext) -> dict[str, object]:
     """The form of OpenRouter's models list; with less than k + 6 owners in a group a class offers no checks."""
     state, block = desk.ledger.state, desk.ledger.block
     coin = desk.ledger.parameters.asset == NO_ADDRESS
@@ -126,7 +126,7 @@ def price_list(desk: Desk) -> dict[str, object]:
     return {"data": listed}
 
 
-def _offers(desk: Desk) -> list[Offer]:
+def _offers(desk: SchedulerContext) -> list[ClassOffer]:
     found = []
     for class_id in desk.offers.ids():
         try:
@@ -173,12 +173,12 @@ def order_routes(orders: Orders) -> APIRouter:
 
     @router.post("/v1/orders/{order_id}/secret")
     async def secret(order_id: str, request: Request) -> StreamingResponse:
-        shown = await _read(request, Shown, BODY_LIMIT)
+        shown = await _read(request, ShownSecret, BODY_LIMIT)
         return _stream(await orders.show_secret(read_hash(order_id, "order id"), shown.secret))
 
     @router.post("/v1/orders/{order_id}/tiles")
     async def tiles(order_id: str, request: Request) -> JSONResponse:
-        shown = await _read(request, Shown, BODY_LIMIT)
+        shown = await _read(request, ShownSecret, BODY_LIMIT)
         return JSONResponse(shown_tiles(await orders.show_second(read_hash(order_id, "order id"), shown.secret)))
 
     @router.post("/v1/vouchers")
@@ -220,7 +220,7 @@ def refuse_with_words(app: FastAPI) -> None:
 def refusal(error: OrderRefused) -> Response:
     """A refusal as its client reads it."""
     fields: dict[str, object] = {"code": error.code, "message": str(error)[:1000], "remedy": error.remedy}
-    if isinstance(error, PaymentRequired):
+    if isinstance(error, TabTooSmall):
         fields["shortfall"] = str(error.shortfall)
     if isinstance(error, OtherSplit):
         fields["ends"] = list(error.ends)

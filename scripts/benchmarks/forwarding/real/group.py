@@ -10,12 +10,12 @@ from benchmarks.forwarding.real.messages import Ready
 from troth.node.group.cache import Cache
 from troth.node.group.group import Group
 from troth.node.group.loads import Loads
-from troth.node.group.membership import Membership
+from troth.node.group.membership import GroupMembership
 from troth.protocol.identifiers import group_id
 from troth.protocol.logs import LogMeta
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.state import Party, State
-from troth.protocol.market.types import Entry, ExecutionClass, Role
+from troth.protocol.market.types import ExecutionClass, GroupEntry, Role
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment
 from troth.transport.identity import Operator
@@ -40,7 +40,7 @@ def group_among(
     model = ModelDescriptor("benchmark", engine.layers, engine.hidden_size, engine.vocabulary, engine.dtype, ZERO_HASH)
     rules = _rules(model)
     state, identifier = _state(members, model, rules), Hash32(state_hash(rules))
-    membership = Membership(operator.address, identifier, lambda: state)
+    membership = GroupMembership(operator.address, identifier, lambda: state)
     loads = Loads(engine, lambda: 0, meter, places)
     return Group(operator, membership, loads, lambda naming, note: Cache(engine, naming, note), policy=policy)
 
@@ -61,7 +61,7 @@ def _state(members: Sequence[Ready], model: ModelDescriptor, rules: ExecutionCla
         key_hash = Hash32(member.tls_key_hash)
         party = Party(name, name, Role.NODE, name, member.endpoint, key_hash, at, identifier, whole)
         parties = parties.with_item(name, party)
-        entries = entries.with_item((group, place), (Entry(name, 1, 1, 1),))
+        entries = entries.with_item((group, place), (GroupEntry(name, 1, 1, 1),))
     return State(
         models=empty.models.with_item(rules.model, model),
         classes=empty.classes.with_item(identifier, rules),
