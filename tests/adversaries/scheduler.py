@@ -19,6 +19,7 @@ from adversaries.rules import set_rule
 from troth.protocol import vrf
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import messages
+from troth.protocol.market.parts import MarketPlace
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.checks import running as checking
@@ -212,16 +213,13 @@ def _pay_less(cheat_of: CheatOf) -> None:
 def configuration_of(plan: Plan) -> SchedulerConfiguration:
     """As `troth scheduler init` writes it."""
     folder, port = plan.home("scheduler"), plan.ports[-1]
-    factory, bank = plan.addresses
     model = Path(plan.model) if plan.model else plan.home("toy")
     return SchedulerConfiguration(
         folder=folder,
         rpc=plan.rpc,
         chain_id=31337,
         poll_seconds=POLL_SECONDS,
-        factory=factory,
-        bank=bank,
-        start_block=0,
+        market=MarketPlace(*plan.addresses),
         operator_keystore=folder / "unused.json",
         vrf_keystore=folder / "unused.json",
         host="127.0.0.1",

@@ -146,9 +146,8 @@ async def assembled_market(
 ) -> AsyncIterator[MarketScheduler]:
     """A scheduler that follows the chain and has taken up what a crash cut off."""
     async with AsyncExitStack() as stack:
-        place = await find_place(
-            configuration.rpc, configuration.factory, configuration.bank, configuration.start_block
-        )
+        named = configuration.market
+        place = await find_place(configuration.rpc, named.factory, named.bank, named.start_block)
         market = await stack.enter_async_context(
             await Market.connect(configuration.rpc, place, chain_id=configuration.chain_id)
         )
@@ -184,7 +183,7 @@ async def assembled_market(
             waits=configuration.waits,
             routes=PoolRoutes(pools),
             ensure_paid=opener.ensure,
-            factory=configuration.factory,
+            factory=named.factory,
             asset_decimals=await asset_decimals(configuration.rpc, ledger.parameters.asset),
         )
         seconds, most = configuration.log_seconds, configuration.log_orders

@@ -10,8 +10,9 @@ from troth.overlay.sessions.entry_section import overlay_table
 from troth.protocol import vrf
 from troth.scheduler.configuration import load_market
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.sections import FILE, VERSION, quoted
+from troth.scheduler.sections import FILE, VERSION
 from troth.transport.identity import load_or_create_identity
+from troth.transport.strict_toml import quoted
 
 
 @dataclass(frozen=True, slots=True)

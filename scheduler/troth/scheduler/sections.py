@@ -7,12 +7,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Hash32, segments_from_ends
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.served import ModelTexts, ServedClass
-from troth.transport.errors import EntryMisconfigured
+from troth.transport.strict_toml import Hex32, KeysSection, Port, Section
 
 FILE = "scheduler.toml"
 
@@ -20,17 +19,10 @@ VERSION = 1
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 
-Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
-
-class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
-
-
-class KeysSection(Section, frozen=True, forbid_unknown_fields=True):
+class SchedulerKeysSection(KeysSection, frozen=True, forbid_unknown_fields=True):
     """Keystore files."""
 
-    operator: str = "keys/operator.json"
     vrf: str = "keys/vrf.json"
 
 
@@ -45,19 +37,11 @@ class ListenSection(Section, frozen=True, forbid_unknown_fields=True):
 class Serve(Section, frozen=True, forbid_unknown_fields=True):
     """One served class."""
 
-    class_: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")] = msgspec.field(name="class")
+    class_: Hex32 = msgspec.field(name="class")
     model: str
     ends: Annotated[tuple[int, ...], msgspec.Meta(max_length=32)] = ()
     placement: Literal["fixed", "auto"] = "fixed"
     context: Count | None = None
-
-
-def overlay_of(section: OverlaySection | None) -> OverlayEntry | None:
-    """The overlay's entry, if there is one; raises ConfigurationInvalid."""
-    try:
-        return entry_of(section)
-    except EntryMisconfigured as error:
-        raise ConfigurationInvalid(error.what, error.value, error.remedy) from error
 
 
 def served_of(folder: Path, entry: Serve) -> ServedClass:
@@ -81,7 +65,3 @@ def served_of(folder: Path, entry: Serve) -> ServedClass:
         entry.context or texts.context,
         placing=entry.placement == "auto",
     )
-
-
-def quoted(text: object) -> str:
-    return msgspec.json.encode(str(text)).decode()

@@ -47,7 +47,8 @@ async def looking(folder: Path) -> AsyncIterator[DeploymentStatus]:
     """Follow the deployment once, into a file of the commands' own."""
     configuration = load_market(folder)
     operator = operator_in(configuration)
-    place = await find_place(configuration.rpc, configuration.factory, configuration.bank, configuration.start_block)
+    named = configuration.market
+    place = await find_place(configuration.rpc, named.factory, named.bank, named.start_block)
     async with await Market.connect(configuration.rpc, place, chain_id=configuration.chain_id) as market:
         follower = MarketFollower(market, folder / "market-events-command.sqlite")
         try:
