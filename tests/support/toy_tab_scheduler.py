@@ -510,7 +510,12 @@ class ToyScheduler:
 
     def app(self) -> FastAPI:
         app = FastAPI()
+        self.offer_at(app)
+        self.take_orders_at(app)
+        self.keep_tabs_at(app)
+        return app
 
+    def offer_at(self, app: FastAPI) -> None:
         @app.get("/v1/prices")
         async def listed() -> Any:
             self.calls_of.append("prices")
@@ -522,6 +527,7 @@ class ToyScheduler:
             files = language_files()
             return {"tokenizer": files.tokenizer, "chat_template": files.chat_template, "config": files.config}
 
+    def take_orders_at(self, app: FastAPI) -> None:
         @app.post("/v1/orders")
         async def order(request: Request) -> Any:
             self.calls_of.append("order")
@@ -561,6 +567,7 @@ class ToyScheduler:
             shown = canonical.decode(ShownSecret, await request.body(), bodies.BODY_LIMIT)
             return {"segments": self.tiles(placed, shown.secret)}
 
+    def keep_tabs_at(self, app: FastAPI) -> None:
         @app.post("/v1/vouchers")
         async def vouchers(request: Request) -> Any:
             self.calls_of.append("voucher")
@@ -582,8 +589,6 @@ class ToyScheduler:
             record = self.world.state.tabs[identifier]
             typed_data.require_signer(TabQuery(identifier, asked.time), DOMAIN, asked.signature, record.tab.key)
             return canonical.to_json(self.known(identifier))
-
-        return app
 
     def known(self, identifier: Hash32) -> Recovered:
         voucher = self.vouchers.get(identifier)

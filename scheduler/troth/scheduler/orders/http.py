@@ -145,6 +145,15 @@ Body = TypeVar("Body")
 def order_routes(orders: Orders) -> APIRouter:
     """Everything that a client asks; it holds no state of its own."""
     router = APIRouter()
+    _offer_routes(router, orders)
+    _order_routes(router, orders)
+    _tab_routes(router, orders)
+    _log_routes(router, orders)
+    return router
+
+
+def _offer_routes(router: APIRouter, orders: Orders) -> None:
+    """Who this is, and what it serves at which price."""
 
     @router.get("/v1/info")
     async def info() -> JSONResponse:
@@ -160,6 +169,10 @@ def order_routes(orders: Orders) -> APIRouter:
         return JSONResponse(
             {"tokenizer": texts.tokenizer, "chat_template": texts.chat_template, "config": texts.config}
         )
+
+
+def _order_routes(router: APIRouter, orders: Orders) -> None:
+    """An order from its submission to the tiles of its check."""
 
     @router.post("/v1/orders")
     async def order(request: Request) -> StreamingResponse:
@@ -181,6 +194,10 @@ def order_routes(orders: Orders) -> APIRouter:
         shown = await _read(request, ShownSecret, BODY_LIMIT)
         return JSONResponse(shown_tiles(await orders.show_second(read_hash(order_id, "order id"), shown.secret)))
 
+
+def _tab_routes(router: APIRouter, orders: Orders) -> None:
+    """What is paid on a tab."""
+
     @router.post("/v1/vouchers")
     async def voucher(request: Request) -> JSONResponse:
         return JSONResponse(await _acknowledge(orders, await _read(request, Acknowledgement, BODY_LIMIT)))
@@ -190,6 +207,10 @@ def order_routes(orders: Orders) -> APIRouter:
         query = await _read(request, Recovery, BODY_LIMIT)
         found = recovered(orders.desk, read_hash(tab_id, "tab id"), query)
         return Response(canonical.encode(found), media_type="application/json")
+
+
+def _log_routes(router: APIRouter, orders: Orders) -> None:
+    """The log's entries, for auditors."""
 
     @router.get("/v1/log")
     async def numbers() -> JSONResponse:
@@ -201,8 +222,6 @@ def order_routes(orders: Orders) -> APIRouter:
         if data is None:
             return JSONResponse({"error": {"code": "unknown_entry", "message": "No such entry"}}, status_code=404)
         return Response(data, media_type="application/x-ndjson")
-
-    return router
 
 
 def refuse_with_words(app: FastAPI) -> None:
