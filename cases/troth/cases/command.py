@@ -20,6 +20,15 @@ from troth.chain.keystore import Key, load_account, read_password
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import receipt
 from troth.protocol.types import Hash32, to_address, to_hash32
+from troth.transport.command_options import (
+    BankOption,
+    FactoryOption,
+    JsonOption,
+    KeystoreOption,
+    PasswordOption,
+    RpcOption,
+    StartBlockOption,
+)
 
 NOTHING = 4
 DEFAULT_HOME = Path("~/.troth/cases")
@@ -27,18 +36,7 @@ DEFAULT_HOME = Path("~/.troth/cases")
 app = typer.Typer(no_args_is_help=True, help="Act on evidence: convict, go to court, summon. Exit 4: nothing to do.")
 
 FileArgument = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Evidence, or a receipt.")]
-FactoryOption = Annotated[str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the deployment.")]
-BankOption = Annotated[str | None, typer.Option("--bank", envvar="TROTH_BANK", help="Its Bank, if there are several.")]
-RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
-StartOption = Annotated[int, typer.Option("--start-block", envvar="TROTH_START_BLOCK", min=0)]
 HomeOption = Annotated[Path, typer.Option("--home", envvar="TROTH_CASES_HOME", help="Folder of journal and state.")]
-KeystoreOption = Annotated[
-    Path | None, typer.Option("--keystore", envvar="TROTH_KEYSTORE", help="Keyfile of the account that acts and pays.")
-]
-PasswordOption = Annotated[
-    Path | None, typer.Option("--password-file", envvar="TROTH_PASSWORD_FILE", help="Its password, mode 0600.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", envvar="TROTH_JSON", help="Print JSON, an object a line.")]
 
 
 def read_evidence(path: Path) -> Evidence:
@@ -57,9 +55,9 @@ def show(
     file: FileArgument,
     *,
     factory: FactoryOption,
-    bank: BankOption = None,
+    bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartOption = 0,
+    start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
@@ -87,9 +85,9 @@ def open_case(
     suspend: Annotated[bool, typer.Option("--suspend", help="Suspend the node, where each rejecter locked.")] = False,
     carry_on: Annotated[bool, typer.Option("--carry/--no-carry", help="Carry it to its end.")] = True,
     factory: FactoryOption,
-    bank: BankOption = None,
+    bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartOption = 0,
+    start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
@@ -115,9 +113,9 @@ def convict(
     file: FileArgument,
     *,
     factory: FactoryOption,
-    bank: BankOption = None,
+    bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartOption = 0,
+    start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
@@ -146,9 +144,9 @@ def summon(
     file: FileArgument,
     *,
     factory: FactoryOption,
-    bank: BankOption = None,
+    bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartOption = 0,
+    start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
@@ -177,9 +175,9 @@ def carry(
     case: Annotated[list[str] | None, typer.Argument(metavar="[CASE]...", help="Also these, by id.")] = None,
     *,
     factory: FactoryOption,
-    bank: BankOption = None,
+    bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartOption = 0,
+    start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
@@ -201,10 +199,10 @@ def carry(
 
 
 def _settings(  # noqa: PLR0917 - the options that all commands share
-    rpc: str, factory: str, bank: str | None, start: int, home: Path, keystore: Path | None, password: Path | None
+    rpc: str, factory: str, bank: str, start: int, home: Path, keystore: Path | None, password: Path | None
 ) -> CaseSettings:
     key = Key.generate() if keystore is None else load_account(keystore.expanduser(), read_password(password))
-    named = None if bank is None else to_address(bank)
+    named = to_address(bank) if bank else None
     return CaseSettings(rpc, to_address(factory), home.expanduser(), key, named, start)
 
 

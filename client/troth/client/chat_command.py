@@ -13,17 +13,15 @@ from troth.client.options import (
     CommitteeOption,
     DirectOption,
     HomeOption,
-    JsonOption,
     MaxCostOption,
     MaxPriceOption,
     ModelOption,
     OverlayOption,
-    PasswordOption,
-    RpcOption,
     SchedulerOption,
     millionths,
     read_configuration,
 )
+from troth.transport.command_options import JsonOption, PasswordOption, RpcOption
 
 QuestionArgument = Annotated[
     str | None, typer.Argument(help="The question; - reads it from standard input; none: a conversation.")

@@ -23,11 +23,10 @@ from troth.client.options import (
     MaxPriceOption,
     ModelOption,
     OverlayOption,
-    PasswordOption,
-    RpcOption,
     SchedulerOption,
     read_configuration,
 )
+from troth.transport.command_options import LogLevelOption, PasswordOption, RpcOption
 
 if TYPE_CHECKING:
     from troth.client.configuration import ClientConfiguration
@@ -74,7 +73,6 @@ KeepAliveOption = Annotated[
     float,
     typer.Option("--keep-alive", envvar="TROTH_KEEP_ALIVE", min=0.1, max=60.0, help="Seconds between comments."),
 ]
-LogOption = Annotated[str, typer.Option("--log-level", envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")]
 RelayOption = Annotated[
     bool, typer.Option("--relay/--no-relay", envvar="TROTH_RELAY", help="Carry others too: run a relay beside it.")
 ]
@@ -97,7 +95,7 @@ def serve(  # noqa: PLR0917
     max_tokens: LengthOption = 256,
     concurrent: ConcurrentOption = 16,
     keep_alive: KeepAliveOption = 5.0,
-    log_level: LogOption = "info",
+    log_level: LogLevelOption = "info",
     max_price: MaxPriceOption = "",
     check: CheckOption = "",
     model: ModelOption = "",

@@ -18,20 +18,6 @@ DEFAULT_HOME = Path("~/.troth").expanduser()
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder for wallet, receipts, configuration.")
 ]
-JsonOption = Annotated[
-    bool, typer.Option("--json", envvar="TROTH_JSON", help="Print one JSON object on standard output.")
-]
-BroadcastOption = Annotated[
-    bool, typer.Option("--broadcast", envvar="TROTH_BROADCAST", help="Send the transaction; without it, a dry run.")
-]
-PasswordOption = Annotated[
-    Path | None,
-    typer.Option("--password-file", envvar="TROTH_PASSWORD_FILE", help="File whose first line opens the wallet."),
-]
-RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
-FactoryOption = Annotated[
-    str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Contract that made the deployment of tabs to use.")
-]
 CheckOption = Annotated[
     str,
     typer.Option("--check", envvar="TROTH_CHECK", help="5% (any share), always, self or court."),

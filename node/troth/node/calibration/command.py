@@ -18,12 +18,13 @@ from troth.node.calibration.conditions import all_conditions
 from troth.node.calibration.findings import find
 from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.report import CalibrationSubject, as_json, write
-from troth.node.home import DEFAULT_HOME, Home, Json, show
+from troth.node.home import DEFAULT_HOME, HomeOption, show
 from troth.node.models.descriptor import DTYPE_NAMES
 from troth.node.models.folder import find_model
 from troth.node.models.report import describe_with_progress
 from troth.protocol.identifiers import model_id
 from troth.protocol.types import Hash32
+from troth.transport.command_options import JsonOption
 
 
 def run(
@@ -82,8 +83,8 @@ def calibrate(
     tokens: Annotated[int, typer.Option("--tokens", min=16, help="Length of each text.")] = 64,
     segments: Annotated[int, typer.Option("--segments", min=1, help="Equal slices to cut the model into.")] = 2,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Torch threads.")] = 2,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
 ) -> None:
     """Run honest nodes and cheats over the prompts, and write report.json and report.html.
 
