@@ -4,6 +4,8 @@ their caches hold."""
 from __future__ import annotations
 
 import asyncio
+import copy
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -214,6 +216,24 @@ def agreed(made: Sequence[Member]) -> bool:
     return len({member.names for member in made}) == 1 and all(
         one.alive(other) for one in made for other in made if one is not other
     )
+
+
+async def heard_again(members: Sequence[Member]) -> None:
+    """Each of these has heard each of the others once more: whatever was said before this call has arrived."""
+    since = time.monotonic()
+    pairs = [(one, other) for one in members for other in members if one is not other]
+    await eventually(lambda: all(one.group._sharing.view.members[other.address].heard > since for one, other in pairs))
+
+
+def keeps_its_names(member: Member) -> bool:
+    """Whether it would take no other names, however long nothing new is said: it is asked as of later."""
+    sharing = member.group._sharing
+    own, rows = member.address, sharing.view.members.rows()
+    alive = [Address(name) for name, row in rows if row.alive and name != own]
+    listed = len(sharing._membership.peers) + 1
+    now, asked = time.monotonic(), copy.deepcopy(sharing._agreement)
+    waits = (0.0, 2 * agreement.SETTLED, 2 * agreement.REST)
+    return all(asked.look(sharing.proposal.lengths, alive, listed, now + later) is None for later in waits)
 
 
 @asynccontextmanager

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.group_stage import Member, Stage, group_stage, hurry
+from support.group_stage import Member, Stage, group_stage, heard_again, hurry, keeps_its_names
 from support.waiting import eventually
 
 from troth.protocol.types import Segment
@@ -85,7 +84,8 @@ async def test_a_dead_member_is_emptied_and_the_key_moves_on_once(stage: Stage) 
     assert all(member.known(lowest, PROMPT) == 0 for member in others)
     # What is held is known under the new names too, without the engines' saying it again.
     await _everybody_knows(others, others[0], OTHER, 512)
-    await asyncio.sleep(2.0)
+    await heard_again(others)
+    assert all(keeps_its_names(member) for member in others)
     assert [len(member.group._sharing._agreement._changes) for member in others] == [one + 1 for one in changes]
 
 
@@ -186,7 +186,8 @@ async def test_junk_lengths_of_one_member_change_nothing(stage: Stage) -> None:
     members[2].group._sharing.proposal.lengths = (32, 64, 2**32 - 1)
     heard = members[0].group._sharing._agreement._proposals
     await eventually(lambda: heard.get(members[2].address) == (32, 64))
-    await asyncio.sleep(1.5)
+    await heard_again(members)
+    assert all(keeps_its_names(member) for member in members)
     assert {member.names for member in members} == {names}
     members[1].group._sharing.proposal.lengths = (64, 4096)
     await eventually(lambda: all(member.names != names for member in members))
