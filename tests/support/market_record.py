@@ -33,7 +33,7 @@ from troth.protocol.market import events as on
 from troth.protocol.market import log_data, messages
 from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, written
 from troth.protocol.market.messages import Signed, sign
-from troth.protocol.market.types import Ask, ExecutionClass, GroupEntry, Inclusion, LogCounts, Parameters, PotKind
+from troth.protocol.market.types import Ask, Entry, ExecutionClass, Inclusion, LogCounts, Parameters, PotKind
 from troth.protocol.types import ZERO_HASH, Hash32, Segment
 
 SCHEDULER = TAB.payee
@@ -90,7 +90,7 @@ def _members(nodes: int, definition: ExecutionClass) -> list[Any]:
         owner = group_of.owners[operator]
         made.append(on.Collected(ZERO_HASH, owner, PotKind.STAKE, pot, stake, stake, place))
         made.append(on.NodeRegistered(operator, owner, class_id, owner, 0, 12, "https://n.example", ZERO_HASH, place))
-        group, entry = group_id(class_id, segment), GroupEntry(operator, 1, 1, 10, 0)
+        group, entry = group_id(class_id, segment), Entry(operator, 1, 1, 10, 0)
         made.append(on.EntryChanged(group, number, entry, number + 1, place))
         made.append(on.AskChanged(operator, segment.first, segment.end, ASK, place))
     return made

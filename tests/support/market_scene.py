@@ -20,8 +20,8 @@ from troth.protocol.market.types import (
     Admission,
     Ask,
     Draw,
+    Entry,
     ExecutionClass,
-    GroupEntry,
     Opinion,
     Order,
     Promise,
@@ -97,7 +97,7 @@ def owner_of(number: int) -> Address:
 def group_of(numbers: range, *, seats: int = 10, asks: Ask | None = None) -> GroupHistory:
     """Nodes that joined long ago, each with its own owner."""
     operators = [typed_data.address_of(node_key(number)) for number in numbers]
-    entries = tuple((GroupEntry(operator, 1, 1, seats, 0),) for operator in operators)
+    entries = tuple((Entry(operator, 1, 1, seats, 0),) for operator in operators)
     owners = {operator: owner_of(number) for number, operator in zip(numbers, operators, strict=True)}
     asked = asks or Ask(300_000_000, 30_000_000, 600_000_000)
     return GroupHistory(((1, len(operators)),), entries, owners, dict.fromkeys(operators, ((1, asked),)))

@@ -40,8 +40,8 @@ from troth.protocol.market.types import (
     Admission,
     Ask,
     Draw,
+    Entry,
     ExecutionClass,
-    GroupEntry,
     Order,
     PotKind,
     Promise,
@@ -125,7 +125,7 @@ def state_of(
 def with_group(state: State, group: Hash32, nodes: list[Address], ask: Ask) -> State:
     entries, asks = state.entries, state.asks
     for place, node in enumerate(nodes):
-        entries = entries.with_item((group, place), (GroupEntry(node, 1, 1, 2, 0),))
+        entries = entries.with_item((group, place), (Entry(node, 1, 1, 2, 0),))
         asks = asks.with_item((group, node), ((1, ask),))
     return replace(state, entries=entries, asks=asks, sizes=state.sizes.with_item(group, ((1, len(nodes)),)))
 

@@ -24,7 +24,7 @@ from troth.protocol.market import events as on
 from troth.protocol.market.bodies import ShownSecret, Submission
 from troth.protocol.market.messages import market_domain, sign
 from troth.protocol.market.state import State
-from troth.protocol.market.types import ExecutionClass, GroupEntry, Order, PotKind, Tab
+from troth.protocol.market.types import Entry, ExecutionClass, Order, PotKind, Tab
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.types import Address, Hash32, ModelDescriptor, address_from_bytes, pack_ends, segments_from_ends
 from troth.scheduler.log.entries import LogBook
@@ -128,7 +128,7 @@ def standing(
             on.NodeRegistered(node, owner, class_id, owner, 0, layers, "https://n.example", META.block_hash, META)
         )
         for segment in segments_from_ends(ends, layers):
-            entry = GroupEntry(node, JOINED, JOINED, 2, 2)
+            entry = Entry(node, JOINED, JOINED, 2, 2)
             made.append(on.EntryChanged(group_id(class_id, segment), number, entry, number + 1, META))
             made.append(on.AskChanged(node, segment.first, segment.end, ASK, META))
     made += [opened(Tab(scheduler, node, scheduler), DEPOSIT) for node in tabs_with]

@@ -67,8 +67,8 @@ from troth.protocol.market.types import (
     Admission,
     Ask,
     Draw,
+    Entry,
     ExecutionClass,
-    GroupEntry,
     Opinion,
     PotKind,
     Result,
@@ -175,7 +175,7 @@ class World:
             group = group_id(CLASS_ID, Segment(first, end))
             entries, asks, parties = state.entries, state.asks, state.parties
             for number, node in enumerate(NODE_KEYS):
-                entries = entries.with_item((group, number), (GroupEntry(node, 1, 1, 10, 0),))
+                entries = entries.with_item((group, number), (Entry(node, 1, 1, 10, 0),))
                 asks = asks.with_item((group, node), ((1, ASK),))
                 parties = parties.with_item(node, party_of(node, Role.NODE, owner_of(number), execution_class=CLASS_ID))
             sizes = state.sizes.with_item(group, ((1, len(NODE_KEYS)),))

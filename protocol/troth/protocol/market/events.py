@@ -19,9 +19,9 @@ from troth.protocol.market.types import (
     CaseState,
     ClaimState,
     Contracts,
+    Entry,
     ExecutionClass,
     Fault,
-    GroupEntry,
     LogCounts,
     Outcome,
     Parameters,
@@ -348,7 +348,7 @@ class EntryChanged:
 
     group: Hash32
     place: int
-    entry: GroupEntry
+    entry: Entry
     size: int
     meta: LogMeta
 

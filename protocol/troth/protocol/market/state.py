@@ -24,9 +24,9 @@ from troth.protocol.market.types import (
     Ask,
     CaseState,
     ClaimState,
+    Entry,
     ExecutionClass,
     Fault,
-    GroupEntry,
     LogCounts,
     Outcome,
     PotKind,
@@ -239,7 +239,7 @@ class State:
     models: PersistentMap[Hash32, ModelDescriptor] = field(default_factory=PersistentMap)
     classes: PersistentMap[Hash32, ExecutionClass] = field(default_factory=PersistentMap)
     parties: PersistentMap[Address, Party] = field(default_factory=PersistentMap)
-    entries: PersistentMap[tuple[Hash32, int], tuple[GroupEntry, ...]] = field(default_factory=PersistentMap)
+    entries: PersistentMap[tuple[Hash32, int], tuple[Entry, ...]] = field(default_factory=PersistentMap)
     sizes: PersistentMap[Hash32, tuple[tuple[int, int], ...]] = field(default_factory=PersistentMap)
     asks: PersistentMap[tuple[Hash32, Address], tuple[tuple[int, Ask], ...]] = field(default_factory=PersistentMap)
     suspensions: PersistentMap[Address, Suspension] = field(default_factory=PersistentMap)
@@ -302,11 +302,11 @@ class State:
         latest = bisect_right(history, block, key=lambda one: one[0]) - 1
         return 0 if latest < 0 else int(history[latest][1])
 
-    def entry_at(self, group: Hash32, place: int, block: int) -> GroupEntry:
+    def entry_at(self, group: Hash32, place: int, block: int) -> Entry:
         """What stands at a place at a block; an empty entry where nothing does."""
         history = self.entries.get((group, place), NOTHING)
         latest = bisect_right(history, block, key=lambda one: one.from_block) - 1
-        found: GroupEntry = history[latest] if latest >= 0 else GroupEntry()
+        found: Entry = history[latest] if latest >= 0 else Entry()
         return found
 
     def ask_at(self, group: Hash32, operator: Address, block: int) -> Ask:
@@ -316,7 +316,7 @@ class State:
         found: Ask = history[latest][1] if latest >= 0 else Ask()
         return found
 
-    def members_at(self, group: Hash32, block: int) -> tuple[GroupEntry, ...]:
+    def members_at(self, group: Hash32, block: int) -> tuple[Entry, ...]:
         """All entries of a group at a block, in the order of their places."""
         return tuple(self.entry_at(group, place, block) for place in range(self.size_at(group, block)))
 

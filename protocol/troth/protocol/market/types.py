@@ -287,7 +287,7 @@ class Consent:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupEntry:
+class Entry:
     """A member of a group at one place of its compact array, from a block on; 0 seats while suspended."""
 
     operator: Address = NO_ADDRESS
